@@ -169,11 +169,14 @@ async def _collect(shape: Shape, service: Service) -> None:
 
 
 async def _events(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
-    """Yields the events of a stream. Serializes a long prompt's log-probabilities on the thread for large answers."""
+    """Yields the events of a stream. Serializes long prompts on the thread for large answers."""
+    size_of_prompts = _size_of_prompts(shape.batch)  # the first events show them
     async with aclosing(_items(shape, service)) as items:
         async for index, item in items:
+            shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
             work = partial(shape.events, index, item)
-            size = _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else 0
+            size = size_of_prompts + (_size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else 0)
+            size_of_prompts = 0
             for event in work() if size < LARGE else await answers.run(user, size, work):
                 yield event
     for event in shape.last():
@@ -187,10 +190,15 @@ async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
 
 
 def _size(shape: Shape) -> int:
-    """Counts an answer's entries: tokens and alternatives, of texts and of prompts with log-probabilities."""
-    told = sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
+    """Counts an answer's entries: tokens and alternatives, of texts and of the prompts that it shows."""
+    told = _size_of_prompts(shape.batch) + sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
     texts = zip(shape.choices, shape.batch.texts, strict=True)
     return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)
+
+
+def _size_of_prompts(batch: Batch) -> int:
+    """Counts the tokens of prompts that an answer shows as text or ids."""
+    return (batch.is_echo + batch.returns_token_ids) * sum(len(text.prompt) for text in batch.texts)
 
 
 def _size_of_prompt(batch: Batch, prompt: PromptTokens | None) -> int:

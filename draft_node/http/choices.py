@@ -27,7 +27,7 @@ from goodspeed.slo.kept import Kept
 class Choice:
     """One text, as generated so far."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)  # empty in streams
     num_tokens: int = 0  # generated so far
     target_fingerprint: str | None = None
     ended: Ended | None = None

@@ -15,14 +15,23 @@ from draft_node.http.strict import MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import error_answer, error_body
 from goodspeed.serving.web.bodies import ErrorBody
-from goodspeed.serving.web.errors import OVERLOADED
+from goodspeed.serving.web.errors import FAILED_HERE, OVERLOADED
 
 RETRY_AFTER_S = {429: 1, 503: 5, OVERLOADED: 5}
 
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 """Answers of a route by status, as FastAPI takes them."""
 
-TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 503: "service_unavailable"}
+TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 500: "server_error", 503: "service_unavailable"}
+
+CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    500: "internal",
+}
+"""Codes of errors that have no more exact one."""
 
 USERS_FAULT = {"prompt", "vocabulary", "unsupported", "constraint", "too_large", "malformed", "slo"}
 """Codes of refusals that are the request's fault: they answer 400."""
@@ -34,9 +43,8 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.body = error_body(
-            message, type=TYPES.get(status, "invalid_request_error"), param=param, code=code or _code(status)
-        )
+        kind, code = TYPES.get(status, "invalid_request_error"), code or CODES.get(status, "invalid_value")
+        self.body = error_body(message, type=kind, param=param, code=code)
 
     def response(self, scope: Scope, headers: dict[str, str] | None = None) -> Response:
         """Returns the answer, in the format for the request's path."""
@@ -47,12 +55,6 @@ class ApiError(Exception):
 
 class ClientGone(Exception):
     """The user disconnected: no answer can be delivered."""
-
-
-def _code(status: int) -> str:
-    return {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}.get(
-        status, "invalid_value"
-    )
 
 
 def of_service(error: ServiceError | PromptError) -> ApiError:
@@ -147,6 +149,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(ClientGone)
     async def gone(request: Request, error: ClientGone) -> Response:
         return Response(status_code=499)  # the user is gone; never delivered
+
+    @app.exception_handler(Exception)
+    async def bugs(request: Request, error: Exception) -> Response:
+        return ApiError(500, FAILED_HERE).response(request.scope)  # the server gets the error, too, and logs it
 
     @app.exception_handler(HTTPException)
     async def frameworks(request: Request, error: HTTPException) -> Response:

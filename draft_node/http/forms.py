@@ -153,7 +153,7 @@ def of_tools(
     if not options.functions or not (options.is_forced or is_strict or form is not None):
         return None
     content = _content(form)
-    if form is not None and content is None and not options.is_forced:
+    if form is not None and content is None:
         what = "structured_outputs with tools must be JSON; send response_format, or no tools"
         raise ApiError(400, what, param="structured_outputs")
     asked = Form(
@@ -172,13 +172,18 @@ def of_tools(
 def _after_thinking(form: Constraint, options: ChatOptions, chats: ChatForms, opened: Opened) -> Constraint:
     """Extends a constraint of the content so that reasoning before it is free.
 
-    If reasoning is optional ("may") and the constraint is no JSON, the model cannot reason.
+    If reasoning is optional ("may") and the constraint is no JSON, the model cannot reason. ValueError if the prompt
+    opened reasoning, the constraint is no JSON, and the closing marker is no token.
     """
     formats = Formats(options.parser.formats.thinking)
     asked = Form(formats, chats.markers, opened, content=_content(form))
     if opened == "closed":
         return form
     if asked.content is None:
+        if opened == "open" and not asked.after:
+            raise ValueError(
+                "this model's thinking ends without a token of its own, so only JSON can follow; send that"
+            )
         return replace(form, after=asked.after)
     return Constraint("grammar", grammar(asked, ()), asked.after)
 

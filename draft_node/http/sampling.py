@@ -128,7 +128,7 @@ def asked_slo(
     try:
         found = _level(ways[told[0]], levels) if told else levels.default
     except RequestRefused as error:
-        raise ApiError(400, f"{told[0]}: {error.what}", param=told[0]) from None
+        raise ApiError(400, f"{told[0]}: {error.what}", param=told[0], code=error.code) from None
     if own.otherwise is not None and found is None:
         what = "goodspeed.otherwise needs a service level; send goodspeed.slo, too, or leave it out"
         raise ApiError(400, what, param="goodspeed.otherwise")

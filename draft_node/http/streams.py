@@ -112,7 +112,7 @@ class EventStream(Response):
             last = self._broken(of_service(error))
         except Exception:
             logger.exception("a stream broke")
-            last = self._broken(ApiError(500, "this stream failed here; see the log", code="internal"))
+            last = self._broken(ApiError(500, "this stream failed here; see the log"))
         await send({"type": "http.response.body", "body": last})
 
 

@@ -16,12 +16,15 @@ from draft_node.parsing.schemas import arguments_of
 OUTSIDE = frozenset(' \t\r\n{}[]:,"-+.0123456789eEtruefalsn')
 """All characters that JSON may have outside of strings."""
 
+MAX_DEPTH = 128
+"""Most levels of a call's arguments: writers and parsers of JSON refuse deeper ones, some from 200 or 255 on."""
+
 
 class JsonScan:
     """Finds the end of a JSON value by counting brackets outside of strings; a decoder validates the value later."""
 
     def __init__(self) -> None:
-        self._depth = 0
+        self.depth = 0
         self._in_string = False
         self._escaped = False
         self.is_complete = False  # the first bracket is closed
@@ -36,9 +39,9 @@ class JsonScan:
             return False
         if char == '"':
             self._in_string = True
-        self._depth += (char in "{[") - (char in "}]")
-        self.is_complete = self._depth == 0
-        return self._depth > 0 or char in "}]"
+        self.depth += (char in "{[") - (char in "}]")
+        self.is_complete = self.depth == 0
+        return self.depth > 0 or char in "}]"
 
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -146,7 +149,10 @@ def _call(written: _Written, known: Collection[str] | None) -> Call | None:
 
 
 def is_object(text: str) -> bool:
-    """True if a text is a strictly valid JSON object, which every JSON parser accepts."""
+    """True if a text is a strictly valid JSON object of at most `MAX_DEPTH` levels, which JSON parsers accept."""
+    scan = JsonScan()
+    if any(not scan.take(char) or scan.depth > MAX_DEPTH for char in text.strip()):
+        return False
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -220,4 +226,4 @@ class XmlBody:
         if text[end:].strip() != FUNCTION_ENDS or self._name is None:
             return None
         arguments = arguments_of(given, self._schemas.get(self._name, {}))
-        return None if arguments is None else (Call(self._name, arguments),)
+        return (Call(self._name, arguments),) if arguments is not None and is_object(arguments) else None

@@ -124,7 +124,7 @@ def arguments_of(given: Mapping[str, str], schema: Mapping[str, Any]) -> str | N
     try:
         written = json.dumps(values, ensure_ascii=False, allow_nan=False)
         written.encode()
-    except ValueError:  # 1e999 is infinite; lone surrogates are no UTF-8
+    except (ValueError, RecursionError):  # 1e999 is infinite; lone surrogates are no UTF-8
         return None
     return written
 

@@ -227,7 +227,9 @@ def _tool(tool: CustomTool) -> dict[str, Any]:
 
 
 def _thinks(request: CountRequest, chats: ChatForms) -> bool | None:
-    """Returns whether the model is to think; without `thinking`: not if its template can switch reasoning off."""
+    """Returns whether the model is to think; without `thinking` and effort: not if its template can switch it off."""
     if request.thinking is None:
+        if request.output_config is not None and request.output_config.effort is not None:
+            return None
         return False if has_switch(chats, tools=bool(request.tools)) else None
     return request.thinking.type != "disabled"

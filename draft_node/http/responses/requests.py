@@ -156,7 +156,7 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
             continue
         messages.append(message)
         turn = {}
-    return messages
+    return [{"content": "", **message} for message in messages]  # thinking that was cut has no text after it
 
 
 def _continues(turn: dict[str, Any], item: Item) -> bool:

@@ -15,6 +15,11 @@ OVERLOADED = 529
 NO_THREADS = "thread_unsupported_request"
 """Anthropic's code for a server that stores no conversations; their client then sends the whole one each time."""
 
+FAILED_HERE = (
+    "the node failed on this request; ask again, and if it persists tell its operator (the node's log says why)"
+)
+"""Message of status 500, which says nothing of the failure itself."""
+
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",

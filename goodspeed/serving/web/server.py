@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.web.accepting import Acceptor
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
-from goodspeed.serving.web.errors import error_answer, error_body
+from goodspeed.serving.web.errors import FAILED_HERE, error_answer, error_body
 from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
@@ -21,11 +21,6 @@ GRACE_S = 2
 
 CHECK_INTERVAL_S = 1.0
 """Time between two checks of all connections for clients that do not read their answer."""
-
-
-FAILED_HERE = (
-    "the node failed on this request; ask again, and if it persists tell its operator (the node's log says why)"
-)
 
 
 class _Guard:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from draft_node.core.actions import Statistics
 from draft_node.http.logprobs import Offsets, for_completion
@@ -14,6 +15,7 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Ended, Wanted
 from draft_node.service.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
+from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import LETTERS, Api, FakeService, error_of, events_of
 from tests.waiting import run_async
@@ -114,6 +116,15 @@ def test_accepted_parts_are_marked_for_who_asks(api: Api, ask: Any) -> None:
     assert not any("goodspeed" in choice for chunk in plain for choice in chunk["choices"])
 
 
+@pytest.mark.parametrize("logprobs", [None, 0])
+def test_marks_are_those_of_the_text_without_the_prompt_that_is_echoed(api: Api, logprobs: int | None) -> None:
+    marking = {"echo": True, "logprobs": logprobs, "goodspeed": {"mark_accepted": True}}
+    choices = [chunk["choices"][0] for chunk in chunks_of(api.complete(max_tokens=2, stream=True, **marking))]
+    assert "".join(choice["text"] for choice in choices) == "helloab"
+    spans = [span for choice in choices for span in choice.get("goodspeed", {"spans": []})["spans"]]
+    assert "".join(span["text"] for span in spans) == "ab"
+
+
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
 def test_usage_comes_last(api: Api, ask: Any) -> None:
     *others, last = chunks_of(ask(api, max_tokens=3, stream=True, stream_options={"include_usage": True}))
@@ -212,8 +223,23 @@ def test_a_stream_that_breaks_says_so_and_ends(api: Api, error, status: int, cod
 
 def test_a_bug_in_mid_stream_is_logged_and_said(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     api.fail(ZeroDivisionError("as ordered"), after=1)
-    assert json.loads(events_of(api.complete(stream=True))[-2])["error"]["code"] == "internal"
+    error = json.loads(events_of(api.complete(stream=True))[-2])["error"]
+    assert (error["type"], error["code"]) == ("server_error", "internal")
     assert "as ordered" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages"])
+def test_a_bug_before_the_first_token_is_said_in_the_formats_of_errors(api: Api, path: str) -> None:
+    """The error goes on to the server, which logs it."""
+    api.fail(ZeroDivisionError("a secret"))
+    body = {"prompt": "x"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "x"}]}
+    with pytest.raises(ZeroDivisionError):
+        api.client.post(path, json={"max_tokens": 1, **body})
+    answer = TestClient(api.app, raise_server_exceptions=False).post(path, json={"max_tokens": 1, **body})
+    assert answer.status_code == 500
+    told = {"param": None, "code": "internal"} if path == "/v1/completions" else {}
+    kind = "server_error" if path == "/v1/completions" else "api_error"
+    assert answer.json()["error"] == {"message": FAILED_HERE, "type": kind, **told}
 
 
 @run_async

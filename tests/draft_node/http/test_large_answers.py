@@ -12,6 +12,7 @@ from starlette.types import Message
 
 from draft_node.http import answering, sampling, streams
 from draft_node.http.body import LargeWork
+from draft_node.http.choices import Choice
 from draft_node.http.completions import CompletionShape
 from draft_node.http.logprobs import for_chat, for_completion
 from draft_node.http.requests import CompletionRequest
@@ -102,6 +103,53 @@ def test_a_long_echo_in_a_stream_is_made_where_large_answers_are(monkeypatch: py
     assert len(first["choices"][0]["logprobs"]["tokens"]) == CONTEXT_LEN - 1
     assert writers[0] == "answers"
     assert "answers" not in writers[1:]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("shown", ["echo", "return_token_ids"])
+def test_long_prompts_are_shown_where_large_answers_are_made(
+    shown: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[str] = []
+    show = CompletionShape.show_prompt
+
+    def noted(*args: Any) -> None:
+        writers.append(threading.current_thread().name.partition("_")[0])
+        show(*args)
+
+    monkeypatch.setattr(CompletionShape, "show_prompt", noted)
+    prompts = ["x" * (CONTEXT_LEN - 1)] * 2
+    answer = Api().complete(prompt=prompts, n=2, max_tokens=1, stream=stream, **{shown: True})
+    assert answer.text.count("x" * 999 if shown == "echo" else "120,120,120") >= 4
+    assert writers == ["answers"] * 4
+    writers.clear()
+    Api().complete(max_tokens=1, stream=stream, **{shown: True})
+    assert "answers" not in writers
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
+def test_a_stream_keeps_no_pieces_that_it_has_sent(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit on the log-probabilities of a whole answer is what bounds the memory for them."""
+    choices: list[Choice] = []
+
+    def made() -> Choice:
+        choices.append(Choice())
+        return choices[-1]
+
+    monkeypatch.setattr(answering, "Choice", made)
+    turns = [{"role": "user", "content": "x"}]
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/completions": {"prompt": "x", "logprobs": NUM_TOP, "max_tokens": 50, "n": 2},
+        "/v1/chat/completions": {"messages": turns, "logprobs": True, "top_logprobs": NUM_TOP, "max_tokens": 50},
+        "/v1/responses": {"input": turns, "max_output_tokens": 50},
+        "/v1/messages": {"messages": turns, "max_tokens": 50},
+    }
+    api = Api()
+    assert api.client.post(path, json=bodies[path] | {"stream": True}).text.count("data:") > 50
+    assert [(choice.pieces, choice.num_tokens) for choice in choices] == [([], 50)] * bodies[path].get("n", 1)
+    choices.clear()
+    assert api.client.post(path, json=bodies[path]).status_code == 200
+    assert all(len(choice.pieces) == 50 for choice in choices)
 
 
 @pytest.mark.parametrize("ask", ["chat", "complete"])

@@ -104,6 +104,15 @@ def test_thinking_text_and_calls_are_blocks_in_order() -> None:
     assert answer.json()["usage"]["output_tokens_details"]["thinking_tokens"] > 0
 
 
+def test_a_call_that_is_too_deep_to_be_written_is_text() -> None:
+    says = SPOKEN.replace('{"city": "Bergen"}', '{"city": ' + "[" * 270 + "]" * 270 + "}")
+    answer = ask(Api(service=SpeakingService(says)), max_tokens=2000, **TOOLS, **THINKS)
+    assert (answer.status_code, answer.json()["stop_reason"]) == (200, "tool_use")
+    *_, call, text = answer.json()["content"]
+    assert (call["input"], text["type"]) == ({"city": "Oslo"}, "text")
+    assert "[" * 270 in text["text"]
+
+
 def test_events_of_a_text_come_in_the_official_order(api: Api) -> None:
     events = events_of(ask(api, max_tokens=2, stream=True))
     assert [event["type"] for event in events] == [
@@ -366,6 +375,18 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
 def test_tools_are_refused_by_the_names_of_this_api(body: dict[str, Any], message: str) -> None:
     answer = ask(Api(service=SpeakingService("x")), **body)
     assert error_of(answer, 400, "invalid_request_error").startswith(message)
+
+
+@pytest.mark.parametrize(("effort", "thinks"), [("none", False), ("low", True), ("high", True), (None, False)])
+def test_an_effort_alone_decides_as_in_chats(effort: str | None, thinks: bool) -> None:
+    service = SpeakingService("x")
+    api = Api(service=service)
+    assert ask(api, output_config={"effort": effort}).status_code == 200
+    assert (
+        api.chat(messages=[USER], reasoning_effort=effort, enable_thinking=None if effort else False).status_code == 200
+    )
+    assert service.prompts[0] == service.prompts[1]
+    assert ("<think>\n\n</think>" not in service.prompts[0]) is thinks
 
 
 def test_thinking_that_cannot_be_switched_off_is_refused_and_on_is_ignored() -> None:

@@ -165,6 +165,20 @@ def test_an_output_may_be_sent_back_as_it_was() -> None:
     assert respond(api, input=[user, *output, *results], **TOOLS).status_code == 200
 
 
+def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
+    service = SpeakingService(SPOKEN)
+    api = Api(service=service)
+    user = {"role": "user", "content": "Well?"}
+    [item] = respond(api, input=[user], max_output_tokens=9, **TOOLS).json()["output"]
+    assert (item["type"], item["status"]) == ("reasoning", "incomplete")
+    thought = item["content"][0]["text"]
+    assert respond(api, input=[user, item, item, user], **TOOLS).status_code == 200
+    turn = {"role": "assistant", "content": "", "reasoning_content": thought}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER["parameters"]}}]
+    assert api.chat(messages=[user, turn, turn, user], tools=tools).status_code == 200
+    assert service.prompts[1] == service.prompts[2]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("body", "param"),

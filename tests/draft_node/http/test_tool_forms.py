@@ -1,5 +1,6 @@
 """Answers keep a form: strict tools, calls that are required, and formats beside them and after thinking."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.draft_node.http.test_tools import CALL, OTHER, TOOLS, api
 
 STRICT = [function(strict=True), function("time")]
 AUTO: dict[str, Any] = {"tools": STRICT}
+NAMED = {"type": "function", "function": {"name": "weather"}}
 UNIQUE: dict[str, object] = {"type": "array", "uniqueItems": True}
 FORMAT: dict[str, Any] = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
@@ -40,7 +42,7 @@ SAID = [
     ({**AUTO, "tool_choice": "required"}, "hi", False),
     ({**AUTO, "tool_choice": "required"}, "<think>hm</think>\n\n" + SAFE + "\n" + SAFE, True),
     ({**AUTO, "tool_choice": "required", "parallel_tool_calls": False}, SAFE + OTHER, False),
-    ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "weather"}}}, SAFE, True),
+    ({"tools": TOOLS, "tool_choice": NAMED}, SAFE, True),
     ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}}, SAFE, False),
     ({"tools": TOOLS, **FORMAT}, "7", True),
     ({"tools": TOOLS, **FORMAT}, SAFE, True),
@@ -51,7 +53,6 @@ SAID = [
     ({**FORMAT, "reasoning_effort": "none"}, "7", True),
     ({**FORMAT, "reasoning_effort": "none"}, "<think>hm</think>\n\n7", False),
     ({"structured_outputs": {"regex": "[ab]+"}}, "ab", True),
-    ({"structured_outputs": {"regex": "[ab]+"}, "tools": TOOLS, "tool_choice": "required"}, SAFE, True),
 ]
 
 
@@ -76,6 +77,16 @@ def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
     assert may_end_after(here, "so</think>ab")
 
 
+def test_a_form_after_an_end_of_thinking_that_is_no_token_is_json_or_refused() -> None:
+    """The form would else be kept from the beginning, and the whole answer be read as thinking."""
+    here = api("x", R1)
+    here.service.chats = replace(here.service.chats, markers={})
+    assert here.chat(**FORMAT).status_code == 200
+    error = error_of(here.chat(structured_outputs={"choice": ["yes", "no"]}))
+    assert (error["param"], error["code"]) == ("structured_outputs", "unsupported_form")
+    assert "only JSON can follow" in error["message"]
+
+
 def test_without_strict_tools_texts_are_free() -> None:
     for body in ({"tools": TOOLS}, {"tools": [function(strict=False)]}, {"tools": STRICT, "tool_choice": "none"}):
         here = api("x")
@@ -90,7 +101,10 @@ def test_without_strict_tools_texts_are_free() -> None:
         ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
         ({"tools": [function(a={"items": {"x-guidance": {"lenient": True}}})]}, "tools.0.function.parameters", "x-gui"),
         ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
-        ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs", "with tools must be JSON"),
+        *(
+            ({"tools": TOOLS, "structured_outputs": {"regex": "a"}, **choice}, "structured_outputs", "must be JSON")
+            for choice in ({}, {"tool_choice": "required"}, {"tool_choice": NAMED})
+        ),
     ],
 )
 def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str, what: str) -> None:

@@ -90,6 +90,33 @@ def test_deep_and_odd_json_is_content(body: str) -> None:
     assert told(parse(HERMES, text)) == [Content(text)]
 
 
+def nested(num_levels: int) -> str:
+    return '{"all": ' + "[" * (num_levels - 1) + "]" * (num_levels - 1) + "}"
+
+
+@pytest.mark.parametrize(
+    ("formats", "call"),
+    [
+        (HERMES, '<tool_call>{"name": "f", "arguments": ARGUMENTS}'),
+        (HERMES, '<tool_call>{"name": "f", "arguments": "QUOTED"}'),
+        (ALL["mistral"], "[TOOL_CALLS]f[ARGS]ARGUMENTS"),
+        (ALL["qwen3_coder"], "<function=f><parameter=all>VALUE</parameter></function>"),
+    ],
+)
+def test_arguments_that_parsers_of_json_refuse_are_content(formats: Formats, call: str) -> None:
+    def written(num_levels: int) -> str:
+        arguments = nested(num_levels)
+        value = arguments.removeprefix('{"all": ').removesuffix("}")
+        told = call.replace("ARGUMENTS", arguments).replace("QUOTED", arguments.replace('"', '\\"'))
+        return told.replace("VALUE", value)
+
+    assert told(parse(formats, written(128))) == [Call("f", nested(128))]
+    for num_levels in (129, 270):
+        assert all(isinstance(part, Content) for part in told(parse(formats, written(num_levels))))
+    for num_levels in range(900, 1000, 5):  # as deep as Python's own parser and writer go
+        assert "".join(part.raw for part in parse(formats, written(num_levels))) == written(num_levels)
+
+
 def test_thinking_may_come_again_after_a_call() -> None:
     text = '<think>a</think><tool_call>{"name": "g"}</tool_call>\n<think>b</think>c <think>'
     assert told(parse(HERMES, text)) == [Thinking("a"), Call("g", "{}"), Thinking("b"), Content("c <think>")]
