@@ -18,7 +18,16 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from goodspeed.engine.folders import INDEX, SINGLE, find_folder, in_the_making, read_config, refuse_weights, say_nothing
+from goodspeed.engine.folders import (
+    INDEX,
+    SINGLE,
+    exists,
+    find_folder,
+    in_the_making,
+    read_config,
+    refuse_weights,
+    say_nothing,
+)
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
@@ -54,10 +63,10 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     """Writes a padded copy of a checkpoint into a new folder; returns its number of parameters.
 
     say: called with a %-format and its values after each file of weights. Raises CheckpointError (no such checkpoint,
-    or another family) or ConfigError (the folder exists, the disk is too full, or the shape is smaller than the
-    checkpoint's).
+    or another family) or ConfigError (the folder exists or cannot be written, the disk is too full, or the shape is
+    smaller than the checkpoint's).
     """
-    if folder.exists():
+    if exists(folder):
         raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)

@@ -1,6 +1,7 @@
 """`goodspeed pad` on the command line."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -44,6 +45,18 @@ def test_the_cache_s_copy_is_made_once(
     monkeypatch.setattr(pad, "VERSION", pad.VERSION + 1)
     assert run("tiny-draft-s") == 0
     assert Path(capsys.readouterr().out.strip()) != folder
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (tmp_path / "file", tmp_path / ("n" * 300)):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigError, match=f"{place}/.* cannot be written: .*; choose another place"):
+            run("tiny-draft-s")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
+    with pytest.raises(ConfigError, match="no home folder for the cache; set XDG_CACHE_HOME"):
+        run("tiny-draft-s")
 
 
 def test_a_size_of_ones_own_needs_a_folder() -> None:

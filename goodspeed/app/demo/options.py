@@ -121,7 +121,7 @@ class DemoConfig(Settings):
             return replace(self, model=TARGET)
         try:
             return replace(self, model=str(in_cache(TARGET, say=say)))
-        except (OSError, ConfigError) as error:
+        except ConfigError as error:
             say("%s could not be padded (%s), so the demo runs it as it is", TARGET, error)
             return replace(self, model=TARGET)
 
