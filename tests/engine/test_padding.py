@@ -119,7 +119,7 @@ def test_so_is_one_whose_disk_is_full_at_last(
     llama = str(save_checkpoint("llama"))
     for error in (OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: no space")):
         monkeypatch.setattr(padding, "save_file", Mock(side_effect=error))
-        with pytest.raises(ConfigError, match="padded cannot be written: (No|I/O error: no) space"):
+        with pytest.raises(ConfigError, match=r"padded cannot be written: (No|I/O error: no) space"):
             padding.pad(llama, SHAPE, tmp_path / "padded")
         assert not list(tmp_path.iterdir())
 

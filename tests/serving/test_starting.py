@@ -1,4 +1,4 @@
-"""Ctrl-C while a command starts: no traceback, at most one line, and exit status 130, wherever it comes; SIGTERM: 143."""
+"""Signals while a command starts: no traceback, at most one line, and exit status 130; SIGTERM: 143."""
 
 import shutil
 import subprocess
