@@ -46,13 +46,9 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.engine import padding  # late: it imports torch
 
     like = padding.LIKE[namespace.like]
-    shape = replace(
-        like,
-        hidden=namespace.hidden or like.hidden,
-        intermediate=namespace.intermediate or like.intermediate,
-        layers=namespace.layers or like.layers,
-    )
-    if namespace.hidden:
+    sizes = {name: getattr(namespace, name) for name in ("hidden", "intermediate", "layers")}
+    shape = replace(like, **{name: size for name, size in sizes.items() if size is not None})
+    if namespace.hidden is not None:
         shape = replace(shape, queries=namespace.hidden, keys=namespace.hidden * like.keys // like.queries)
     say = Reporter("goodspeed").say
     if namespace.folder is None:
@@ -74,8 +70,9 @@ def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = Non
 
     source = folders.find_folder(model).resolve()
     read = blake2b(f"{VERSION} {like}".encode(), digest_size=6)
-    for file in sorted([*source.glob("*.safetensors"), *source.glob("*.json")]):
-        read.update(_digest(file))
+    for file in sorted(source.iterdir()):
+        if file.suffix in (".safetensors", *folders.BESIDE):
+            read.update(_digest(file))
     cache = _cache()
     folder = cache / read.hexdigest() / f"{source.name}-{like}"
     if not folders.exists(folder):

@@ -23,7 +23,10 @@ from safetensors import SafetensorError, safe_open
 from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError, reason
 
-WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+BESIDE = (".json", ".jinja", ".txt", ".model")
+"""Endings of a checkpoint's files beside its weights."""
+
+WANTED = [f"*{ending}" for ending in (".safetensors", *BESIDE)]
 """Files to download from the hub: no pickles, no code."""
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from goodspeed.engine.folders import (
+    BESIDE,
     INDEX,
     SINGLE,
     exists,
@@ -78,7 +79,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
         num_parameters = _write(plan.tensors(stored), num_bytes, partial, say)
         (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
         for file in source.iterdir():
-            if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
+            if file.suffix in BESIDE and file.name not in {"config.json", INDEX}:
                 shutil.copyfile(file, partial / file.name)
     return num_parameters
 

@@ -1,5 +1,6 @@
 """`goodspeed pad` on the command line."""
 
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -7,6 +8,7 @@ import pytest
 
 from goodspeed.app import cli, pad
 from goodspeed.app.models import num_parameters
+from goodspeed.embedded import models
 from goodspeed.engine import padding
 from goodspeed.errors import ConfigError
 
@@ -45,6 +47,25 @@ def test_the_cache_s_copy_is_made_once(
     monkeypatch.setattr(pad, "VERSION", pad.VERSION + 1)
     assert run("tiny-draft-s") == 0
     assert Path(capsys.readouterr().out.strip()) != folder
+
+
+def test_a_size_of_0_is_refused(tmp_path: Path) -> None:
+    for size in ("hidden", "intermediate", "layers"):
+        with pytest.raises(ConfigError, match=f"larger than that shape .*{size} 0 < "):
+            run("tiny-draft-s", str(tmp_path / "padded"), f"--{size}", "0")
+
+
+def test_the_cache_s_copy_is_made_anew_when_a_file_beside_the_weights_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(padding.LIKE, "116m", padding.Shape(160, 400, 3, 160, 160))
+    model = shutil.copytree(models.path("tiny-draft-s"), tmp_path / "model")
+    for name in ("chat_template.jinja", "tokenizer.model", "merges.txt"):
+        before = pad.in_cache(str(model))
+        (model / name).write_text("other")
+        assert (pad.in_cache(str(model)) / name).read_text() == "other"
+        assert not (before / name).exists()
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
