@@ -1,7 +1,8 @@
 # A draft node. From the repository's root:
 #   docker build -f docker/draft.Dockerfile -t goodspeed-draft .
-# BASE is any image with Python 3.11 or newer, its venv module and useradd. Both nodes' files are the same word by word
-# down to the last lines (a test keeps it so), so that the two images share all large layers.
+# BASE is any image with Python 3.11 or newer, its venv module and useradd; for a GPU also with Python's headers and apt-get.
+# Both nodes' files are the same word by word down to the last lines (a test keeps it so), so that the two images share all
+# large layers.
 ARG BASE=python:3.11-slim
 
 # The libraries and the extra `torch`, from pyproject.toml alone: this layer is made anew only when they change.
@@ -34,8 +35,13 @@ FROM ${BASE}
 RUN useradd --uid 10001 --create-home goodspeed \
     && install -d -o goodspeed -g goodspeed /home/goodspeed/.cache /home/goodspeed/.cache/huggingface
 COPY --from=libraries /opt/libraries /opt/libraries
+# Triton, in the builds with CUDA only, compiles C when a node starts; without a compiler there is no attention kernel.
+RUN set -- /opt/libraries/lib/python3*/site-packages/triton; [ ! -d "$1" ] || { apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*; }
 COPY --from=sources /opt/goodspeed /opt/goodspeed
 ENV PATH=/opt/libraries/bin:$PATH PYTHONPATH=/opt/goodspeed PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# What Triton compiled, beside the models: the rest of the file system may be read-only, and /tmp noexec.
+ENV TRITON_CACHE_DIR=/home/goodspeed/.cache/huggingface/triton
 # A number, since Kubernetes cannot tell from a name that it is not root.
 USER 10001:10001
 WORKDIR /home/goodspeed

@@ -34,8 +34,8 @@ Each message states the problem and what to do. Broken invariants of our own are
 from importlib.util import find_spec
 
 
-def reason(error: OSError | UnicodeDecodeError) -> str:
-    """Returns the system's reason why a file cannot be read, without path and error number."""
+def reason(error: Exception) -> str:
+    """Returns the system's reason why a file cannot be read or written, without path and error number."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 

@@ -46,13 +46,9 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.engine import padding  # late: it imports torch
 
     like = padding.LIKE[namespace.like]
-    shape = replace(
-        like,
-        hidden=namespace.hidden or like.hidden,
-        intermediate=namespace.intermediate or like.intermediate,
-        layers=namespace.layers or like.layers,
-    )
-    if namespace.hidden:
+    sizes = {name: getattr(namespace, name) for name in ("hidden", "intermediate", "layers")}
+    shape = replace(like, **{name: size for name, size in sizes.items() if size is not None})
+    if namespace.hidden is not None:
         shape = replace(shape, queries=namespace.hidden, keys=namespace.hidden * like.keys // like.queries)
     say = Reporter("goodspeed").say
     if namespace.folder is None:
@@ -68,26 +64,26 @@ def run(namespace: argparse.Namespace) -> int:
 def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = None) -> Path:
     """Returns the folder of a padded copy in the user's cache; makes it the first time, which takes some seconds.
 
-    say: called with a %-format and its values. Raises what `padding.pad` does, and OSError if the cache is not
-    writable.
+    say: called with a %-format and its values. Raises what `padding.pad` does.
     """
     from goodspeed.engine import folders
 
     source = folders.find_folder(model).resolve()
     read = blake2b(f"{VERSION} {like}".encode(), digest_size=6)
-    for file in sorted([*source.glob("*.safetensors"), *source.glob("*.json")]):
-        read.update(_digest(file))
+    for file in sorted(source.iterdir()):
+        if file.suffix in (".safetensors", *folders.BESIDE):
+            read.update(_digest(file))
     cache = _cache()
     folder = cache / read.hexdigest() / f"{source.name}-{like}"
-    if not folder.exists():
+    if not folders.exists(folder):
         say = say or folders.say_nothing
         say("padding %s to %s parameters, once, in %s", model, like.upper(), cache)
         from goodspeed.engine import padding  # late: it imports torch
 
         try:
             padding.pad(model, padding.LIKE[like], folder, say)
-        except (OSError, ConfigError):
-            if not folder.exists():  # else another process made it meanwhile
+        except ConfigError:
+            if not folders.exists(folder):  # else another process made it meanwhile
                 raise
     return folder
 
@@ -98,10 +94,10 @@ def _digest(file: Path) -> bytes:
 
 
 def _cache() -> Path:
-    """Returns the folder of the user's cache. OSError without a home folder."""
+    """Returns the folder of the user's cache. ConfigError without a home folder."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen) / "goodspeed"
     try:
         return Path.home() / ".cache" / "goodspeed"
     except RuntimeError as error:
-        raise OSError("there is no home folder for the cache; set XDG_CACHE_HOME") from error
+        raise ConfigError("there is no home folder for the cache; set XDG_CACHE_HOME") from error

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from safetensors import SafetensorError, safe_open
 
 from goodspeed.embedded import models
-from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
+from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError, reason
 
-WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+BESIDE = (".json", ".jinja", ".txt", ".model")
+"""Endings of a checkpoint's files beside its weights."""
+
+WANTED = [f"*{ending}" for ending in (".safetensors", *BESIDE)]
 """Files to download from the hub: no pickles, no code."""
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -211,10 +214,7 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
 
 def _is_file(path: Path) -> bool:
     """True if this is a file; False also for a name that no file can have."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+    return exists(path) and path.is_file()
 
 
 def _read_json(name: str, path: Path) -> Any:
@@ -236,19 +236,29 @@ def in_the_making(place: Path, num_bytes: int, other: str) -> Iterator[Path]:
     """Yields the path under which to write a new file or folder; it becomes `place` at the end, or is removed.
 
     Removes what killed processes left of this place. num_bytes: its size. other: what helps besides another disk.
-    Raises ConfigError if the disk is too full.
+    Raises ConfigError if the disk is too full, or if the place cannot be written.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(place)
-    if (free := shutil.disk_usage(place.parent).free) < num_bytes:
-        needed = f"{num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there"
-        raise ConfigError(f"{place} takes {needed}; choose another disk or {other}")
     partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(place)
+        if (free := shutil.disk_usage(place.parent).free) < num_bytes:
+            needed = f"{num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there"
+            raise ConfigError(f"{place} takes {needed}; choose another disk or {other}")
         yield partial
         partial.rename(place)
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{place} cannot be written: {reason(error)}; choose another place") from error
     finally:
-        _remove(partial)
+        with suppress(OSError):
+            _remove(partial)
+
+
+def exists(path: Path) -> bool:
+    """True if this is a file or folder; False also for a path that cannot be looked up."""
+    with suppress(OSError):
+        return path.exists()
+    return False
 
 
 def _remove_abandoned(place: Path) -> None:

@@ -18,7 +18,17 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from goodspeed.engine.folders import INDEX, SINGLE, find_folder, in_the_making, read_config, refuse_weights, say_nothing
+from goodspeed.engine.folders import (
+    BESIDE,
+    INDEX,
+    SINGLE,
+    exists,
+    find_folder,
+    in_the_making,
+    read_config,
+    refuse_weights,
+    say_nothing,
+)
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
@@ -54,10 +64,10 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     """Writes a padded copy of a checkpoint into a new folder; returns its number of parameters.
 
     say: called with a %-format and its values after each file of weights. Raises CheckpointError (no such checkpoint,
-    or another family) or ConfigError (the folder exists, the disk is too full, or the shape is smaller than the
-    checkpoint's).
+    or another family) or ConfigError (the folder exists or cannot be written, the disk is too full, or the shape is
+    smaller than the checkpoint's).
     """
-    if folder.exists():
+    if exists(folder):
         raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
     source = find_folder(name)
     plan = Plan.of(name, read_config(name, source), shape)
@@ -69,7 +79,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
         num_parameters = _write(plan.tensors(stored), num_bytes, partial, say)
         (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
         for file in source.iterdir():
-            if file.suffix in {".json", ".jinja", ".model", ".txt"} and file.name not in {"config.json", INDEX}:
+            if file.suffix in BESIDE and file.name not in {"config.json", INDEX}:
                 shutil.copyfile(file, partial / file.name)
     return num_parameters
 

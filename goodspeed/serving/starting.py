@@ -1,4 +1,4 @@
-"""Exit statuses of all commands, and Ctrl-C without a traceback while a command is being imported.
+"""Exit statuses of all commands, and signals that end a process while its command is being imported.
 
 Imports almost nothing, so that `begin` takes effect before the slow imports.
 """
@@ -14,6 +14,7 @@ USAGE = 2
 UNWRITABLE = 74  # EX_IOERR
 INTERRUPTED = 130  # 128 + SIGINT
 UNREAD = 141  # 128 + SIGPIPE
+TERMINATED = 143  # 128 + SIGTERM
 
 STATUSES = f"""\
 exit status:
@@ -29,10 +30,12 @@ def begin() -> None:
     """Makes Ctrl-C end this process at once, until `running` begins.
 
     A KeyboardInterrupt would not work: some imports turn it into another exception, and the interpreter's callbacks
-    only print it.
+    only print it. A container's first process ends on SIGTERM, too, which Linux would ignore without a handler.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell ignores it (`command &`)
         signal.signal(signal.SIGINT, _end)
+    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
 
 
 @contextmanager
@@ -49,4 +52,4 @@ def running(*, daemon: bool) -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,7 +85,10 @@ def read_enrolled(path: str | Path) -> Enrolled:
 
 def _read_secret(path: str) -> KeyPair:
     pair = _read(path, "--key", KeyPair, "give a secret file (.key) that `goodspeed keygen` made")
-    if Path(path).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    found = Path(path).stat()
+    # systemd and Kubernetes let a node read through the group what root owns
+    own = stat.S_IRWXG if found.st_uid == os.geteuid() else 0
+    if found.st_mode & (own | stat.S_IRWXO):
         logger.warning("other users can read a secret key; run chmod 600 on it", extra={"path": path})
     return pair
 
@@ -136,4 +140,6 @@ def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> Non
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        with suppress(OSError):  # a file system without modes
+            os.fchmod(descriptor, mode)  # whatever the umask is
         file.write("\n".join([f"# {comment}. Made by `goodspeed keygen`.", *rows, ""]))

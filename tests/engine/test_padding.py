@@ -1,13 +1,16 @@
 """A padded checkpoint computes the original's function."""
 
+import errno
 import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
 
 from goodspeed.engine import padding
@@ -99,6 +102,26 @@ def test_a_shape_that_does_not_fit_is_refused(shape: Shape, said: str, save_chec
     with pytest.raises(ConfigError, match=said):
         padding.pad(str(save_checkpoint("qwen3")), shape, tmp_path / "padded")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["file/padded", "file/of/padded", "n" * 300])
+def test_a_place_that_cannot_be_written_is_named(name: str, save_checkpoint: Save, tmp_path: Path) -> None:
+    llama = str(save_checkpoint("llama"))
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=f"{name} cannot be written: .*; choose another place"):
+        padding.pad(llama, SHAPE, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_so_is_one_whose_disk_is_full_at_last(
+    save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama = str(save_checkpoint("llama"))
+    for error in (OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: no space")):
+        monkeypatch.setattr(padding, "save_file", Mock(side_effect=error))
+        with pytest.raises(ConfigError, match=r"padded cannot be written: (No|I/O error: no) space"):
+            padding.pad(llama, SHAPE, tmp_path / "padded")
+        assert not list(tmp_path.iterdir())
 
 
 def test_refusals_name_what_is_wrong(save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
-"""Ctrl-C while a command starts: no traceback, at most one line, and exit status 130, wherever it comes."""
+"""Signals while a command starts: no traceback, at most one line, and exit status 130; SIGTERM: 143."""
 
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -65,6 +66,20 @@ def test_nor_while_torch_is_imported(words: tuple[str, ...]) -> None:
     ended = interrupted_at("torch.nn", *words)
     assert ended.returncode == 130
     assert [line for line in ended.stderr.splitlines() if not line.startswith("goodspeed: loading")] == []
+
+
+AS_PROCESS_1 = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.run([*AS_PROCESS_1, "true"], capture_output=True).returncode != 0,
+    reason="no other namespace of process ids can be made here",
+)
+def test_a_container_s_first_process_ends_on_sigterm() -> None:
+    program = INTERRUPTED_AT.replace("os.getpid(), signal.SIGINT", "os.getpid(), signal.SIGTERM")
+    words = (sys.executable, "-c", program, "numpy", SCRIPTS["goodspeed-verify"], "--help")
+    ended = subprocess.run([*AS_PROCESS_1, *words], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "")
 
 
 def test_an_ignored_interrupt_stays_ignored() -> None:

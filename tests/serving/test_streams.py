@@ -131,6 +131,18 @@ def test_both_at_their_best() -> None:
     assert logged.stderr.splitlines()[-1].startswith("time=")
 
 
+@pytest.mark.parametrize("daemon", ["", ", daemon=True"])
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii:surrogateescape"])
+def test_characters_that_the_encoding_lacks_are_escaped(
+    daemon: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    program = PRINTING.replace("range(100)", "'→'").replace("body))", f"body{daemon}))")
+    ended = run(program, "")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.endswith("line \\u2192\n")
+
+
 class Pausing:
     """A daemon's standard output into a pipe that is read when the test says so."""
 

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from goodspeed.app.chat.options import KEY_VARIABLE, Door
 from goodspeed.errors import ChatError
 from goodspeed.serving.web.bodies import ChatChunk, ErrorBody, ModelList
+from goodspeed.serving.web.guards import is_local
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -41,7 +43,18 @@ class Client:
 
     def __post_init__(self) -> None:
         headers = {"Authorization": f"Bearer {self.door.key}"} if self.door.key is not None else {}
-        self.http = httpx2.Client(base_url=self.door.url, headers=headers, timeout=TIMEOUT)
+        through_proxies = not is_local(urlsplit(self.door.url).netloc)  # a proxy may be on another machine
+        try:
+            self.http = httpx2.Client(
+                base_url=self.door.url,
+                headers=headers,
+                timeout=TIMEOUT,
+                verify=httpx2.create_ssl_context(),
+                trust_env=through_proxies,
+            )
+        except (ImportError, ValueError) as error:  # e.g. SOCKS without its package
+            what = one_line(str(error))
+            raise ChatError(f"the proxy of the environment (ALL_PROXY, ...) cannot be used: {what}") from None
 
     def model(self, wanted: str | None) -> str:
         """Returns the served model to use. wanted: its name, ChatError if not served; None: the first."""
@@ -96,7 +109,7 @@ class Client:
         """Turns network errors into ChatErrors."""
         try:
             yield
-        except httpx2.ConnectError as error:
+        except (httpx2.ConnectError, UnicodeError) as error:  # UnicodeError: no host can have that name
             raise ChatError(f"{self.door.url} cannot be reached ({error}); does a draft node serve there?") from None
         except httpx2.TimeoutException:
             raise ChatError(f"{self.door.url} does not answer in time; does a draft node serve there?") from None

@@ -39,6 +39,12 @@ class ChatConfig(Settings):
         False, group="drafting", help="tint what came from accepted drafts (on a terminal that has colours)"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("system", "tier"):  # what is not UTF-8 becomes replacement characters, as in turns
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, text.encode(errors="surrogateescape").decode(errors="replace"))
+
     def request(self, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
         """Returns the request body for the next turn; omits unset options, so that the node's defaults apply."""
         own = {"speculate": None if self.speculate else False, "mark_accepted": self.tint or None, "slo": self.tier}

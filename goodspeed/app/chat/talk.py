@@ -202,7 +202,9 @@ def converse(conversation: Conversation, turns: Iterable[str]) -> None:
 
 
 def typed() -> Iterator[str]:
-    """Yields lines typed at a terminal until Ctrl-D; Ctrl-C discards the current line."""
+    """Yields lines typed at a terminal until Ctrl-D; Ctrl-C discards the current line. Bytes as in `given`."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):  # without it: no history, no arrow keys
         import readline  # noqa: F401 (its import changes `input`)
     while True:

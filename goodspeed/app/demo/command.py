@@ -50,7 +50,7 @@ def run(namespace: argparse.Namespace) -> int:
     if compares:
         states = run_interruptible(run_all(config, roster, watcher, namespace.log_level))
         result = summary.compare(config, states)
-        if not result["texts_identical"]:
+        if result["texts_identical"] is False:
             print("the texts differ between policies; under the match rule they must not", file=sys.stderr)
     else:
         state = run_interruptible(run_once(config, roster, watcher, namespace.log_level, compares=not config.http))

@@ -12,6 +12,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
+from goodspeed.serving.measuring import recording
 from goodspeed.serving.options import NO_MODEL
 from goodspeed.serving.prompts import Prompt
 from goodspeed.slo.objectives import parse_tiers
@@ -121,7 +122,7 @@ class DemoConfig(Settings):
             return replace(self, model=TARGET)
         try:
             return replace(self, model=str(in_cache(TARGET, say=say)))
-        except (OSError, ConfigError) as error:
+        except ConfigError as error:
             say("%s could not be padded (%s), so the demo runs it as it is", TARGET, error)
             return replace(self, model=TARGET)
 
@@ -153,6 +154,8 @@ class DemoConfig(Settings):
             folder = Path(path or ".").absolute().parent
             if path is not None and not folder.is_dir():
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
+        if self.record is not None:
+            recording.check(self.record)
 
     def draft_model_names(self) -> list[str]:
         """Returns the draft models, assigned to the clients in turn; [NO_MODEL] for draft nodes without a model."""

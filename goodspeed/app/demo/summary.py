@@ -237,12 +237,16 @@ def ways(config: DemoConfig) -> dict[str, DemoConfig]:
 
 
 def compare(config: DemoConfig, states: Mapping[str, DemoState]) -> dict[str, Any]:
-    """Returns the results by configuration, and whether all texts under the match rule are equal, as they must be."""
+    """Returns the results by configuration, and whether all texts under the match rule are equal, as they must be.
+
+    None instead if fewer than two configurations have that rule.
+    """
     compared = ways(config)
     results = {name: summarize(compared[name], state) for name, state in states.items()}
     matched = [result for result in results.values() if result["verification"] == "match"]
     texts = [[client["token_ids"] for client in result["clients"]] for result in matched]
-    return {"compare": results, "texts_identical": all(text == texts[0] for text in texts)}
+    is_identical = all(text == texts[0] for text in texts) if len(texts) > 1 else None
+    return {"compare": results, "texts_identical": is_identical}
 
 
 def comparison_to_text(result: dict[str, Any]) -> str:
@@ -255,7 +259,7 @@ def comparison_to_text(result: dict[str, Any]) -> str:
     for index, client in enumerate(next(iter(results.values()))["clients"]):
         label = f"goodput {client['name']} {client['domain']}"
         rows.append((label, [f"{one['clients'][index]['goodput']:.2f}" for one in results.values()]))
-    rows += [("", []), ("texts identical", ["yes" if result["texts_identical"] else "no"])]
+    rows += [("", []), ("texts identical", [{True: "yes", False: "no", None: "-"}[result["texts_identical"]]])]
     width = max(12, *(len(name) + 2 for name in results))
     lines = (f"{label:<28}" + "".join(f"{cell:>{width}}" for cell in cells) for label, cells in rows)
     return "\n".join(line.rstrip() for line in lines)

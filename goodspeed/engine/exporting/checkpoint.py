@@ -15,7 +15,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.exporting.vocabulary import GgufVocabulary
-from goodspeed.engine.folders import find_folder, in_the_making, read_config, refuse_weights, say_nothing
+from goodspeed.engine.folders import exists, find_folder, in_the_making, read_config, refuse_weights, say_nothing
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.engine.support import expected_windows, naming, rope_types
@@ -33,9 +33,9 @@ def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_not
 
     Omits rows beyond the tokenizer's ids: the engine never draws these ids. say: called with a %-format and
     its values. Raises CheckpointError (no such checkpoint, or one that llama.cpp would compute wrongly) or ConfigError
-    (the file exists, or the disk is too full).
+    (the file exists or cannot be written, or the disk is too full).
     """
-    if file.exists():
+    if exists(file):
         raise ConfigError(f"{file} already exists; name a new file, or remove it")
     folder = find_folder(name)
     refuse_weights(name, folder)

@@ -4,7 +4,8 @@ The file is JSON lines: a header with the run's settings, the sessions in the or
 rounds. A recording contains no text and no token ids. `docs/SIMULATION.md` explains how to make one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -98,11 +99,26 @@ class Recording(msgspec.Struct, frozen=True):
     rounds: tuple[Round, ...]
 
 
+def check(path: str) -> None:
+    """Raises ConfigError if a recording cannot be written there; changes nothing."""
+    with _named(path):
+        is_new = not Path(path).exists()
+        Path(path).open("ab").close()
+        if is_new:
+            Path(path).unlink()
+
+
 def save(recording: Recording, path: str) -> None:
     """Writes a recording; ConfigError if the file cannot be written."""
     lines: Sequence[Line] = (recording.header, *recording.sessions, *recording.rounds)
-    try:
+    with _named(path):
         Path(path).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ConfigError(
             f"the recording cannot be written to {path}: {error.strerror}; choose another place"

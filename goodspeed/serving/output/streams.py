@@ -10,6 +10,7 @@ there loses only the line. In a daemon a separate thread writes (`Writer`). If t
 
 import asyncio
 import atexit
+import io
 import json
 import os
 import sys
@@ -166,12 +167,15 @@ def guard(name: str = "", *, daemon: bool = False) -> None:
 
     First opens /dev/null, read-only, on each closed descriptor of 0, 1 and 2: otherwise the next socket or file would
     get that number, and a library's prints would go into it. Also replaces a `sys.stderr` of None, for which
-    `print(..., file=sys.stderr)` would print on standard output.
+    `print(..., file=sys.stderr)` would print on standard output. Escapes characters that standard output's encoding
+    lacks, as Python does for standard error.
     """
     for descriptor in (0, 1, 2):
         _occupy(descriptor)
     if not isinstance(sys.stdout, Output):
         stdout = _or_descriptor(sys.stdout, 1)
+        if isinstance(stdout, io.TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
+            stdout.reconfigure(errors="backslashreplace")
         sys.stdout = Output(stdout, _writer(stdout) if daemon else None)
     if not isinstance(sys.stderr, Log):
         stderr = _or_descriptor(sys.stderr, 2)

@@ -104,7 +104,7 @@ class LocalHost:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = Headers(scope=scope).get("host", "")
-        if scope["path"] in OPEN_PATHS or _is_local(host):
+        if scope["path"] in OPEN_PATHS or is_local(host):
             if scope["path"] not in OPEN_PATHS:
                 _tell_authorized(scope)
             await self._app(scope, receive, send)
@@ -117,8 +117,8 @@ class LocalHost:
         await error_answer(scope, 421, body)(scope, receive, send)
 
 
-def _is_local(host: str) -> bool:
-    """True if a Host header, with or without a port, names loopback."""
+def is_local(host: str) -> bool:
+    """True if a Host header or a URL's host, with or without a port, names loopback."""
     name = re.sub(r":\d+\Z", "", host).strip("[]")
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback

@@ -189,6 +189,29 @@ def test_a_model_that_is_not_served(stub: Stub, talk: Talk) -> None:
     assert talk("hi") == (1, "", f"goodspeed: {stub.url} serves no model\n")
 
 
+def test_a_node_on_this_machine_is_asked_without_a_proxy(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    for proxy in ("socks5://127.0.0.1:9", "foo://x", "http://127.0.0.1:9"):
+        monkeypatch.setenv("ALL_PROXY", proxy)
+        assert talk("hi")[:2] == (0, "Hello\n")
+        status, out, err = talk("hi", url="http://192.0.2.1:8000")
+        assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "192.0.2.1:8000 cannot be reached ([Errno 111] Connection refused)" in err  # the proxy
+
+
+def test_no_host_can_have_that_name(talk: Talk) -> None:
+    status, out, err = talk("hi", url="http://a..b")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("goodspeed: http://a..b cannot be reached (")
+
+
+def test_what_is_not_utf_8_is_replaced(stub: Stub, talk: Talk) -> None:
+    assert talk("hi", "--system", "caf\udce9", "--tier", "\udcff")[:2] == (0, "Hello\n")
+    assert stub.asked[-1]["messages"][0]["content"] == "caf\ufffd"
+    assert stub.asked[-1]["goodspeed"]["slo"] == "\ufffd"
+
+
 def test_nobody_is_there(talk: Talk) -> None:
     with serving() as gone:
         pass

@@ -1,6 +1,7 @@
 """A person at a terminal: commands, answers that are stopped, lines given up; and what stays of a conversation."""
 
 import builtins
+import io
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -112,3 +113,9 @@ def test_a_typed_line_can_be_given_up(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(builtins, "input", typed)
     assert list(chat.typed()) == ["a", "b"]
     assert capsys.readouterr().out == "\n"
+
+
+def test_bytes_that_are_not_utf_8_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`input` decodes what comes from a terminal as `sys.stdin` says, here without one."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\nb\n"), "utf-8", "surrogateescape"))
+    assert list(chat.typed()) == ["caf\ufffd", "b"]

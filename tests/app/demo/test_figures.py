@@ -236,6 +236,12 @@ def test_texts_are_compared_between_policies(state: DemoState) -> None:
     assert "texts identical                      yes" in summary.comparison_to_text(same)
     other = DemoState.of([one.client for one in state.progress.values()])
     assert summary.compare(DemoConfig(clients=2), {"gradient": state, "fixed": other})["texts_identical"] is False
+    for config in (DemoConfig(clients=2, verification="ratio"), DemoConfig(clients=2)):  # nothing to compare
+        none = summary.compare(
+            config, {"gradient": state, "fixed" if config.verification == "ratio" else "paper": other}
+        )
+        assert none["texts_identical"] is None
+        assert "texts identical                        -" in summary.comparison_to_text(none)
 
 
 def test_texts_in_time_are_counted_by_tier() -> None:

@@ -49,6 +49,19 @@ def test_the_preset_is_one_switch_for_both_nodes() -> None:
         DemoConfig(preset="paper", drafters="ngram")
 
 
+def test_a_recording_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+    (old := tmp_path / "old").write_text("mine")
+    for path in (tmp_path, old / "x", tmp_path / ("n" * 300)):
+        with pytest.raises(
+            ConfigError, match=r"--record .* is no folder|cannot be written to .*; choose another place"
+        ):
+            DemoConfig(record=str(path)).check()
+    for path in (old, tmp_path / "new"):
+        DemoConfig(record=str(path)).check()
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert old.read_text() == "mine"
+
+
 def test_more_draft_nodes_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 10 * DRAFT_NODE_BYTES)
     DemoConfig(clients=10).check()

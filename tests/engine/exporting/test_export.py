@@ -192,6 +192,8 @@ def test_files_are_written_whole_and_never_over_others(tmp_path: Path, monkeypat
             export("tiny-draft-s", file, "f32")
     assert not list(tmp_path.iterdir())
     file.write_text("mine")
+    with pytest.raises(ConfigError, match="cannot be written: File exists"):
+        export("tiny-draft-s", file / "it.gguf", "f32")
     with pytest.raises(ConfigError, match="already exists"):
         export("tiny-draft-s", file, "f32")
     assert file.read_text() == "mine"

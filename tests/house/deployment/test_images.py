@@ -3,8 +3,11 @@
 import re
 import tomllib
 from fnmatch import fnmatch
+from pathlib import Path
 
-from tests.house.deployment.files import DOCKER, NODES, ROOT
+import yaml
+
+from tests.house.deployment.files import DOCKER, NODES, ROOT, pods
 
 PACKAGES = ("draft_node", "goodspeed", "verify_node")
 
@@ -35,3 +38,23 @@ def test_files_beside_the_modules_are_installed() -> None:
             name = path.relative_to(ROOT).as_posix()
             if path.is_file() and path.suffix not in (".py", ".pyc"):
                 assert any(fnmatch(name, pattern) for pattern in patterns), name
+
+
+def test_on_a_gpu_triton_has_a_compiler_and_a_folder_that_can_be_written() -> None:
+    """Else a node runs without the attention kernel and without CUDA graphs."""
+    services = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text())["services"]
+    mounts = {name: [volume.split(":")[1] for volume in service["volumes"]] for name, service in services.items()}
+    mounts |= {
+        where: [mount["mountPath"] for mount in container["volumeMounts"]]
+        for where, _, container, _ in pods()
+        if where.startswith("gpu/")
+    }
+    assert len(mounts) == 5
+    for node in NODES:
+        image = (DOCKER / f"{node}.Dockerfile").read_text()
+        assert re.search(r"site-packages/triton; .*\n.* apt-get install [a-z -]* gcc libc6-dev ", image)
+        (cache,) = re.findall(r"^ENV TRITON_CACHE_DIR=(\S+)$", image, re.MULTILINE)
+        assert all(any(Path(cache).is_relative_to(place) for place in places) for places in mounts.values())
+        unit = (DOCKER / f"systemd/goodspeed-{node}.service").read_text()
+        assert "CacheDirectory=goodspeed\n" in unit
+        assert " TRITON_CACHE_DIR=/var/cache/goodspeed/" in unit

@@ -91,6 +91,18 @@ def test_no_service_of_kubernetes_is_called_goodspeed() -> None:
     assert sorted(services) == ["draft", "verify"]
 
 
+def test_every_image_of_kubernetes_has_a_tag_beside_it() -> None:
+    """`images` of a kustomization reaches only its own resources and those of its bases."""
+    named = [(name.partition("/")[0], container["image"]) for name, _, container, _ in pods() if "image" in container]
+    assert len(named) == 3
+    tags = set()
+    for folder, image in named:
+        images = yaml.safe_load((DOCKER / "kubernetes" / folder / "kustomization.yaml").read_text())["images"]
+        tags |= {entry["newTag"] for entry in images}
+        assert image in [entry["name"] for entry in images], folder
+    assert len(tags) == 1
+
+
 def test_the_fleet_of_kubernetes_has_the_replicas_that_it_names() -> None:
     found = next(document for name, document in manifests() if document["kind"] == "StatefulSet")
     name, number = found["metadata"]["name"], found["spec"]["replicas"]

@@ -58,6 +58,36 @@ def test_secrets_are_their_owners_alone_from_the_start(tmp_path: Path, monkeypat
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
+def test_public_files_can_be_read_by_all_whatever_the_umask_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.umask(0o077)
+    try:
+        keygen(monkeypatch, "verify", "--folder", str(tmp_path))
+        keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path))
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"verify.key": 0o600, "verify.pub": 0o644, "a.key": 0o600, "a.pub": 0o644}
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_own", "warned"),
+    [
+        (0o400, True, False), (0o440, True, True), (0o604, True, True),
+        (0o440, False, False), (0o640, False, False), (0o444, False, True),
+    ],
+)  # fmt: skip
+def test_it_is_told_when_others_can_read_a_secret(
+    mode: int, is_own: bool, warned: bool,
+    made: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """What root owns, as systemd's credentials and Kubernetes' secrets, a node may read through its group."""
+    (made / "verify.key").chmod(mode)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner if is_own else owner + 1)
+    keys.read_verify_pair(str(made / "verify.key"))
+    assert ("other users can read" in caplog.text) is warned
+
+
 def test_nothing_is_overwritten(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
