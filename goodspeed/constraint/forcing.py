@@ -3,12 +3,13 @@
 llguidance writes out and tokenizes the whole run at each row of a mask: up to 3 us a byte, and more for patterns (5 s
 for `a{60000}`). No llguidance limit counts this cost, and a trial does not reach the later part of a text. So a
 constraint that may force more than `MAX_BYTES` is compiled with forcing disabled. The bound is coarse, but never too
-low: it adds up all parts of the source that may follow each other.
+low: it adds up all parts of the source that may follow each other, and multiplies those that may follow themselves.
 """
 
 import json
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from math import inf, prod
 from typing import Any
 
@@ -65,9 +66,12 @@ class _Schema:
             if value not in self._known:
                 self._known[value] = inf if value in path else self.num_bytes(self._resolved(value), (*path, value))
             return self._known[value]
-        if key in ("properties", "patternProperties") and isinstance(value, Mapping):
-            names = map(of_pattern, value) if key == "patternProperties" else (len(name.encode()) for name in value)
-            return sum(names) + sum(MARK_BYTES + self.num_bytes(each, path) for each in value.values())
+        if key == "properties" and isinstance(value, Mapping):
+            return sum(MARK_BYTES + len(name.encode()) + self.num_bytes(each, path) for name, each in value.items())
+        if key == "patternProperties" and isinstance(value, Mapping):
+            return sum(map(of_pattern, value)) + self._num_names * self.num_bytes([*value.values()], path)
+        if key == "additionalProperties" and isinstance(value, Mapping):
+            return self._num_names * self.num_bytes(value, path)
         if key in ("const", "enum"):
             return max(map(_of_value, value if key == "enum" and isinstance(value, list) else [value]), default=0)
         if key in ("anyOf", "oneOf") and isinstance(value, list):
@@ -79,6 +83,19 @@ class _Schema:
         if key == "pattern" and isinstance(value, str):
             return of_pattern(value)
         return FORMAT_BYTES if key == "format" else self.num_bytes(value, path)
+
+    @cached_property
+    def _num_names(self) -> int:
+        """Names in the whole schema: each may have a value by a pattern, or as an additional property of any part."""
+        names, parts = set[str](), list[Any]([self._root])
+        for part in parts:  # grows meanwhile
+            if isinstance(part, Mapping):
+                for found in (part.get("properties"), part.get("required")):
+                    names.update(map(str, found) if isinstance(found, Mapping | list) else ())
+                parts += part.values()
+            elif isinstance(part, list):
+                parts += part
+        return max(1, len(names))
 
     def _resolved(self, reference: str) -> Any:
         """Resolves a pointer from the root; any other reference counts as self-reference, which is unbounded."""

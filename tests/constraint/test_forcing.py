@@ -21,6 +21,8 @@ from tests.constraint.ending import may_end
 UNFORCED = "no_forcing"
 LONG = "abcdefghij " * 370  # 4,070 bytes
 INF = float("inf")
+NAMES = [f"{each:02}" for each in range(40)]
+VALUE = {"const": "xy" * 450}
 
 
 def far(**schema: Any) -> dict[str, Any]:
@@ -43,6 +45,9 @@ def far(**schema: Any) -> dict[str, Any]:
         {"type": "number", "multipleOf": 1e-300},
         {"$ref": "#"},
         {"minItems": 10**400, "items": {"const": 1}},
+        {"type": "object", "required": NAMES, "additionalProperties": VALUE},
+        {"type": "object", "required": NAMES, "patternProperties": {"^..$": VALUE}, "additionalProperties": False},
+        {"allOf": [{"required": NAMES, "properties": dict.fromkeys(NAMES, {})}, {"additionalProperties": VALUE}]},
     ],
 )
 def test_long_runs_are_seen_wherever_they_come(schema: dict[str, Any]) -> None:
@@ -53,6 +58,7 @@ def test_long_runs_are_seen_wherever_they_come(schema: dict[str, Any]) -> None:
 def test_what_says_nothing_and_what_is_a_choice_is_not_added() -> None:
     assert of_schema({"type": "string", "description": LONG, "minLength": 5_000}) < 100
     assert of_schema({"enum": [f"{each:0100}" for each in range(50)]}) < 200
+    assert of_schema({"properties": dict.fromkeys(NAMES, {}), "additionalProperties": False}) < 1_000
     once = {"$defs": {"d": {"const": "x" * 100}}, "prefixItems": [{"$ref": "#/$defs/d"}]}
     twice = once | {"prefixItems": [{"$ref": "#/$defs/d"}] * 2}
     assert 100 < of_schema(once) < 150 < 200 < of_schema(twice) < 250
@@ -103,7 +109,8 @@ def test_no_constraint_has_more_forced_than_is_paid_for(constraint: Constraint) 
 
 
 def test_what_is_told_is_never_too_low() -> None:
-    for seed, constraint in enumerate(schemas()):
+    often = {"required": NAMES[:20], "additionalProperties": {"const": "the quick brown fox jumps over the lazy dog"}}
+    for seed, constraint in enumerate([*schemas(), Constraint("json_schema", json.dumps({"type": "object", **often}))]):
         told = of_schema(json.loads(constraint.source))
         assert told >= max(walk(CONSTRAINTS.get(constraint), seed)), constraint.source
 

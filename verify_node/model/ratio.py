@@ -1,6 +1,6 @@
 """The ratio rule on a round's logits: rejection sampling against the distributions sent with the drafts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from msgspec.structs import replace
@@ -15,14 +15,41 @@ from verify_node.model.match_sampling import failure, groups, int64_tensor, larg
 from verify_node.scheduler.round import Decisions, Outcome
 
 
+MAX_ELEMENTS = 1 << 26
+"""Most probabilities of a group of entries, padded to its longest draft: 256 MB, of the target and of the drafts each;
+a single draft may have more."""
+
+
 def decide_ratio_round(
     verified: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int, number: int, *, records: bool
 ) -> list[Outcome]:
-    """Returns the outcomes of a round's entries under the ratio rule; one transfer from the device.
+    """Returns the outcomes of a round's entries under the ratio rule; one transfer from the device per group.
 
     logits [num_rows, vocab]: only the first num_tokens columns can be drawn. number: of the round.
     records: outcomes contain the decision at each position.
     """
+    decided = {
+        outcome.session_id: outcome
+        for group in _groups(verified, num_tokens)
+        for outcome in _decide_group(group, logits, num_tokens, number, records=records)
+    }
+    return [decided[one.entry.session_id] for one in verified]
+
+
+def _groups(verified: Sequence[VerifiedEntry], num_tokens: int) -> Iterator[list[VerifiedEntry]]:
+    """Yields groups of entries with similar draft lengths: one long draft must not pad the rows of all sessions."""
+    group = list[VerifiedEntry]()
+    for one in sorted(verified, key=lambda one: len(one.drafted)):
+        if group and (len(group) + 1) * (len(one.drafted) + 1) * num_tokens > MAX_ELEMENTS:
+            yield group
+            group = []
+        group.append(one)
+    yield group
+
+
+def _decide_group(
+    verified: Sequence[VerifiedEntry], logits: Tensor, num_tokens: int, number: int, *, records: bool
+) -> list[Outcome]:
     target_probs, tops = target_probs_of(verified, logits, num_tokens)
     draft_tokens, num_drafted = _drafts(verified, logits)
     draft_probs = torch.zeros(*draft_tokens.shape, target_probs.shape[-1], device=logits.device)

@@ -59,7 +59,7 @@ class Target:
         self._beside = ThreadPoolExecutor(1, "masks")  # makes masks during the forward pass, without Python's lock
 
     def run(self, planned: Round) -> RoundResult:
-        """Runs one forward pass over all entries, then verifies by rule; one transfer from the device per rule."""
+        """Runs one forward pass over all entries, then verifies by rule; few transfers from the device per rule."""
         started = time.perf_counter()
         has_constraints = any(one.constraint for one in planned.entries)
         making = self._beside.submit(self._constraint_masks.prepare(planned)) if has_constraints else None

@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from goodspeed.exact.logit_rules import process
+from goodspeed.exact.positions import certain
 from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id
 from verify_node.model import ratio
 from verify_node.model.entries import VerifiedEntry
-from verify_node.model.ratio import target_probs_of
+from verify_node.model.ratio import decide_ratio_round, target_probs_of
 from verify_node.scheduler.round import Entry
 
 VOCAB = 40
@@ -20,9 +21,16 @@ def verified() -> list[VerifiedEntry]:
     found: list[VerifiedEntry] = []
     first_row = 0
     for number, num_drafted in enumerate(LENGTHS):
-        rules = LogitRules(min_p=0.3) if number in (1, 2) else None
         entry = Entry(
-            session_id(number), 0, (7,) * (num_drafted + 1), num_drafted, True, Sampling(0.8, seed=1), rules=rules
+            session_id(number),
+            0,
+            (7,) * (num_drafted + 1),
+            num_drafted,
+            True,
+            Sampling(0.8, seed=1),
+            rules=LogitRules(min_p=0.3) if number in (1, 2) else None,
+            verification="ratio",
+            proposal=certain((7,) * num_drafted),
         )
         found.append(VerifiedEntry.of(entry, first_row, VOCAB))
         first_row += num_drafted + 1
@@ -64,3 +72,18 @@ def test_only_rows_of_texts_with_rules_are_copied(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ratio, "rows_at_once", lambda logits: 1)
     target_probs_of(verified(), LOGITS, VOCAB)
     assert copied == [1, 4]
+
+
+def test_one_long_draft_pads_only_rows_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = list[torch.Size]()
+
+    def noting(*args: object) -> tuple[torch.Tensor, torch.Tensor]:
+        probs, tops = target_probs_of(*args)  # type: ignore[arg-type]
+        shapes.append(probs.shape[:2])
+        return probs, tops
+
+    together = decide_ratio_round(verified(), LOGITS, VOCAB, 1, records=True)
+    monkeypatch.setattr(ratio, "target_probs_of", noting)
+    monkeypatch.setattr(ratio, "MAX_ELEMENTS", 4 * VOCAB)
+    assert decide_ratio_round(verified(), LOGITS, VOCAB, 1, records=True) == together
+    assert shapes == [(2, 2), (1, 3), (1, 4)]
