@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults
 
-.PHONY: help demo test test-all check format bench bench-quick experiments experiments-quick notebooks screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
+.PHONY: help demo test test-all check format bench bench-quick experiments experiments-quick screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -16,7 +16,7 @@ define HELP
   make .venv              the environment, which most targets build by themselves
   make bench              the benchmarks; bench-quick only tries them
   make experiments        the figures of the papers; experiments-quick only tries them
-  make notebooks          runs the notebooks; make screenshots takes the page's pictures
+  make screenshots        takes the page's pictures
   make simulate-faults    a thousand worlds with faults; faults has them on real processes, soak for an hour
   make fuzz               hostile messages at a live node; fuzz-decoders has hostile bytes
   make clients            other people's clients of the API
@@ -86,10 +86,6 @@ experiments: $(READY)
 
 experiments-quick: $(READY)
 	$(BIN)/python -m experiments --quick $(ARGS)
-
-# Runs every notebook from its source and writes what it shows beside it; ARGS=promises for one of them.
-notebooks: $(READY)
-	$(BIN)/python -m experiments.harness.notebooks $(ARGS)
 
 # The pictures of docs/METRICS.md, from a small real run; needs Debian's chromium and chromium-driver.
 screenshots: $(READY)

@@ -27,7 +27,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.drafters import Adaptive, Fixed
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
 from experiments.simulation.open_loop.service import Service, serve
-from experiments.simulation.open_loop.together import Drafter, Served, Server
+from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import Tabled, rescaled
 from experiments.simulation.settings import Settings
 from experiments.slo.adaserve_claims import BESIDE, BURSTY, HERE, OURS, RATIOS, SLED, findings, ratios, worlds
@@ -152,7 +152,7 @@ def row(config: Config, cell: tuple[Point, str, int]) -> dict[str, Any]:
     return key | measures(config, served(config, point, policy, seed))
 
 
-def served(config: Config, point: Point, policy: str, seed: int) -> Service | Served:
+def served(config: Config, point: Point, policy: str, seed: int) -> Service:
     model, arrivals = config.models[point.model], requests(config, point, seed)
     step = Linear(fixed_s=model.step_ms / 1000)
     if policy in TOGETHER:
@@ -175,9 +175,8 @@ def served(config: Config, point: Point, policy: str, seed: int) -> Service | Se
     return serve(settings, arrivals, seed)
 
 
-def measures(config: Config, done: Service | Served) -> dict[str, float]:
+def measures(config: Config, done: Service) -> dict[str, float]:
     kept = {kind.name: [text.attained for text in done.texts if text.tier == kind.name] for kind in config.kinds}
-    choosing_s = done.selection_s if isinstance(done, Service) else 0.0
     return {
         "requests": len(done.texts),
         "attainment": done.attainment,
@@ -187,7 +186,7 @@ def measures(config: Config, done: Service | Served) -> dict[str, float]:
         "drafted": done.drafted,
         "accepted": done.accepted,
         "round_ms": 1000 * done.busy_s / done.num_rounds,
-        "selection_share": choosing_s / done.busy_s,
+        "selection_share": done.selecting,
         **{f"{name}_attainment": fmean(found) if found else 1.0 for name, found in kept.items()},
     }
 

@@ -25,7 +25,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import Service, serve
-from experiments.simulation.open_loop.together import Drafter, Served, Server
+from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import LLAMA_1B, Device, Model, charged, roofline
 from experiments.simulation.settings import Settings
@@ -122,7 +122,7 @@ def experiment(config: Config) -> Outcome:
     return Outcome(rows=rows, curves=curves, findings=findings(rows, curves), facts={"rows": rows, "slo": curves})
 
 
-def served(config: Config, machine: str, name: str, policy: str, tpot_s: float | None = None) -> Service | Served:
+def served(config: Config, machine: str, name: str, policy: str, tpot_s: float | None = None) -> Service:
     """Requests as one policy served them. tpot_s: their service level."""
     target, draft = MACHINES[machine]
     arrivals = requests(config, name, tpot_s)
@@ -153,7 +153,7 @@ def requests(config: Config, name: str, tpot_s: float | None) -> list[Arrival]:
     return mixed(times, kinds, config.evenness, Random(config.seed))
 
 
-def row(machine: str, name: str, policy: str, done: Service | Served, without: Service | Served) -> dict[str, Any]:
+def row(machine: str, name: str, policy: str, done: Service, without: Service) -> dict[str, Any]:
     return {
         "machine": machine,
         "traffic": name,
@@ -169,7 +169,7 @@ def row(machine: str, name: str, policy: str, done: Service | Served, without: S
     }
 
 
-def scales(config: Config, machine: str, name: str, done: dict[str, Service | Served]) -> list[dict[str, Any]]:
+def scales(config: Config, machine: str, name: str, done: dict[str, Service]) -> list[dict[str, Any]]:
     """Attainment and speed by service level. Only those who ask for it are served anew."""
     kept_s = float(np.quantile(done[WITHOUT].tpots(), NINE_OF_TEN))
     found = []

@@ -1,10 +1,11 @@
 """Users that one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
-Simulated with latency models from datasheets, so **computed, not measured**. Drafts come from a draft model on the
-verify node's GPU (*co-located*: its passes take time of every round, its weights and caches memory), or from draft
-nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a request in one (*parallel*).
-Whoever drafts, the same recorded texts say what is accepted. Users write texts of all domains in turn, so their rate is
-the harmonic mean of the domains'; it is also told how many users there may be if texts of every domain shall have it.
+Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. Drafts
+come from a draft model on the verify node's GPU (*co-located*: its passes take time of every round, its weights and
+caches memory), or from draft nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a
+request in one (*parallel*). Whoever drafts, the same recorded texts say what is accepted. Users write texts of all
+domains in turn, so their rate is the harmonic mean of the domains'; it is also told how many users there may be if
+texts of every domain shall have it.
 """
 
 from __future__ import annotations
@@ -28,23 +29,22 @@ from experiments.simulation.serving import (
     Gpu,
     Plan,
     Point,
-    User,
-    bytes_held,
     curve,
-    drafting,
-    most_clients,
     own_draft,
     preset,
     preset_draft,
     profiled,
-    serve,
     shared_with_draft_model,
-    table,
 )
 from goodspeed.fair.round_time import Linear
 
-__all__ = ["Gpu", "Plan", "Point", "User", "bytes_held", "curve", "drafting", "most_clients", "preset", "preset_draft"]
-__all__ += ["profiled", "serve", "shared_with_draft_model", "table"]  # what notebooks plan with
+
+@dataclass(frozen=True)
+class Profiles:
+    """Files of `goodspeed profile --json` of two models on the verify node's GPU."""
+
+    target: str
+    draft: str
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Config:
     warm_tokens: int
     counted_tokens: int
     seed: int
+    profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
 
 
 @dataclass(frozen=True)
@@ -90,34 +91,36 @@ NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
 
 def plan(name: str, config: Config) -> Plan:
     """One of the NAMES."""
-    way = WAYS[name.removesuffix(HISTORY)]
+    way, family = WAYS[name.removesuffix(HISTORY)], config.family
     is_own = way.model == "own"
-    cost = Linear() if is_own else preset_draft(config.family)
+    if (profiles := config.profiles) is not None:
+        gpu, own = profiled(profiles.target), profiled(profiles.draft).round_cost
+    else:
+        gpu, own = shared_with_draft_model(family) if is_own else preset(family), own_draft(family)
     return Plan(
-        shared_with_draft_model(config.family) if is_own else preset(config.family),
-        (User(0.0, cost, 0.0 if is_own else config.round_trip_s),),
+        gpu,
+        Linear() if is_own else preset_draft(family),
+        0.0 if is_own else config.round_trip_s,
         context_tokens=config.context_tokens,
         warm_tokens=config.warm_tokens,
         counted_tokens=config.counted_tokens,
         temperature=config.temperature,
         has_model=way.model != "none",
         ngrams="history" if name.endswith(HISTORY) else "off",
-        own_draft_cost=own_draft(config.family) if is_own else None,
+        own_draft_cost=own if is_own else None,
         parallel_decay=PARALLEL_DECAY if way.parallel else None,
         max_draft=PARALLEL_TOKENS if way.parallel else BUDGET_EACH,
     )
 
 
-def most_held(gpu: Gpu, config: Config) -> int:
+def most_held(gpu: Gpu, config: Config) -> float:
     """Users whose texts fit into the GPU's memory."""
-    held = gpu.sessions_that_fit(config.context_tokens + config.output_tokens // 2)
-    assert held is not None, "presets know their memory"
-    return int(held)
+    return gpu.sessions_that_fit(config.context_tokens + config.output_tokens // 2)
 
 
 def sizes(gpu: Gpu, config: Config) -> list[int]:
     """Numbers of users that are tried, up to a full memory."""
-    last = min(config.most, most_held(gpu, config))
+    last = int(min(config.most, most_held(gpu, config)))
     doubled = [config.fewest << power for power in range(16)]
     return [number for number in doubled if number < last] + [last]
 
@@ -154,7 +157,7 @@ def _row(name: str, points: Sequence[Point], rate: float, config: Config) -> dic
     return row | {"formula": formula(chosen, users, drafted, config) if users else None}
 
 
-def carried(speeds: Mapping[int, float], rate: float, most: int) -> tuple[int, str]:
+def carried(speeds: Mapping[int, float], rate: float, most: float) -> tuple[int, str]:
     """The most users who get `rate`, and what bounds them: "time", "memory" (`most`), or "tried".
 
     speeds: tokens/s of a user, by the number of users; ascending.
@@ -232,7 +235,7 @@ def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
     first = by_way(rows, config.rates[0])
     users = {name: "at least " * (row["bound"] == "tried") + str(row["users"]) for name, row in first.items()}
     lines = [
-        f"One H100 with {config.family} carries at {config.rates[0]:g} tokens/s each: {users['plain']} users without "
+        f"{plan(OURS, config).gpu.name}, carries at {config.rates[0]:g} tokens/s each: {users['plain']} users without "
         f"drafts, {users[RIVAL]} with a draft model on the same GPU,",
         f"{users['remote']} with draft models on L4s, {users[OURS]} if these draft in parallel. Bound by t(ime) or "
         "m(emory); + means that no more were tried;",

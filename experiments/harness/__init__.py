@@ -1,1 +1,1 @@
-"""The frame of experiments, benchmarks and notebooks: command lines, results on disk, tables, pictures, progress."""
+"""The frame of experiments and benchmarks: command lines, results on disk, tables, pictures, progress."""

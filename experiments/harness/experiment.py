@@ -91,7 +91,7 @@ def run(
     started = time.perf_counter()
     try:
         outcome = experiment(settings)
-    except PolicyError as error:
+    except (ConfigError, PolicyError) as error:
         raise SystemExit(f"{name}: {error}") from error
     seconds = time.perf_counter() - started
     told = report(name, section, settings, outcome, seconds)

@@ -7,9 +7,9 @@ whatever else shares its GPU or its network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from math import inf
 from pathlib import Path
 from statistics import fmean, harmonic_mean
 
@@ -24,7 +24,7 @@ from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import CostModel, Linear, Roofline
+from goodspeed.fair.round_time import CostModel, Roofline
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9
@@ -37,6 +37,7 @@ PAGE_SIZE = 64
 CHUNK = 2048  # of prompts, in a round
 LOOK_S = 0.25  # of virtual time, from one look at the tokens to the next
 LONGEST_S = 3600.0
+FEW = 16  # fewer clients are watched for longer, until they have as many tokens together as so many would
 UNEQUAL = 20  # texts are so much longer than what is counted, for clients that are quicker than others
 
 
@@ -46,10 +47,10 @@ class Gpu:
 
     name: str
     round_cost: CostModel
-    cached_tokens: float | None = None  # that fit in its memory; None: not known
+    cached_tokens: float = inf  # that fit in its memory; infinity: not known
 
-    def sessions_that_fit(self, context_tokens: int) -> float | None:
-        return None if self.cached_tokens is None else self.cached_tokens // context_tokens
+    def sessions_that_fit(self, context_tokens: int) -> float:
+        return inf if self.cached_tokens == inf else self.cached_tokens // context_tokens
 
 
 def preset(name: str) -> Gpu:
@@ -85,7 +86,7 @@ class _Profile(msgspec.Struct):
 
 
 def profiled(path: str) -> Gpu:
-    """The GPU that `goodspeed profile --json > PATH` measured."""
+    """The GPU that `goodspeed profile --json > PATH` measured. ConfigError where that is no such file."""
     try:
         profile = msgspec.json.decode(Path(path).read_bytes(), type=_Profile)
     except (OSError, msgspec.MsgspecError) as error:
@@ -105,46 +106,21 @@ def bytes_held(model: Model) -> float:
 
 
 @dataclass(frozen=True)
-class User:
-    """Users who are alike: how often their drafts are accepted, how quick their draft node is, how far away."""
-
-    acceptance: float
-    draft_cost: CostModel
-    round_trip_s: float
-
-
-def drafting(tokens_per_s: float) -> CostModel:
-    """A draft node of that speed, whatever the context."""
-    if not tokens_per_s > 0.0:
-        raise ConfigError(f"a draft node of {tokens_per_s} tokens/s drafts nothing; give a speed above 0")
-    return Linear(fixed_s=1.0 / tokens_per_s)
-
-
-@dataclass(frozen=True)
 class Plan:
-    """Clients and texts to be served. Clients are of the kinds in `users` in turn, with one text each."""
+    """Clients and texts to be served. Clients write recorded texts of all domains in turn, one each."""
 
     gpu: Gpu
-    users: tuple[User, ...]
-    context_tokens: int = 500  # of each text when it begins
-    warm_tokens: int = 80  # that everybody has at least before anything is counted
-    counted_tokens: int = 100  # then, on average
-    few: int = 16  # fewer clients are watched for longer, until they have as many tokens together as so many would
-    temperature: float | None = None  # of recorded texts, which say what is accepted; None: the users' rates do
+    draft_cost: CostModel  # of a draft node's step
+    round_trip_s: float
+    context_tokens: int  # of each text when it begins
+    warm_tokens: int  # that everybody has at least before anything is counted
+    counted_tokens: int  # then, on average
+    temperature: float  # of the recorded texts
     has_model: bool = True
     ngrams: NgramKind = "off"
     own_draft_cost: CostModel | None = None  # as in `Settings`; its drafts are as long as is best for so many clients
     parallel_decay: float | None = None  # as in `Settings`
     max_draft: int = BUDGET_EACH
-
-    def longer(self, num_clients: int) -> int:
-        return max(1, self.few // num_clients)
-
-    def texts(self, num_clients: int, seed: int) -> RecordedTexts | None:
-        """Recorded ones: client i's are of domain i modulo their number."""
-        if self.temperature is None:
-            return None
-        return RecordedTexts([STAND_INS[0]] * num_clients, self.temperature, seed)
 
 
 @dataclass(frozen=True)
@@ -152,7 +128,7 @@ class Point:
     """One number of clients."""
 
     num_clients: int
-    speeds: tuple[float, ...]  # tokens/s of each kind of user that is there, a mean
+    speeds: tuple[float, ...]  # tokens/s of a user of each domain that is there, a mean
     tokens_per_s: float  # of all
     drafted: float  # tokens of a draft
     busy: float  # share of the time in which the GPU verifies
@@ -163,16 +139,15 @@ class Point:
 
     @property
     def in_turn(self) -> float:
-        """Tokens/s of a user who writes as much of each kind."""
+        """Tokens/s of a user who writes as much of each domain."""
         return harmonic_mean(self.speeds)
 
 
 def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
-    accounts = Accounts()
-    texts = plan.texts(num_clients, seed)
-    world = World(seed, _settings(plan, num_clients, plain, texts), accounts.note)
-    num_kinds = min(num_clients, len(plan.users) if texts is None else len(texts.names))
-    longer = plan.longer(num_clients)
+    accounts, longer = Accounts(), max(1, FEW // num_clients)
+    texts = RecordedTexts([STAND_INS[0]] * num_clients, plan.temperature, seed)  # client i's: of domain i modulo them
+    world = World(seed, _settings(plan, num_clients, plain, texts, longer), accounts.note)
+    num_kinds = min(num_clients, len(texts.names))
     warm = longer * plan.warm_tokens
     while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < warm:
         _go_on(world)
@@ -196,31 +171,8 @@ def curve(plan: Plan, sizes: Iterable[int], *, plain: bool = False, seed: int = 
     return [serve(plan, num_clients, plain=plain, seed=seed) for num_clients in sizes]
 
 
-def most_clients(points: Sequence[Point], wanted: float) -> str:
-    """The number of clients at which a user of the slowest kind falls below `wanted` tokens/s, between those tried."""
-    if points[0].slowest < wanted:
-        return f"fewer than {points[0].num_clients}"
-    for before, after in pairwise(points):
-        if after.slowest < wanted:
-            share = (before.slowest - wanted) / (before.slowest - after.slowest)
-            return f"about {before.num_clients + share * (after.num_clients - before.num_clients):.0f}"
-    return f"more than {points[-1].num_clients}"
-
-
-def table(curves: Mapping[str, Sequence[Point]]) -> str:
-    """Tokens/s of a user of the slowest kind and of all, tokens of a draft, and how busy the GPU is."""
-    lines = [f"{'':28}{'clients':>8}{'a user':>9}{'all':>9}{'drafted':>9}{'GPU busy':>10}"]
-    for name, points in curves.items():
-        lines += [
-            f"{name:28}{point.num_clients:8}{point.slowest:9.1f}{point.tokens_per_s:9.0f}"
-            f"{point.drafted:9.1f}{point.busy:10.0%}"
-            for point in points
-        ]
-    return "\n".join(lines)
-
-
-def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts | None) -> Settings:
-    length = UNEQUAL * plan.longer(num_clients) * (plan.warm_tokens + plan.counted_tokens)
+def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts, longer: int) -> Settings:
+    length = UNEQUAL * longer * (plan.warm_tokens + plan.counted_tokens)
     context_len = 2 * (plan.context_tokens + length)
     settings = Settings(
         num_clients=num_clients,
@@ -244,12 +196,11 @@ def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts | 
         ngrams=(plan.ngrams,),
         parallel_decay=plan.parallel_decay,
         acceptance=texts,
-        alpha=tuple(user.acceptance for user in plan.users),
-        draft_cost=tuple(user.draft_cost for user in plan.users),
-        latency_s=tuple(user.round_trip_s / 2 for user in plan.users),
+        draft_cost=(plan.draft_cost,),
+        latency_s=(plan.round_trip_s / 2,),
         tick_s=1.0,
     )
-    if plan.own_draft_cost is None or texts is None or plain:
+    if plan.own_draft_cost is None or plain:
         return settings
     best = best_length(settings, texts.rates, num_clients, num_clients * plan.context_tokens, plan.max_draft)
     return replace(settings, max_draft=best) if best else replace(settings, has_model=(False,), own_draft_cost=None)

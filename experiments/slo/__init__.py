@@ -1,1 +1,1 @@
-"""Parts of `adaserve`, `adaspec`, `slos_serve` and `fleet`: policies, worlds, the papers' claims, capacity."""
+"""Parts of `adaserve`, `adaspec`, `slos_serve` and `fleet`: policies, worlds, the papers' claims."""

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from experiments.__main__ import experiments
-from experiments.harness import plots, styles
+from experiments.harness import styles
 from experiments.harness.experiment import HERE, load, new_figure, stored
 
 MODULES = {name: import_module(f"experiments.{name}") for name in experiments()}
@@ -81,43 +81,8 @@ def test_never_worse_shows_every_cell_and_says_the_lowest():
 
 
 def test_equal_curves_can_both_be_seen():
-    picture = plots.lines("t", "x", "y", {name: ([1, 2], [3.0, 4.0]) for name in ("a", "b", "c")}, marks="o")
-    lines = picture.figure.axes[0].lines
-    looks = [[line.get_linewidth() for line in lines], [line.get_markersize() for line in lines]]
+    """Each is narrower than those below it."""
+    breadths = [styles.breadth(place, 3) for place in range(3)]
+    looks = [[one[of] for one in breadths] for of in ("linewidth", "markersize")]
     assert looks == [sorted(look, reverse=True) for look in looks]
     assert looks[0][0] > 2 * looks[0][-1]
-
-
-# -- plots of the notebooks --------------------------------------------------------------------------------------------
-
-
-def legend(picture):
-    return [text.get_text() for text in picture.figure.legends[0].get_texts()]
-
-
-def a_line():
-    return plots.lines(
-        "a title",
-        "x [s]",
-        "y [m]",
-        {"one": ([1, 2], [3.0, 4.0])},
-        levels={"wanted": 3.5},
-        limits={"full": 2},
-        xscale="log",
-    )
-
-
-def test_lines_say_what_they_are():
-    picture = a_line()
-    (axes,) = picture.figure.axes
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("x [s]", "y [m]", "log")
-    assert picture.figure.get_suptitle() == "a title"
-    assert legend(picture) == ["one", "wanted: 3.5", "full: 2"]
-    assert axes.lines[0].get_ydata().tolist() == [3.0, 4.0]
-
-
-def test_the_same_picture_is_the_same_bytes():
-    assert repr(a_line()) == "Picture(title='a title')"
-    first, again = a_line()._repr_png_(), a_line()._repr_png_()
-    assert first == again
-    assert first.startswith(b"\x89PNG")

@@ -12,9 +12,8 @@ from math import inf
 from random import Random
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.service import Served, Service
+from experiments.simulation.open_loop.service import Request, Served, Service
 from goodspeed.fair.round_time import CostModel
-from goodspeed.slo.kept import NO_OBJECTIVES, Times
 
 
 @dataclass(frozen=True)
@@ -30,29 +29,19 @@ class Kind:
     only_prompts: bool = False  # texts go on elsewhere, after their first token
 
 
-class Text:
-    """One request, and what is left of it to do."""
+class Text(Request):
+    """One request, and which drafted tokens of it are accepted."""
 
     def __init__(self, arrival: Arrival) -> None:
-        self.times = Times(arrival.at_s, arrival.slo or NO_OBJECTIVES)
-        self.unread = self.tokens = self.arrived = arrival.prompt_tokens
-        self.left = arrival.output_tokens
-        self._acceptance, self._random = arrival.acceptance, Random(repr(arrival.acceptance))
+        super().__init__(arrival)
+        self._random = Random(repr(arrival.acceptance))
 
     def accepted(self, num_drafted: int) -> int:
         """Returns how many of so many drafted tokens are accepted."""
         for number in range(num_drafted):
-            if self._random.random() >= self._acceptance.rate(self.tokens + number, 0, True):
+            if self._random.random() >= self.arrival.acceptance.rate(self.tokens + number, 0, True):
                 return number
         return num_drafted
-
-    def write(self, num_tokens: int, now: float) -> int:
-        """Returns how many of so many tokens belong to the text."""
-        num_tokens = min(num_tokens, self.left)
-        self.left -= num_tokens
-        self.tokens += num_tokens
-        self.times.delivered(num_tokens, now)
-        return num_tokens
 
 
 class Device:
@@ -73,7 +62,7 @@ class Device:
         self.advance(at_s)
         self.now = max(self.now, at_s) if not (self._waiting or self._reading or self._writing) else self.now
         self._waiting.append(text)
-        self.load += text.arrived
+        self.load += text.arrival.prompt_tokens
 
     def advance(self, until_s: float) -> None:
         """Computes all rounds that begin before then."""
@@ -133,7 +122,7 @@ class Device:
         for text in [text for text in self._writing if not text.left or self.kind.only_prompts]:
             self._writing.remove(text)
             self._used -= self._needed(text)
-            self.load -= text.arrived
+            self.load -= text.arrival.prompt_tokens
             self._finish(text, self.now)
 
 
@@ -176,10 +165,7 @@ def parted(kind: Kind, num_prefill: int, num_decode: int, arrivals: Sequence[Arr
 
 
 def _service(over: Sequence[Text], devices: Sequence[Device]) -> Service:
-    texts = [
-        Served(text.times.kept(False), text.times.num_tokens, (text.times.last_at or 0.0) - text.times.asked_at)
-        for text in over
-    ]
+    texts = [Served.by(text.times) for text in over]
     seconds = max(device.now for device in devices)
     num_rounds, busy_s = sum(one.num_rounds for one in devices), sum(one.busy_s for one in devices) / len(devices)
     return Service(

@@ -12,7 +12,7 @@ from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.slo.capacity import FLOOR
-from goodspeed.slo.kept import SLACK, Kept
+from goodspeed.slo.kept import NO_OBJECTIVES, SLACK, Kept, Times
 from verify_node.core.core import VerifyCore
 from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.drafted import Drafted
@@ -36,6 +36,10 @@ class Served:
     num_tokens: int
     seconds: float  # from its request to its last token
 
+    @classmethod
+    def by(cls, times: Times, promised: bool | None = False) -> "Served":
+        return cls(times.kept(promised), times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
+
     @property
     def tier(self) -> str:
         return self.kept.slo.tier
@@ -43,6 +47,24 @@ class Served:
     @property
     def attained(self) -> bool:
         return self.kept.outcome == "attained"
+
+
+class Request:
+    """One request while it is served without nodes, and what is left of it to do."""
+
+    def __init__(self, arrival: Arrival) -> None:
+        self.arrival = arrival
+        self.times = Times(arrival.at_s, arrival.slo or NO_OBJECTIVES)
+        self.unread = self.tokens = arrival.prompt_tokens
+        self.left = arrival.output_tokens
+
+    def write(self, num_tokens: int, now: float) -> int:
+        """Returns how many of so many tokens belong to the text."""
+        num_tokens = min(num_tokens, self.left)
+        self.left -= num_tokens
+        self.tokens += num_tokens
+        self.times.delivered(num_tokens, now)
+        return num_tokens
 
 
 class Scheduling(NamedTuple):
@@ -96,12 +118,12 @@ class Service:
     @property
     def drafted(self) -> float:
         """Drafted tokens of a text that are verified in one round."""
-        return self.num_drafted / self.num_verdicts
+        return self.num_drafted / max(1, self.num_verdicts)
 
     @property
     def accepted(self) -> float:
         """Drafted tokens of a text that are accepted in one round."""
-        return self.num_accepted / self.num_verdicts
+        return self.num_accepted / max(1, self.num_verdicts)
 
     @property
     def selecting(self) -> float:
@@ -196,10 +218,8 @@ def core_of(world: World) -> VerifyCore:
 
 
 def served(generation: Generation) -> Served:
-    """A complete text as it was served."""
-    times = generation.times
-    kept = times.kept(generation.session.promised)
-    return Served(kept, times.num_tokens, (times.last_at or times.asked_at) - times.asked_at)
+    """A complete text of our nodes."""
+    return Served.by(generation.times, generation.session.promised)
 
 
 class Watched(Choice):

@@ -7,59 +7,32 @@ same luck; its confidence is the probability that it is right.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
 from experiments.simulation.arrivals import Arrival
+from experiments.simulation.open_loop.service import Request, Served, Service
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.fair.round_time import CostModel
 
 
-@dataclass(slots=True)
-class Text:
-    """One request while it is served."""
+class Text(Request):
+    """One request, and its draft of this round."""
 
-    number: int
-    arrival: Arrival
-    num_read: int = 0  # of its prompt
-    num_written: int = 0
-    first_at: float = 0.0
-    last_at: float = 0.0
-    ready_at: float = 0.0  # when its draft is there, which is made elsewhere
-    confidences: list[float] = field(default_factory=list)  # of this round's draft
-    paths: list[float] = field(default_factory=list)  # Eq. (7): of each drafted token, that all up to it are right
+    def __init__(self, number: int, arrival: Arrival) -> None:
+        super().__init__(arrival)
+        self.number = number
+        self.ready_at = 0.0  # when its draft is there, which is made elsewhere
+        self.confidences: list[float] = []  # of this round's draft
+        self.paths: list[float] = []  # Eq. (7): of each drafted token, that all up to it are right
 
     @property
     def context_tokens(self) -> int:
-        return self.num_read + self.num_written
-
-    @property
-    def num_wanted(self) -> int:
-        return self.arrival.output_tokens - self.num_written
-
-    @property
-    def tpot_s(self) -> float | None:
-        """Seconds per token after the first; None before the second."""
-        return (self.last_at - self.first_at) / (self.num_written - 1) if self.num_written > 1 else None
-
-    @property
-    def tier(self) -> str:
-        return self.arrival.slo.tier if self.arrival.slo is not None else ""
-
-    @property
-    def attained(self) -> bool:
-        """True if its mean TPOT is what it asked for."""
-        wanted = self.arrival.slo.tpot_s if self.arrival.slo is not None else None
-        return wanted is None or self.tpot_s is None or self.tpot_s <= wanted
-
-    @property
-    def seconds(self) -> float:
-        """From its request to its latest token."""
-        return self.last_at - self.arrival.at_s
+        return self.tokens - self.unread
 
     def draft(self) -> None:
-        place = self.num_written + len(self.paths)
+        place = self.times.num_tokens + len(self.paths)
         self.confidences.append(self.arrival.acceptance.rate(place, 0, True))
         self.paths.append((self.paths[-1] if self.paths else 1.0) * self.confidences[-1])
 
@@ -68,11 +41,10 @@ class Text:
 
         Returns the number of drafted tokens that were written: tokens beyond the end are no goodput.
         """
-        right, most = 0, min(len(self.paths), self.num_wanted)
-        while right < most and self._is_right(self.num_written + right, self.confidences[right]):
+        right, most = 0, min(len(self.paths), self.left)
+        while right < most and self._is_right(self.times.num_tokens + right, self.confidences[right]):
             right += 1
-        self.num_written += min(right + 1, self.num_wanted)
-        self.last_at = now
+        self.write(right + 1, now)
         self.confidences, self.paths = [], []
         return right
 
@@ -119,46 +91,6 @@ class Drafter(Protocol):
     def draft(self, batch: Batch) -> None: ...
 
 
-@dataclass(slots=True)
-class Served:
-    """The outcome of all requests."""
-
-    texts: list[Text] = field(default_factory=list)
-    seconds: float = 0.0
-    num_rounds: int = 0
-    busy_s: float = 0.0
-    num_verdicts: int = 0
-    num_drafted: int = 0  # and verified
-    num_accepted: int = 0
-
-    @property
-    def mean_s(self) -> float:
-        """From a request to its last token."""
-        return sum(text.seconds for text in self.texts) / len(self.texts)
-
-    @property
-    def attainment(self) -> float:
-        """Share of the texts that were in time."""
-        return sum(text.attained for text in self.texts) / len(self.texts)
-
-    @property
-    def goodput(self) -> float:
-        """Tokens per second of texts that were in time."""
-        return sum(text.num_written for text in self.texts if text.attained) / self.seconds
-
-    @property
-    def drafted(self) -> float:
-        return self.num_drafted / max(1, self.num_verdicts)
-
-    @property
-    def accepted(self) -> float:
-        return self.num_accepted / max(1, self.num_verdicts)
-
-    def tpots(self) -> list[float]:
-        """Seconds per token of each text that has two tokens or more."""
-        return [text.tpot_s for text in self.texts if text.tpot_s is not None]
-
-
 @dataclass(frozen=True)
 class Server:
     """A device, or several that run each pass together."""
@@ -169,27 +101,27 @@ class Server:
     prompts_first: bool = False  # or rounds are of prompts only, as long as one is not read (vLLM)
     line_s: float | None = None  # the way to a draft model of each text's own, and back; None: it shares the device
 
-    def serve(self, arrivals: Sequence[Arrival], drafter: Drafter) -> Served:
+    def serve(self, arrivals: Sequence[Arrival], drafter: Drafter) -> Service:
         """All requests, to the last."""
         coming = [Text(number, arrival) for number, arrival in enumerate(arrivals)][::-1]
         present: list[Text] = []
-        served = Served()
+        service = Service([], 0.0)
         while coming or present:
             if not present:
-                served.seconds = max(served.seconds, coming[-1].arrival.at_s)
-            while coming and coming[-1].arrival.at_s <= served.seconds:
+                service.seconds = max(service.seconds, coming[-1].arrival.at_s)
+            while coming and coming[-1].arrival.at_s <= service.seconds:
                 present.append(coming.pop())
-            self._round(present, drafter, served, coming[-1].arrival.at_s if coming else inf)
-            served.texts += [text for text in present if not text.num_wanted]
-            present = [text for text in present if text.num_wanted]
-        return served
+            self._round(present, drafter, service, coming[-1].arrival.at_s if coming else inf)
+            service.texts += [Served.by(text.times) for text in present if not text.left]
+            present = [text for text in present if text.left]
+        return service
 
-    def _round(self, present: Sequence[Text], drafter: Drafter, served: Served, next_at: float) -> None:
+    def _round(self, present: Sequence[Text], drafter: Drafter, service: Service, next_at: float) -> None:
         """One round; where all wait for drafts, time passes. next_at: when the next request comes."""
-        unread = [text for text in present if not text.num_written]
-        begun = [text for text in present if text.num_written and text.ready_at <= served.seconds]
+        unread = [text for text in present if not text.times.num_tokens]
+        begun = [text for text in present if text.times.num_tokens and text.ready_at <= service.seconds]
         if not (unread or begun):
-            served.seconds = min(next_at, *(text.ready_at for text in present))
+            service.seconds = min(next_at, *(text.ready_at for text in present))
             return
         writing = [] if unread and self.prompts_first else begun
         batch = Batch(writing, self.target, self.draft)
@@ -200,34 +132,34 @@ class Server:
         context = sum(text.context_tokens for text in (*writing, *(text for text, _ in reading)))
         num_tokens = num_own + sum(number for _, number in reading)
         seconds = batch.drafting_s + self.target.round_s(num_tokens, len(writing) + len(reading), context)
-        served.seconds += seconds
-        served.busy_s += seconds
-        served.num_rounds += 1
+        service.seconds += seconds
+        service.busy_s += seconds
+        service.num_rounds += 1
         for text in writing:
-            served.num_verdicts += 1
-            served.num_drafted += len(text.paths)
-            served.num_accepted += text.accept(served.seconds)
-            self._draft_elsewhere(text, drafter)
+            service.num_verdicts += 1
+            service.num_drafted += len(text.paths)
+            service.num_accepted += text.accept(service.seconds)
+            self._draft_elsewhere(text, drafter, service.seconds)
         for text, number in reading:
-            text.num_read += number
-            if text.num_read == text.arrival.prompt_tokens:
-                text.num_written, text.first_at, text.last_at = 1, served.seconds, served.seconds
-                self._draft_elsewhere(text, drafter)
+            text.unread -= number
+            if not text.unread:
+                text.write(1, service.seconds)
+                self._draft_elsewhere(text, drafter, service.seconds)
 
-    def _draft_elsewhere(self, text: Text, drafter: Drafter) -> None:
+    def _draft_elsewhere(self, text: Text, drafter: Drafter, now: float) -> None:
         """The text's next draft, by its own model, from its latest token on."""
-        if self.line_s is None or not text.num_wanted:
+        if self.line_s is None or not text.left:
             return
         own = Batch([text], self.target, self.draft)
         drafter.draft(own)
-        text.ready_at = text.last_at + (self.line_s + own.drafting_s if text.paths else 0.0)
+        text.ready_at = now + (self.line_s + own.drafting_s if text.paths else 0.0)
 
 
 def _chunks(unread: Sequence[Text], room: int) -> list[tuple[Text, int]]:
     """The prompts that are read in a round, the first come first, and how much of each."""
     found = []
     for text in unread:
-        number = min(text.arrival.prompt_tokens - text.num_read, room)
+        number = min(text.unread, room)
         if number <= 0:
             break
         found.append((text, number))

@@ -8,22 +8,29 @@ import msgspec
 import pytest
 
 from experiments import capacity
-from experiments.capacity import Gpu, Plan, Point, User
 from experiments.harness import experiment as harness
+from experiments.simulation import serving
 from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
+from experiments.simulation.serving import Gpu, Plan
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear, Roofline
 
 STEADY = Gpu("10 ms a round", Linear(fixed_s=0.01))
-SMALL: dict[str, Any] = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "few": 1}
+SMALL: dict[str, Any] = {"context_tokens": 20, "warm_tokens": 30, "counted_tokens": 60, "temperature": 1.0}
 
 
-def plan(*users, gpu=STEADY):
-    return Plan(gpu, users, **SMALL)
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(serving, "FEW", 1)
+
+
+def plan(tokens_per_s=1000.0, round_trip_s=0.0, gpu=STEADY):
+    """tokens_per_s: of a draft node."""
+    return Plan(gpu, Linear(fixed_s=1 / tokens_per_s), round_trip_s, **SMALL)
 
 
 def test_plain_decoding_gives_everybody_a_token_a_round():
-    point = capacity.serve(plan(User(0.8, capacity.drafting(100), 0.3)), 3, plain=True)
+    point = serving.serve(plan(100.0, 0.3), 3, plain=True)
     assert point.slowest == pytest.approx(100.0, rel=0.02)
     assert point.tokens_per_s == pytest.approx(300.0, rel=0.02)
     assert point.drafted == 0.0
@@ -33,67 +40,52 @@ def test_plain_decoding_gives_everybody_a_token_a_round():
 def test_more_tokens_a_round_take_longer():
     """1 ms a token: with 10 clients a round of plain decoding takes 20 ms."""
     gpu = Gpu("compute-bound", Linear(fixed_s=0.01, token_s=0.001))
-    assert capacity.serve(plan(User(0.5, capacity.drafting(100), 0.0), gpu=gpu), 10, plain=True).slowest == (
-        pytest.approx(50.0, rel=0.05)
-    )
+    assert serving.serve(plan(gpu=gpu), 10, plain=True).slowest == pytest.approx(50.0, rel=0.05)
 
 
 def test_drafting_pays_where_it_is_quick_and_near():
-    near = plan(User(0.9, capacity.drafting(5000), 0.001))
-    far = plan(User(0.2, capacity.drafting(50), 0.3))
-    plain = capacity.serve(near, 2, plain=True)
-    quick, slow = capacity.serve(near, 2), capacity.serve(far, 2)
-    assert quick.slowest > 2 * plain.slowest
+    near, far = plan(5000.0, 0.001), plan(50.0, 0.3)
+    plain = serving.serve(near, 2, plain=True)
+    quick, slow = serving.serve(near, 2), serving.serve(far, 2)
+    assert quick.slowest > plain.slowest
+    assert quick.in_turn > 2 * plain.in_turn
     assert quick.drafted > 2
     assert slow.drafted < 0.5
     assert slow.slowest > 0.6 * plain.slowest  # now and then it asks for a draft, to see
 
 
-def test_kinds_of_users_are_told_apart():
-    mixed = plan(User(0.95, capacity.drafting(5000), 0.001), User(0.1, capacity.drafting(50), 0.1))
-    point = capacity.serve(mixed, 4)
-    assert len(point.speeds) == 2
-    assert point.speeds[0] > 1.5 * point.speeds[1]
+def test_users_of_eight_domains_are_told_apart():
+    point = serving.serve(plan(5000.0, 0.001), 16)
+    assert len(point.speeds) == 8
+    assert max(point.speeds) > 1.2 * min(point.speeds)
     assert point.tokens_per_s == pytest.approx(2 * sum(point.speeds))
-    assert len(capacity.serve(mixed, 1).speeds) == 1
-
-
-def points(*speeds):
-    return [Point(num, (speed, 99.0), 0.0, 0.0, 0.0) for num, speed in zip((1, 10, 20), speeds, strict=False)]
-
-
-def test_most_clients_lies_between_those_tried():
-    assert capacity.most_clients(points(50.0, 40.0, 20.0), 30.0) == "about 15"
-    assert capacity.most_clients(points(50.0, 40.0, 20.0), 40.0) == "about 10"
-    assert capacity.most_clients(points(50.0, 40.0, 20.0), 60.0) == "fewer than 1"
-    assert capacity.most_clients(points(50.0, 40.0, 20.0), 10.0) == "more than 20"
+    assert len(serving.serve(plan(), 1).speeds) == 1
 
 
 def test_presets_and_their_memory():
     """29.5 GB of weights in 72 GB; 160 KiB a cached token."""
-    gpu = capacity.preset("Qwen3")
-    assert capacity.bytes_held(QWEN3_14B) == pytest.approx(2 * QWEN3_14B.num_weights)
-    assert capacity.bytes_held(LLAMA_1B) == pytest.approx(2 * LLAMA_1B.num_weights)
+    gpu = serving.preset("Qwen3")
+    assert serving.bytes_held(QWEN3_14B) == pytest.approx(2 * QWEN3_14B.num_weights)
+    assert serving.bytes_held(LLAMA_1B) == pytest.approx(2 * LLAMA_1B.num_weights)
     assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9) / 163_840, rel=0.01)
-    assert gpu.cached_tokens is not None
     assert gpu.sessions_that_fit(1000) == gpu.cached_tokens // 1000
-    assert capacity.preset_draft("Qwen3", 1).round_s(1, 1, 0) > capacity.preset_draft("Qwen3").round_s(1, 1, 0)
+    assert serving.preset_draft("Qwen3", 1).round_s(1, 1, 0) > serving.preset_draft("Qwen3").round_s(1, 1, 0)
     with pytest.raises(ConfigError, match="there is no preset 'GPT'; choose one of: Qwen3, Llama 3"):
-        capacity.preset("GPT")
+        serving.preset("GPT")
 
 
 def test_a_draft_model_takes_memory():
     """It takes 1.2 GB of the 42.5 that are free, and 112 KiB beside the 160 of each cached token."""
-    gpu = capacity.shared_with_draft_model("Qwen3")
+    gpu = serving.shared_with_draft_model("Qwen3")
     assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9 - 1.19e9) / 278_528, rel=0.01)
-    assert gpu.round_cost == capacity.preset("Qwen3").round_cost
+    assert gpu.round_cost == serving.preset("Qwen3").round_cost
 
 
 def test_a_draft_model_takes_time_of_rounds():
     """Rounds of 10 ms and a pass before each, of 1 or 5 ms, bring the same tokens; for one of 20 ms nobody drafts."""
-    one = replace(plan(User(0.0, Linear(), 0.0)), temperature=1.0, max_draft=1)
+    one = replace(plan(), draft_cost=Linear(), max_draft=1)
     costs = (0.001, 0.005, 0.02)
-    cheap, dear, useless = (capacity.serve(replace(one, own_draft_cost=Linear(fixed_s=cost)), 8) for cost in costs)
+    cheap, dear, useless = (serving.serve(replace(one, own_draft_cost=Linear(fixed_s=cost)), 8) for cost in costs)
     assert cheap.drafted == dear.drafted == 1.0
     assert cheap.in_turn / dear.in_turn == pytest.approx(15 / 11, rel=0.05)
     assert useless.drafted == 0.0
@@ -112,10 +104,10 @@ def test_carried_users_by_hand():
 def test_the_formula_by_hand():
     """Drafting two tokens takes two passes of 1 ms, or one in parallel, beside a verification of 10."""
     gpu, config = Gpu("", Linear(fixed_s=0.01)), quick()
-    own = Plan(gpu, (), own_draft_cost=Linear(fixed_s=0.001))
+    own = replace(plan(gpu=gpu), own_draft_cost=Linear(fixed_s=0.001))
     assert capacity.formula(own, 5, 2.0, config) == pytest.approx(1.2)
     assert capacity.formula(replace(own, parallel_decay=0.9), 5, 2.0, config) == pytest.approx(1.1)
-    assert capacity.formula(Plan(gpu, ()), 5, 2.0, config) is None
+    assert capacity.formula(plan(gpu=gpu), 5, 2.0, config) is None
 
 
 def quick():
@@ -142,7 +134,12 @@ def test_a_profile(tmp_path):
     roofline = Roofline((Linear(fixed_s=0.01, token_s=0.001),))
     profile = {"model": "some model", "hardware": "some GPU", "roofline": msgspec.to_builtins(roofline)}
     path.write_text(json.dumps(profile | {"roofline_r2": 1.0}))
-    gpu = capacity.profiled(str(path))
+    gpu = serving.profiled(str(path))
     assert gpu.name == "some model on some GPU, profiled"
     assert gpu.round_cost.round_s(10, 1, 10) == pytest.approx(0.02)
-    assert gpu.sessions_that_fit(1000) is None
+    config = replace(quick(), profiles=capacity.Profiles(str(path), str(path)))
+    own = capacity.plan("co_located", config)
+    assert (own.gpu, own.own_draft_cost) == (gpu, roofline)
+    assert capacity.sizes(gpu, config) == [4, 8], "its memory is not known"
+    with pytest.raises(ConfigError, match="none is no profile; make one with `goodspeed profile --json > "):
+        serving.profiled(str(tmp_path / "none"))

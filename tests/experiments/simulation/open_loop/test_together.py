@@ -35,7 +35,7 @@ class Known:
 
 def batch(*texts: tuple[float, ...]) -> Batch:
     arrivals = [Arrival(0.0, 1, 50, Known(one)) for one in texts]
-    return Batch([Text(number, one, num_read=1) for number, one in enumerate(arrivals)], TARGET, STEP)
+    return Batch([Text(number, one) for number, one in enumerate(arrivals)], TARGET, STEP)
 
 
 def lengths(made: Batch) -> list[int]:
@@ -44,20 +44,20 @@ def lengths(made: Batch) -> list[int]:
 
 def test_a_text_alone_takes_a_round_for_each_token_and_one_for_its_prompt():
     [text] = ALONE.serve([Arrival(1.0, 7, 5, Known((0.5,)))], Fixed(0)).texts
-    assert text.first_at == pytest.approx(1.0 + 0.017)
-    assert text.last_at == pytest.approx(1.017 + 4 * 0.011)
+    assert text.kept.ttft_s == pytest.approx(0.017)
+    assert text.seconds == pytest.approx(0.017 + 4 * 0.011)
 
 
 def test_drafts_that_are_always_right_are_accepted_whole():
     done = ALONE.serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
     assert (done.num_rounds, done.accepted, done.drafted) == (3, 3.0, 3.0)
-    assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.003 + 0.014))
+    assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.003 + 0.014))
 
 
 def test_drafted_tokens_beyond_the_end_of_a_text_are_not_accepted():
     """One token is written with the prompt; of the next four drafted tokens the text has room for two."""
     done = ALONE.serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(4))
-    assert (done.texts[0].num_written, done.num_drafted, done.num_accepted) == (3, 4, 2)
+    assert (done.texts[0].num_tokens, done.num_drafted, done.num_accepted) == (3, 4, 2)
 
 
 def test_a_threshold_ends_each_draft_with_its_first_unsure_token():
@@ -108,9 +108,9 @@ def test_no_round_exceeds_the_service_level():
 
 def test_a_draft_model_elsewhere_is_waited_for_by_each_draft():
     done = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
-    assert done.texts[0].last_at == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
+    assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
     plain = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(0))
-    assert plain.texts[0].last_at == pytest.approx(0.017 + 2 * 0.011)
+    assert plain.texts[0].seconds == pytest.approx(0.017 + 2 * 0.011)
 
 
 def test_a_text_waits_for_its_own_draft_alone():
@@ -121,9 +121,9 @@ def test_a_text_waits_for_its_own_draft_alone():
     """
     arrivals = [Arrival(0.0, 7, 9, Known((1.0,))), Arrival(0.020, 7, 5, Known((1.0,)))]
     done = replace(ALONE, line_s=0.04).serve(arrivals, Fixed(3))
-    assert {text.number: text.last_at for text in done.texts} == {
-        1: pytest.approx(0.020 + 0.017 + 0.043 + 0.014),
-        0: pytest.approx(0.017 + 2 * (0.043 + 0.014)),
+    assert {text.num_tokens: text.seconds for text in done.texts} == {
+        5: pytest.approx(0.017 + 0.043 + 0.014),
+        9: pytest.approx(0.017 + 2 * (0.043 + 0.014)),
     }
     assert done.busy_s == pytest.approx(2 * 0.017 + 3 * 0.014), "the device's own time, without the drafts'"
 
@@ -131,7 +131,9 @@ def test_a_text_waits_for_its_own_draft_alone():
 def test_prompts_first_holds_up_who_writes():
     arrivals = [Arrival(0.0, 7, 3, Known((0.0,))), Arrival(0.001, 150, 1, Known((0.0,)))]
     first, beside = (replace(ALONE, prompts_first=one).serve(arrivals, Fixed(0)).texts for one in (True, False))
-    last = {one: next(text for text in texts if text.number == 0).last_at for one, texts in ((1, first), (0, beside))}
+    last = {
+        one: next(text for text in texts if text.num_tokens == 3).seconds for one, texts in ((1, first), (0, beside))
+    }
     assert last[1] == pytest.approx(0.017 + 0.110 + 0.060 + 2 * 0.011)
     assert last[0] == pytest.approx(0.017 + 0.110 + 0.062)
 
