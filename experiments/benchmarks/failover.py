@@ -31,6 +31,7 @@ from goodspeed.embedded import prompts
 
 TARGET = "tiny-target"
 
+
 class Replicas:
     """Two verify nodes that `goodspeed-fleet` keeps, with Ray."""
 
