@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
-EVERYWHERE := not gpu and not slow_faults
+EVERYWHERE := not gpu and not slow_faults and not clients
 
 .PHONY: help demo test test-all check format bench bench-quick experiments experiments-quick screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
 .DEFAULT_GOAL := help

@@ -203,7 +203,7 @@ def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = benchmark.parser("emulated", __doc__, "two clients instead of eight, one short text, --factor 2")
+    parser = benchmark.parser("emulated", __doc__, "one client instead of eight, one short text, --factor 2")
     parser.add_argument("--factor", type=float, default=12.0, help="how much slower than there (default 12)")
     parser.add_argument("--tokens", type=int, default=48, help="length of every text (default 48)")
     parser.add_argument(
@@ -215,7 +215,7 @@ def parse() -> argparse.Namespace:
     parser.set_defaults(clients=SETTING.num_clients)
     options = parser.parse_args()
     if options.quick:
-        options.factor, options.tokens, options.turns, options.repetitions, options.clients = 2.0, 8, 1, 1, 2
+        options.factor, options.tokens, options.turns, options.repetitions, options.clients = 2.0, 8, 1, 1, 1
         options.ways = ["default", "none", "paper"]
     return options
 

@@ -205,7 +205,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def parse() -> argparse.Namespace:
-    parser = benchmark.parser("end_to_end", __doc__, "two clients instead of eight, one short repetition")
+    parser = benchmark.parser("end_to_end", __doc__, "one client instead of eight, one short repetition")
     parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
     parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
@@ -224,7 +224,7 @@ def parse() -> argparse.Namespace:
     parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS)
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.turns, options.repetitions, options.clients, options.texts = 8, 1, 1, 2, 2
+        options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.temperature, options.history = options.temperature[:1], min(options.history, 1)
     if not 1 <= options.turns <= NUM_DOMAINS // 2:
         parser.error(f"--turns must be from 1 to {NUM_DOMAINS // 2}: no client is asked for a text twice")

@@ -30,8 +30,6 @@ from goodspeed.app.demo.processes import Processes, environment
 from goodspeed.embedded import prompts
 
 TARGET = "tiny-target"
-INTO_S = 2.0
-"""Seconds from the first texts to the failure."""
 
 
 class Replicas:
@@ -142,7 +140,7 @@ def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> di
     undisturbed = [one.finish() for one in stream_all(urls, options)]
     say(f"undisturbed: {told(undisturbed)}")
     killed = stream_all(urls, options)
-    time.sleep(INTO_S)
+    time.sleep(options.into_s)
     pair.kill(0)
     for one in killed:
         one.finish()
@@ -150,7 +148,7 @@ def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> di
     say(f"one replica killed: {told(of_killed)}")
     pair.wait_until_back(0)
     drained = stream_all(urls, options)
-    time.sleep(INTO_S)
+    time.sleep(options.into_s)
     pair.drain(1)
     for one in drained:
         one.finish()
@@ -185,9 +183,10 @@ def main() -> int:
     parser = benchmark.parser("failover", __doc__, "two draft nodes, short texts")
     parser.add_argument("--clients", type=int, default=8, help="draft nodes (default 8)")
     parser.add_argument("--tokens", type=int, default=500, help="of each text (default 500)")
+    parser.set_defaults(into_s=2.0)  # from the first texts to the failure
     options = parser.parse_args()
     if options.quick:
-        options.clients, options.tokens = 2, 150
+        options.clients, options.tokens, options.into_s = 2, 100, 0.5
     found = asyncio.run(measure(options))
     say(f"{found['num_different']} of {found['num_texts']} texts differ")
     benchmark.report(options, {"benchmark": "failover", **found})

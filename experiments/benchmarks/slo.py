@@ -1,23 +1,34 @@
-"""Counts the texts of two service levels in time under overload, with drafts and without: eight draft nodes, one run.
+"""Counts the texts of two service levels in time under overload: in a steady load with drafts and without, in bursts.
 
-Three of the draft nodes ask for the tier *urgent*, the others for *patient*. Urgent is a TPOT of --tightness times the
-median of what plain decoding has taken so far, so that about half of plain's texts are late; the patient tier's is
-three times as long. Every draft node writes one text after the other, so that eight are always open; the same texts in
-all ways. The draft nodes have no models, since eight models on a few cores keep each other from working: they have a
-corpus of 15 other texts of each domain, which the target wrote at the same temperature. The ways take turns:
+**--loads steady**: three of eight draft nodes ask for the tier *urgent*, the others for *patient*. Urgent is a TPOT of
+--tightness times the median of what plain decoding has taken so far, so that about half of plain's texts are late; the
+patient tier's is three times as long. Every draft node writes one text after the other, so that eight are always open;
+the same texts in all ways. The draft nodes have no models, since eight models on a few cores keep each other from
+working: they have a corpus of 15 other texts of each domain, which the target wrote at the same temperature. The ways
+take turns:
 
 - *plain*: nothing is drafted.
 - *drafts*: what texts are owed comes first in every round, and then the drafted tokens that are worth their time.
 
 Attainment is the share of a tier's texts that were in time, at their draft nodes; goodput, a draft node's tokens per
 second. Wanted: *drafts* at least 1.3 times plain's attainment of the urgent tier, and 0.9 of its goodput of the other.
-It takes about 3 minutes on two cores, and half a minute with --quick.
+
+**--loads bursts**: requests come as in the recorded trace of a coding service, --overload times as many as plain
+decoding serves in time (`load/bursts.py`). Four draft nodes without models; the ways take turns with the same arrivals:
+
+- *none*: nothing is promised; what texts are owed comes first.
+- *dp*: the same, and the set of requests is promised that is worth most and can be kept.
+
+Attainment counts from the moment at which a text was due; goodput is the tokens of texts in time a second, until the
+last is done; medians of the repetitions. Wanted: 0.95 of what is promised attained. Every text is compared with what
+the target alone writes; the exit status is 1 if one differs.
+
+It takes about 3 minutes on two cores, with bursts 13 more; about half a minute with --quick, which has both loads.
 """
 
 import argparse
 import statistics
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,7 +37,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.benchmarks.load import held_out_texts
+from experiments.benchmarks.load import bursts, held_out_texts
+from experiments.benchmarks.load.bursts import PATIENCE, TIERS, say
 from experiments.benchmarks.nodes.workers import NO_MODEL, TARGET, DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
 from experiments.simulation.texts import target_texts
@@ -36,10 +48,7 @@ from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 
-TIERS = ("urgent", "patient")
-PATIENCE = 3.0
-"""The patient tier's TPOT over the urgent one's."""
-
+LOADS = ("steady", "bursts")
 WAYS = ("plain", "drafts")
 WANTED = {"urgent_attainment": 1.3, "patient_goodput": 0.9}
 
@@ -65,7 +74,7 @@ class Seen:
 
 
 class Comparison:
-    """All ways in turn."""
+    """All ways in turn, in a steady load."""
 
     def __init__(self, workers: list[DraftWorker], num_urgent: int, tightness: float) -> None:
         self.workers = workers
@@ -201,34 +210,43 @@ def show(result: dict[str, Any]) -> None:
     print(f"patient goodput, drafts over plain: {result['patient_goodput']:.2f}   (wanted: {WANTED})")
 
 
-def say(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr)
-
-
 def parse() -> argparse.Namespace:
-    parser = benchmark.parser("slo", __doc__, "two draft nodes, one short repetition")
-    parser.add_argument("--tokens", type=int, default=64, help="length of every text (default 64)")
-    parser.add_argument("--turns", type=int, default=3, help="texts of each draft node (default 3)")
+    parser = benchmark.parser("slo", __doc__, "both loads with two draft nodes, one short repetition")
+    parser.add_argument("--loads", nargs="+", choices=LOADS, help=f"default: {LOADS[0]}")
+    parser.add_argument("--tokens", type=int, default=64, help="length of every steady text (default 64)")
+    parser.add_argument("--turns", type=int, default=3, help="steady texts of each draft node (default 3)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, default=0.0, help="default: 0")
     parser.add_argument("--earlier", type=int, default=15, help="other texts of each domain (default 15)")
     parser.add_argument("--urgent", type=int, default=3, help="draft nodes of the urgent tier (default 3)")
     parser.add_argument("--tightness", type=float, default=1.0, help="urgent TPOT over plain decoding's (default 1)")
     parser.add_argument("--draft-model", default=NO_MODEL, help="default: none, which drafts n-grams only")
+    parser.add_argument("--duration-s", type=float, default=45.0, help="of a repetition's bursts (default 45)")
+    parser.add_argument(
+        "--overload", type=float, default=1.75, help="bursts: requests over what plain decoding serves (default 1.75)"
+    )
+    parser.add_argument("--open", type=int, default=16, help="bursts: texts at once that urgent is taken from")
+    parser.add_argument("--texts", type=int, default=64, help="bursts: prompts to choose from, 128 at most")
     parser.set_defaults(clients=NUM_DOMAINS)
     options = parser.parse_args()
+    options.loads = options.loads or (LOADS if options.quick else LOADS[:1])
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.urgent = 8, 1, 1, 2, 1
-        options.earlier = 1
+        options.earlier, options.duration_s, options.open, options.texts = 1, 1.0, 4, 4
     return options
 
 
 def main() -> int:
     options = parse()
-    result = measure(options)
-    show(result)
-    benchmark.report(options, {"benchmark": "slo", **result})
-    return 0
+    found: dict[str, Any] = {"benchmark": "slo"}
+    if "steady" in options.loads:
+        found |= (steady := measure(options))
+        show(steady)
+    if "bursts" in options.loads:
+        found["bursts"] = bursts.measure(options)
+        bursts.show(found["bursts"])
+    benchmark.report(options, found)
+    return 1 if found.get("bursts", {}).get("num_different") else 0
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from experiments.harness.progress import minutes
 from goodspeed.serving.parser import CommandLine
@@ -21,8 +22,12 @@ GRACE_S = 10.0
 """The seconds from Ctrl-C to the end by force."""
 
 
-def run_all(program: str, about: str, modules: Sequence[str]) -> int:
-    """The whole of a command that runs these modules; 1 when one of them failed."""
+def interpreter(module: str, arguments: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def run_all(program: str, about: str, modules: Sequence[str], quickly: Callable[..., Any] = interpreter) -> int:
+    """The whole of a command that runs these modules; 1 when one of them failed. quickly: starts one with --quick."""
     parser = CommandLine(prog=f"python -m {program}", description=about)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
@@ -40,7 +45,7 @@ def run_all(program: str, about: str, modules: Sequence[str]) -> int:
         print(f"== {number} of {len(modules)}: {name}{so_far}", file=sys.stderr, flush=True)
         started = time.monotonic()
         try:
-            output = run(module, arguments, options.limit_s)
+            output = run(module, arguments, options.limit_s, quickly if options.quick else interpreter)
             if options.json:
                 results[name] = last_object(output)
         except ScriptFailed as error:
@@ -58,11 +63,12 @@ class ScriptFailed(Exception):
     """Says why a script is not counted as done."""
 
 
-def run(module: str, arguments: Sequence[str], limit_s: float | None = None) -> str:
+def run(
+    module: str, arguments: Sequence[str], limit_s: float | None = None, start: Callable[..., Any] = interpreter
+) -> str:
     """Standard output, which is also passed on to standard error as it comes. Raises ScriptFailed."""
     lines = []
-    command = [sys.executable, "-m", module, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, limit(process, limit_s) as too_long:
+    with start(module, arguments) as process, limit(process, limit_s) as too_long:
         for line in process.stdout or ():
             lines.append(line)
             print(line, end="", file=sys.stderr)
@@ -75,7 +81,7 @@ def run(module: str, arguments: Sequence[str], limit_s: float | None = None) -> 
 
 
 @contextmanager
-def limit(process: subprocess.Popen[str], limit_s: float | None) -> Iterator[threading.Event]:
+def limit(process: Any, limit_s: float | None) -> Iterator[threading.Event]:
     """Ends the process when it takes longer: by Ctrl-C, so that it ends what it has started, and then by force."""
     too_long, over = threading.Event(), threading.Event()
 

@@ -10,8 +10,6 @@ from tests.faults.proxy import Proxy
 from tests.faults.texts import ask, check, compare, expected, mixed
 from tests.nodes import DraftNode, VerifyNode
 
-pytestmark = pytest.mark.alone
-
 
 def test_what_is_wrong_is_called_wrong() -> None:
     wanted = mixed(12)[1]
@@ -41,6 +39,7 @@ def test_a_near_tie_is_counted_and_what_follows_it_compared(
     assert compare(wanted, [*got[:-1], "?!"]).verdict == "wrong"
 
 
+@pytest.mark.alone
 @pytest.mark.slow_faults
 def test_processes_are_signalled_restarted_and_gone() -> None:
     """For `make faults`: whoever works on the harness looks here first, and every scenario uses what this tests."""

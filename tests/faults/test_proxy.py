@@ -6,12 +6,11 @@ import socketserver
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from tests.faults.proxy import Proxy
-
-pytestmark = pytest.mark.alone
 
 TIMEOUT_S = 30  # a wait in vain
 SILENCE_S = 0.2  # long enough for bytes that are not held back
@@ -75,16 +74,7 @@ def is_served(peer: socket.socket) -> bool:
         return False
 
 
-def is_turned_away(proxy: Proxy) -> bool:
-    """Tells if the connection ends at once or with the first word."""
-    try:
-        with connect(proxy) as peer:
-            return not is_served(peer)
-    except ConnectionResetError:
-        return True
-
-
-def test_everything_comes_back_in_order_whatever_the_jitter(proxy: Proxy) -> None:
+def test_what_comes_back_is_whole_and_as_late_as_it_is_to_be(proxy: Proxy) -> None:
     said = random.Random(0).randbytes(3_000_000)  # more than the line takes at once
     proxy.jitter_s = 0.005
     with connect(proxy) as peer:
@@ -92,64 +82,14 @@ def test_everything_comes_back_in_order_whatever_the_jitter(proxy: Proxy) -> Non
         thread.start()
         assert hear(peer, len(said)) == said
         thread.join()
-    assert proxy.num_connections == 1
-    assert proxy.num_bytes == 2 * len(said)
+        assert (proxy.num_connections, proxy.num_bytes) == (1, 2 * len(said))
+        proxy.jitter_s, proxy.delay_s = 0.0, 0.1
+        assert seconds_of(peer, 1) >= 0.2
+        proxy.delay_s, proxy.bytes_per_s = 0.0, 100_000
+        assert seconds_of(peer, 40_000) >= 0.3  # the last chunk is there before it has been waited for
 
 
-def test_a_delay_is_on_both_ways(proxy: Proxy) -> None:
-    with connect(proxy) as peer:
-        proxy.delay_s = 0.1
-        started = time.monotonic()
-        peer.sendall(b"x")
-        hear(peer, 1)
-        assert time.monotonic() - started >= 0.2
-        proxy.delay_s = 0.0
-        peer.sendall(b"y")
-        assert hear(peer, 1) == b"y"
-
-
-def test_a_throttle_takes_its_time(proxy: Proxy) -> None:
-    proxy.bytes_per_s = 100_000
-    with connect(proxy) as peer:
-        started = time.monotonic()
-        for _ in range(4):
-            peer.sendall(bytes(10_000))
-            hear(peer, 10_000)
-        assert time.monotonic() - started >= 0.3  # the last chunk is there before it has been waited for
-
-
-def test_a_cut_resets_and_turns_away_until_it_is_healed(proxy: Proxy) -> None:
-    with connect(proxy) as peer:
-        assert is_served(peer)
-        proxy.cut()
-        with pytest.raises(ConnectionResetError):
-            peer.recv(1)
-    assert is_turned_away(proxy)
-    proxy.heal()
-    with connect(proxy) as peer:
-        assert is_served(peer)
-        proxy.reset()
-        with pytest.raises(ConnectionResetError):
-            peer.recv(1)
-    with connect(proxy) as peer:
-        assert is_served(peer)
-
-
-def test_a_blackhole_keeps_connections_and_what_they_said(proxy: Proxy) -> None:
-    with connect(proxy) as old:
-        assert is_served(old)
-        proxy.blackhole()
-        old.sendall(b"later")
-        with connect(proxy) as new:
-            new.sendall(b"me too")
-            assert hears_nothing(old)
-            assert hears_nothing(new)
-            proxy.heal()
-            assert hear(old, 5) == b"later"
-            assert hear(new, 6) == b"me too"
-
-
-def test_half_of_a_connection_goes_dead_and_new_ones_are_whole(proxy: Proxy) -> None:
+def test_each_fault_is_one_until_it_is_healed(proxy: Proxy) -> None:
     with connect(proxy) as old:
         assert is_served(old)
         proxy.half_open("down")
@@ -157,51 +97,51 @@ def test_half_of_a_connection_goes_dead_and_new_ones_are_whole(proxy: Proxy) -> 
         old.sendall(b"heard")
         assert hears_nothing(old)
         assert proxy.num_bytes == before + 5  # it went up
+        proxy.half_open("up")
+        old.sendall(b" not")
+        assert hears_nothing(old)
+        assert proxy.num_bytes == before + 5
         with connect(proxy) as new:
             assert is_served(new)
-        proxy.half_open("up")
-        old.sendall(b" and not")
-        assert hears_nothing(old)
-        assert proxy.num_bytes == before + 7
-        proxy.heal()
-        assert hear(old, 13) == b"heard and not"
-
-
-@pytest.mark.parametrize("share", ["reset_share", "chunk_reset_share"])
-def test_connections_are_reset_at_random(proxy: Proxy, share: str) -> None:
-    setattr(proxy, share, 0.9)
-    deadline = time.monotonic() + TIMEOUT_S
-    with connect(proxy) as peer:
-        while is_served(peer):
-            assert time.monotonic() < deadline
-    assert proxy.num_resets == 1
-    setattr(proxy, share, 0.0)
-    with connect(proxy) as peer:
-        assert is_served(peer)
-
-
-def test_an_end_that_goes_is_gone_at_the_other_end_and_nobody_listens_is_a_reset() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(TIMEOUT_S)
-        with Proxy(f"tcp://127.0.0.1:{server.getsockname()[1]}") as proxy:
-            with connect(proxy) as peer:
-                there, _ = server.accept()
-                with there:
-                    peer.sendall(b"bye")
-                    peer.close()
-                    assert hear(there, 3) == b"bye"
-                    assert there.recv(1) == b""
-            server.close()
-            assert is_turned_away(proxy)
-
-
-def test_it_leaves_nothing_behind(proxy: Proxy) -> None:
+            proxy.heal()
+            assert hear(old, 9) == b"heard not"
+            proxy.blackhole()
+            new.sendall(b"later")
+            assert hears_nothing(new)
+            proxy.heal()
+            assert hear(new, 5) == b"later"
+            for break_off in (proxy.reset, proxy.cut):
+                with connect(proxy) as peer:
+                    assert is_served(peer)
+                    break_off()
+                    with pytest.raises(ConnectionResetError):
+                        peer.recv(1)
+    with suppress(ConnectionResetError), connect(proxy) as peer:
+        assert not is_served(peer)
+    proxy.heal()
+    for share in ("reset_share", "chunk_reset_share"):
+        before, deadline = proxy.num_resets, time.monotonic() + TIMEOUT_S
+        setattr(proxy, share, 0.9)
+        with connect(proxy) as peer:
+            while is_served(peer):
+                assert time.monotonic() < deadline
+        assert proxy.num_resets == before + 1
+        setattr(proxy, share, 0.0)
     with connect(proxy) as peer:
         assert is_served(peer)
-        proxy.blackhole()
         proxy.close()
         with pytest.raises(ConnectionResetError):
             peer.recv(1)
     with pytest.raises(ConnectionRefusedError):
         connect(proxy)
     assert not any(thread.name == f"proxy-{proxy.port}" for thread in threading.enumerate())
+
+
+def seconds_of(peer: socket.socket, num_bytes: int) -> float:
+    """Seconds until so many bytes have come back, in pieces of 10,000."""
+    started = time.monotonic()
+    for begin in range(0, num_bytes, 10_000):
+        piece = bytes(min(10_000, num_bytes - begin))
+        peer.sendall(piece)
+        hear(peer, len(piece))
+    return time.monotonic() - started

@@ -13,7 +13,7 @@ from httpx2 import Client, TransportError
 from tests.faults.texts import ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 PATIENT = ("--connect-timeout-s", "600")
 AWAY = 0

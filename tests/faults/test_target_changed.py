@@ -15,7 +15,7 @@ from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from tests.faults.texts import GREEDY, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 PATIENT = ("--connect-timeout-s", "600")
 PROMPT = "def read_lines(path):"

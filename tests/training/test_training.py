@@ -38,7 +38,7 @@ def weights(run: Run) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
 
 
-def test_interrupted_run_equals_the_uninterrupted_one(tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_as_the_uninterrupted_one_to_its_end_and_beyond(tmp_path: Path) -> None:
     whole = advance(microscopic(tmp_path / "whole"), 12)
     advance(microscopic(tmp_path / "cut"), 7).save()
     resumed = microscopic(tmp_path / "cut")
@@ -46,26 +46,17 @@ def test_interrupted_run_equals_the_uninterrupted_one(tmp_path: Path) -> None:
     assert resumed.step == 7
     advance(resumed, 5)
     assert all(torch.equal(a, weights(resumed)[name]) for name, a in weights(whole).items())
-
-
-def test_interrupted_decay_goes_on(tmp_path: Path) -> None:
-    run = advance(microscopic(tmp_path), 4)
-    run.decay(6)
-    advance(run, 3).save()
-    resumed = microscopic(tmp_path)
-    resumed.restore()
-    assert resumed.schedule == Schedule(decay_from=4, stop=10)
-    assert not resumed.finished
-
-
-def test_finished_run_begins_a_new_stable_phase(tmp_path: Path) -> None:
-    run = advance(microscopic(tmp_path), 4)
-    run.decay(2)
-    advance(run, 2).save()
-    assert run.finished
-    resumed = microscopic(tmp_path)
-    resumed.restore()
-    assert (resumed.step, resumed.schedule) == (6, Schedule(begin=6))
+    resumed.decay(6)
+    advance(resumed, 3).save()
+    decaying = microscopic(tmp_path / "cut")
+    decaying.restore()
+    assert decaying.schedule == Schedule(decay_from=12, stop=18)
+    assert not decaying.finished
+    advance(decaying, 3).save()
+    assert decaying.finished
+    new_phase = microscopic(tmp_path / "cut")
+    new_phase.restore()
+    assert (new_phase.step, new_phase.schedule) == (18, Schedule(begin=18))
 
 
 def test_schedule_rises_stays_and_falls() -> None:

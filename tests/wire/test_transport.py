@@ -25,7 +25,7 @@ from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until
 from tests.wire.keys.wire import hello, raw_socket
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 SESSION = bytes(range(16))
 ANY_PORT = "tcp://127.0.0.1:0"

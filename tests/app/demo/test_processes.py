@@ -16,7 +16,7 @@ from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.errors import ProcessError
 from tests.waiting import run_async
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 ROOT = Path(__file__).parents[3]
 SPEAK = "import json, sys, time\nsay = lambda **event: print(json.dumps(event), flush=True)\n"

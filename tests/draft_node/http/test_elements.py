@@ -1,18 +1,71 @@
 """A body's elements are bounded, and no body blocks the node, accepted or not."""
 
+import contextlib
 import json
+import time
 from collections.abc import Callable
 
 import pytest
+from pydantic import BaseModel
 
 from draft_node.http import body as body_module
-from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES
+from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
 from draft_node.http.errors import ApiError
-from experiments.benchmarks.bodies import BODIES, SIZE, cpu_s, repeated
+from draft_node.http.messages.requests import MessagesRequest
+from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from tests.draft_node.http.fake import Api
 
 HANGS_S = 1.0
-"""Twenty times what `experiments.benchmarks.bodies` is to show, so that a slow machine passes."""
+"""Twenty times what the costliest body took on a quiet machine, so that a slow one passes."""
+
+SIZE = 4 << 20
+
+
+def repeated(element: bytes, number: int | None = None, name: str = "prompt") -> bytes:
+    """A body with a list of so many of these, as many as 4 MiB can have unless told."""
+    number = (SIZE - 100) // (len(element) + 1) if number is None else number
+    return b'{"' + name.encode() + b'":[' + b",".join([element] * number) + b"]}"
+
+
+ONE_PART = b'{"type":"text","text":""}'
+MANY_PARTS = b'{"role":"user","content":[' + b",".join([ONE_PART] * 1000) + b"]}"
+
+BODIES: dict[str, tuple[type[BaseModel], bytes]] = {
+    "small lists": (CompletionRequest, repeated(b"[1]")),
+    "empty lists, unknown": (CompletionRequest, repeated(b"[]", name="x")),
+    "as many lists as may be": (CompletionRequest, repeated(b"[1]", MAX_CONTAINERS - 2)),
+    "as many objects as may be": (ChatRequest, repeated(b'{"a":1}', MAX_CONTAINERS - 2, name="messages")),
+    "numbers": (CompletionRequest, repeated(b"1")),
+    "as many ids as may be": (CompletionRequest, repeated(b"151643", MAX_VALUES)),
+    "64 prompts of 4,095 ids": (CompletionRequest, repeated(b"[" + b",".join([b"12345"] * 4095) + b"]", 64)),
+    "large numbers, unknown": (CompletionRequest, repeated(b"9" * 20, MAX_BARE_BYTES // 21 - 1, name="x")),
+    "19 digits": (CompletionRequest, repeated(b"9" * 19, MAX_BARE_BYTES // 20 - 1, name="x")),
+    "ids and spaces": (CompletionRequest, repeated(b" " * 8 + b"151643", MAX_VALUES)),
+    "spaces": (CompletionRequest, repeated(b" ", 1, name="x") + b" " * (SIZE - 100)),
+    "as many floats as may be": (CompletionRequest, repeated(b"1.5e100", MAX_VALUES)),
+    "small texts": (CompletionRequest, repeated(b'""')),
+    "unknown members": (CompletionRequest, json.dumps({f"x{i}": i for i in range(MAX_STRINGS)}).encode()),
+    "one text": (CompletionRequest, b'{"prompt":"' + b"a" * (SIZE - 20) + b'"}'),
+    "escapes": (CompletionRequest, b'{"prompt":"' + b"\\u00e9" * (SIZE // 6 - 20) + b'"}'),
+    "quotes": (CompletionRequest, b'{"prompt":"' + b'\\"' * (SIZE // 2 - 20) + b'"}'),
+    "64 texts": (CompletionRequest, repeated(b'"' + b"a" * (SIZE // 64 - 10) + b'"', 64)),
+    "parts": (ChatRequest, repeated(ONE_PART, name="messages")),
+    "as many parts as may be": (ChatRequest, repeated(MANY_PARTS, 4, name="messages")),
+    "as many blocks as may be": (MessagesRequest, repeated(MANY_PARTS, 4, name="messages")),
+    "deep": (CompletionRequest, b'{"prompt":' + b"[" * (SIZE - 20)),
+    "ids to decode": (DetokenizeRequest, repeated(b"1", MAX_VALUES, name="tokens")),
+    "messages to encode": (TokenizeRequest, repeated(MANY_PARTS, 4, name="messages")),
+}
+"""Up to 4 MiB each of what costs most in its kind."""
+
+
+def cpu_s(kind: str) -> float:
+    """Seconds of this thread in which the body is read, or refused."""
+    schema, body = BODIES[kind]
+    started = time.thread_time()
+    with contextlib.suppress(ApiError):
+        validated(schema, body)
+    return time.thread_time() - started
 
 
 def taken(body: bytes) -> bool:
@@ -62,7 +115,7 @@ def test_what_stands_in_a_text_is_not_counted(text: str) -> None:
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_no_body_hangs_what_reads_it(kind: str) -> None:
-    """The benchmark tells how long each takes. What is quadratic in 4 MiB would take minutes."""
+    """Reading JSON holds the interpreter, and every other user waits. Quadratic time in 4 MiB would be minutes."""
     assert min(cpu_s(kind) for _ in range(3)) < HANGS_S
 
 

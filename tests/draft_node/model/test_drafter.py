@@ -312,19 +312,24 @@ def test_nothing_is_drafted_beyond_the_targets_vocabulary():
 NOTHING = Nodes()
 
 
-def ranked(request, tokens, rules=None):
-    """The draft model's tokens after a text, the likeliest over the noise of its position first, by hand."""
+def ranked(request, texts, rules=None):
+    """The draft model's tokens after each text, the likeliest over the noise of its position first, by hand."""
     with torch.inference_mode():
-        logits = make_runner(CHECKPOINT).forward([Chunk(request.session_id, tokens, 1)])
+        chunks = [Chunk(session_id(number), tokens, 1) for number, tokens in enumerate(texts)]
+        logits = make_runner(CHECKPOINT, num_pages=8192).forward(chunks)
         if rules is not None:
             num, temperature = len(request.prompt), request.sampling.temperature
-            texts = [TextRows(rules=rules, temperature=temperature, prompt=tokens[:num], output=tokens[num:])]
-            logits = process(logits, texts)
+            rows = [
+                TextRows(rules=rules, temperature=temperature, prompt=tokens[:num], output=tokens[num:])
+                for tokens in texts
+            ]
+            logits = process(logits, rows)
     sampling = request.sampling
-    noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(tokens)]), VOCAB)
-    first = int((to_probs(logits, SamplingBatch.of([sampling])) / noise).argmax())
+    noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(tokens) for tokens in texts]), VOCAB)
+    first = (to_probs(logits, SamplingBatch.of([sampling] * len(texts))) / noise).argmax(-1, keepdim=True).tolist()
     scores = logits if sampling.temperature == 0 else (logits / sampling.temperature).softmax(-1) / noise
-    return [first, *(token for token in scores[0].argsort(descending=True).tolist() if token != first)]
+    orders = scores.argsort(descending=True).tolist()
+    return [[*one, *(token for token in order if token not in one)] for one, order in zip(first, orders, strict=True)]
 
 
 def branching(request, length=4, tree=NOTHING, **changes):
@@ -348,7 +353,7 @@ def test_every_node_is_what_the_model_draws_after_its_own_path(sampling):
     for parent in {*known.parents}:
         path = [known.tokens[node] for node in Tree.of(known).path(parent)]
         siblings = [token for token, above in zip(known.tokens, known.parents, strict=True) if above == parent]
-        assert siblings == ranked(request, [*request.prompt, *path])[: len(siblings)]
+        assert siblings == ranked(request, [[*request.prompt, *path]])[0][: len(siblings)]
     behind = {known.parents[node] for node in range(len(known.tokens))} - {-1, *trees.first_choices(known.parents)}
     assert behind, "something is drafted behind alternatives"
     assert max(Tree.of(known).depths) > 4, "and the likeliest continuation goes on meanwhile"
@@ -408,10 +413,10 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
         propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
         new = nodes_of(run(drafter, propose)[0])
         known = Nodes(*(old + more for old, more in zip(known, new, strict=True)))
-        for node, path in enumerate(trees.paths(known.tokens, known.parents)):
-            if node in trees.first_choices(known.parents) or num_pages == 256:
-                above = [*text, *path[:-1]]
-                assert path[-1] in ranked(request, above, rules)[: 1 + len(ALTERNATIVES)]
+        paths, first = trees.paths(known.tokens, known.parents), trees.first_choices(known.parents)
+        paths = [path for node, path in enumerate(paths) if node in first or num_pages == 256]
+        orders = ranked(request, [[*text, *path[:-1]] for path in paths], rules)
+        assert all(path[-1] in order[: 1 + len(ALTERNATIVES)] for path, order in zip(paths, orders, strict=True))
         if rng.random() < 0.5:
             drafter.add(replace(propose, round=100))  # a request that the next verdict replaces
             drafter.step()

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.texts import ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 
 def rank_of(verify: VerifyNode) -> int:

@@ -28,8 +28,6 @@ from goodspeed.serving.measuring import recording
 from goodspeed.serving.measuring.recording import Recording
 from goodspeed.wire.messages import Verdict
 
-pytestmark = pytest.mark.alone
-
 ROOT = Path(__file__).parents[3]
 ONLY_MODELS = ("--drafters", "model")  # what an index says of a text has no twin
 WORDS = (*ONLY_MODELS, "--model", "tiny-target", "--clients", "3", "--max-tokens", "50", "--budget", "9")
@@ -117,6 +115,7 @@ def simulated(run: Recording, counts: Counts, known: list[Agreement] | None = No
     return Seen(rounds, world.now)
 
 
+@pytest.mark.nodes
 def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
     run, result = demo_to_the_length(tmp_path, "--preset", "paper", "--policy", "fixed")
     counts = Counts()
@@ -131,6 +130,7 @@ def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
         twin(replace(run, sessions=(run.sessions[0], *run.sessions[:-1])))
 
 
+@pytest.mark.alone
 def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> None:
     """Each is one draw from its distribution; tolerances are about twice what runs on a busy machine were off.
 

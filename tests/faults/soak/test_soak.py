@@ -17,12 +17,11 @@ from tests.faults.soak.weather import Weather
 from tests.faults.texts import MAX_WRITING
 from tests.nodes import ENVIRONMENT, ROOT
 
-pytestmark = pytest.mark.alone
-
 OPTIONS = ("--minutes=0.5", "--nodes=4", "--texts=5", "--gap-s=1.5", "--seed=0", "--json")
 DEADLINE_S = 600.0  # of a wait in vain
 
 
+@pytest.mark.alone
 @pytest.mark.slow_faults
 def test_half_a_minute_of_faults_breaks_no_promise() -> None:
     command = [sys.executable, "-m", "tests.faults.soak", *OPTIONS]

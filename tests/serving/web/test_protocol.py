@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from goodspeed.serving.web import LocalHost, listen, parse_address, protocol, serve, server
 from tests.waiting import run_async
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 HEAD = b" / HTTP/1.1\r\nHost: localhost\r\n"
 

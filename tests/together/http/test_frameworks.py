@@ -15,7 +15,7 @@ import pytest
 from tests.together.http.conftest import ASKED, EXTRA, MAX_TOKENS, City, official
 from tests.together.http.test_texts import MODEL, user
 
-pytestmark = [pytest.mark.nodes, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.nodes, pytest.mark.clients, pytest.mark.filterwarnings("ignore")]
 
 NO_THOUGHT: dict[str, Any] = {"reasoning_effort": "none"}
 """What a target that writes at random would think has no end."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.together.http.conftest import ASKED, MAX_TOKENS
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.clients]
 
 DEADLINE_S = 120
 INSTALLED = Path(sys.prefix) / "node_modules"

@@ -10,7 +10,7 @@ from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify, conn
 from tests.waiting import run_async, until
 from tests.wire.keys.wire import KeyedNet, Tape, curve, hello, keyed, raw_socket
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 
 async def honest(net: KeyedNet) -> None:

@@ -1,13 +1,12 @@
-"""The benchmark of promises without its nodes: when which requests come, what is counted, and what tiers are told."""
+"""The bursts of the benchmark `slo` without nodes: when which requests come, what is counted, what tiers are told."""
 
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, arrivals, requests
+from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, Comparison, Plain, arrivals, measures, requests
 from experiments.benchmarks.nodes.workers import Served
-from experiments.benchmarks.promises import Comparison, Plain, measures
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import Sampling
@@ -57,7 +56,7 @@ def test_without_promises_there_is_no_attainment_of_them():
 def test_a_text_that_differs_is_found(monkeypatch):
     one, other = asked(2)
     answers = [[served(one.expected)], [served([*other.expected[:-1], 4000])]]
-    monkeypatch.setattr("experiments.benchmarks.promises.serve_all", lambda workers, wanted: (1.0, answers))
+    monkeypatch.setattr("experiments.benchmarks.load.bursts.serve_all", lambda workers, wanted: (1.0, answers))
     comparison = Comparison()
     nodes: list[Any] = [None, None]
     comparison.serve(nodes, [one, other])
