@@ -142,7 +142,7 @@ class SelfDrafts:
         self._misses &= self._looked_up.keys()
 
     def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
-        """Returns the sessions to draft for: by worth; in turn where it is equal, or the latest lookup found nothing."""
+        """Returns the sessions to draft for: by worth; in turn if it is equal, or the latest lookup found nothing."""
         worth_it = [one for one in wanting if one.least_probability < 1.0]
         if len(worth_it) <= MAX_DRAFTS:
             return worth_it
