@@ -14,7 +14,15 @@ from verify_node.core.counts import Counts
 from verify_node.core.rate_limit import RateLimiter, Treatment
 from verify_node.core.register import Register
 from verify_node.scheduler.commit import Moved
-from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
+from verify_node.session.checks import (
+    CHANGED,
+    NOT_ACKNOWLEDGED,
+    NOT_DRAWN,
+    NOT_ENROLLED,
+    AboutSession,
+    Rejection,
+    wrong_proposal,
+)
 from verify_node.session.client import Peer, sender_of
 from verify_node.session.session import Session
 
@@ -91,7 +99,7 @@ class Replies:
                 return self._bar(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
-        """Records that a key that is not enrolled was denied a connection."""
+        """Records that a key that is not enrolled was denied a connection; there is no peer to reply to."""
         self._note("", Refusal("not_enrolled", f"no file in the --enrolled folder has its key {key}", ""), now)
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
@@ -133,7 +141,7 @@ class Replies:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
                 sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.session.opened)
             if move.outcome.invalid:
-                refused = Rejection("proposal", move.outcome.invalid, "send exactly the distributions sampled from")
+                refused = wrong_proposal(move.outcome.invalid)
                 sends += self.refuse(move.session.peer_id, refused, now, about=move.session.opened)
         return sends
 

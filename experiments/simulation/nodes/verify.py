@@ -113,7 +113,7 @@ class VerifyNode:
             replace(one, load=replace(one.load, told_at=now - age_s)) if one.load is not None else one
             for one, age_s in replicas
         ]
-        self._reply(self.core.know_replicas(own, told, now))
+        self._reply(self.core.fleet.know(own, told, now))
 
     def restart(self, down_s: float, *, in_good_order: bool = False) -> None:
         """kill -9, and a new process after `down_s`; for good if that is infinite."""
