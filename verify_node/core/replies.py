@@ -167,8 +167,11 @@ class Replies:
         return [Send(receiver, refusal) for receiver in receivers]
 
     def _sender(self, peer_id: bytes) -> bytes:
+        """Returns the sender of a peer's messages. With keys, a peer that is gone may be named like another's key."""
         peer = self._register.peers.get(peer_id)
-        return peer.sender if peer else peer_id
+        if peer is not None:
+            return peer.sender
+        return sender_of(peer_id, None) if self._register.enrolled is None else b"gone " + peer_id
 
     def _name(self, peer_id: bytes) -> str:
         peer = self._register.peers.get(peer_id)
