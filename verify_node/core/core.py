@@ -67,21 +67,13 @@ class VerifyCore(Rounds):
     ) -> None:
         """Builds a verify node without sessions.
 
-        welcome: of `make_welcome`. policy: replaces the policy named in the settings. cost: round time model, which
-        finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the
-        settings. constraints: of the target's tokenizer; None: constraints are not served.
+        welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
+        which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
+        in the settings. constraints: of the target's tokenizer; None: constraints are not served.
         """
         cost = cost if cost is not None else Refined()
         allocator = _allocator(settings, policy)
-        register = Register(
-            welcome,
-            allocator,
-            pool,
-            max_sessions=settings.max_sessions,
-            max_client_sessions=settings.max_client_sessions,
-            tiers={tier.tier: tier for tier in settings.tiers},
-            constraints=constraints,
-        )
+        register = Register(settings, welcome, allocator, pool, constraints)
         own = (self_drafts or SelfDrafts()) if settings.self_draft else None
         counts, promises = Counts(), Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.rate_limiter = RateLimiter(settings.max_client_sessions)

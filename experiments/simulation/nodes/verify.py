@@ -22,7 +22,6 @@ from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
-from verify_node.core.settings import make_welcome
 from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round
 
@@ -35,8 +34,7 @@ def make_core(
 ) -> VerifyCore:
     """The state machine as the daemon builds it, for the target of this number."""
     core = settings.core
-    welcome = make_welcome(
-        core,
+    welcome = core.welcome(
         boot_id=boot_id,
         tokenizer="simulated",
         vocab_size=VOCAB,
