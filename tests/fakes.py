@@ -27,7 +27,7 @@ from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Sampli
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
-from verify_node.core.settings import CoreSettings, make_welcome
+from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 Replaced = TypeVar("Replaced", bound=Struct)
@@ -90,8 +90,7 @@ def make_core(
     """
     name, own = (policy, None) if isinstance(policy, str) else ("gradient", policy)
     changed = dataclasses.replace(FAKE, policy=name, **settings)
-    welcome = make_welcome(
-        changed,
+    welcome = changed.welcome(
         boot_id=boot_id,
         tokenizer="fake",
         vocab_size=vocab_size,

@@ -25,7 +25,6 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node import costs
 from verify_node.config import VerifyConfig
-from verify_node.core import settings as core_settings
 from verify_node.core.core import VerifyCore
 from verify_node.daemon import VerifyDaemon
 from verify_node.enrolment import Enrolment
@@ -157,8 +156,7 @@ def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
 def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
     """Returns the Welcome for all draft nodes."""
     longest = min(config.num_drafted, MAX_DRAFT)
-    return core_settings.make_welcome(
-        config.core,
+    return config.core.welcome(
         boot_id=secrets.token_bytes(8),
         tokenizer=checkpoint.tokenizer_fingerprint,
         vocab_size=checkpoint.num_tokens,

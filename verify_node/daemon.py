@@ -67,7 +67,7 @@ class VerifyDaemon:
             self.enrolment.barred = self.core.rate_limiter.barred
             self.enrolment.on_change = self._enrol
             self.enrolment.say = lambda sentences: self.reporter.say_all(sentences)
-            self.enrolment.on_refused = lambda key: self.core.turned_away(key, time.monotonic())
+            self.enrolment.on_refused = lambda key: self.core.replies.turned_away(key, time.monotonic())
 
     async def serve(self) -> None:
         """Receives messages and runs rounds until cancelled; then finishes the round in flight and notifies peers."""
@@ -221,7 +221,7 @@ class VerifyDaemon:
         """Reports this node's load to the fleet, and passes changes among the replicas to the core."""
         now = time.monotonic()
         if (replicas := fleet.look(self.core.load(now))) is not None:
-            self.messages.reply(self.core.know_replicas(fleet.name, by_clock(replicas, now - time.time()), now))
+            self.messages.reply(self.core.fleet.know(fleet.name, by_clock(replicas, now - time.time()), now))
 
     def _enrol(self) -> None:
         """Applies a changed enrolment: ends the sessions of removed keys, then notifies their draft nodes."""

@@ -42,6 +42,8 @@ class Trial:
         ConstraintError if the vocabulary cannot be read or the process does not start.
         """
         with self._lock:
+            if self._process is not None and self._process.poll() is not None:
+                self._end()  # it ended between two trials, for no constraint's fault
             process = self._process or self._started()
             answer = _ask(process, [constraint.kind, constraint.source], ANSWER_S)
             if not answer:

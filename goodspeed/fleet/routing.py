@@ -1,6 +1,6 @@
 """Chooses a replica for a session that its own replica does not serve, by the loads of the others.
 
-The caller omits replicas where the session has been.
+A session may come back to a replica where it has been; its caller bounds its redirects.
 """
 
 from collections.abc import Iterable, Sequence

@@ -78,6 +78,17 @@ def test_no_process_before_the_first_constraint_and_none_after_the_end() -> None
     assert process.returncode is not None
 
 
+def test_a_process_that_ended_between_two_trials_costs_no_constraint_its_trial(trial: Trial) -> None:
+    trial.problem(GOOD)
+    process = trial._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    num_killed = trial.num_killed
+    assert trial.problem(GOOD) is None
+    assert trial.num_killed == num_killed
+
+
 def test_the_process_has_no_model_in_it() -> None:
     program = "import sys, goodspeed.constraint.worker; print({'torch', 'transformers', 'zmq'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.core.invariants import CheckedCore
-from verify_node.core.settings import CoreSettings, make_welcome
+from verify_node.core.settings import CoreSettings
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
@@ -125,8 +125,7 @@ class FormDesk(Desk):
         constraints = Constraints(TARGET)  # in which nobody else holds anything
         self.real = Target(TARGET, Runner(TARGET, num_pages=64), constraints=constraints)
         settings = CoreSettings(is_shared=False, **options)
-        welcome = make_welcome(
-            settings,
+        welcome = settings.welcome(
             boot_id=b"verify-0",
             tokenizer="fake",
             vocab_size=TARGET.num_tokens,

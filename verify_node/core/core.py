@@ -1,23 +1,25 @@
 """The verify node's rules as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `compiled` (a session's constraint),
-`enrol` (the keys that may take part), `know_replicas` (the other replicas of the fleet), `tick` (time passes), `admit`
-(decides on requested promises), `plan` (may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail`
-(a round, a decision or a message raised an exception) and `drain` (the node stops). Each event takes the time; most
+`enrol` (the keys that may take part), `tick` (time passes), `admit` (decides on requested promises), `plan` (may a
+round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a decision or a message raised an
+exception) and `drain` (the node stops); `fleet.know` (the other replicas) is one, too. Each event takes the time; most
 return the messages to send. The daemon feeds it from sockets and the real clock, a simulation from a virtual clock.
 
 `register.py` holds the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` run the rounds;
 `replies.py` makes the refusals and applies the limits on senders.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
-from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.fleet.replicas import Load
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
@@ -41,6 +43,7 @@ from verify_node.session.checks import (
     Rejection,
     check_base,
     check_draft,
+    check_proposal,
     message_failed,
 )
 from verify_node.session.client import Peer
@@ -64,21 +67,13 @@ class VerifyCore(Rounds):
     ) -> None:
         """Builds a verify node without sessions.
 
-        welcome: of `make_welcome`. policy: replaces the policy named in the settings. cost: round time model, which
-        finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled in the
-        settings. constraints: of the target's tokenizer; None: constraints are not served.
+        welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
+        which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
+        in the settings. constraints: of the target's tokenizer; None: constraints are not served.
         """
         cost = cost if cost is not None else Refined()
         allocator = _allocator(settings, policy)
-        register = Register(
-            welcome,
-            allocator,
-            pool,
-            max_sessions=settings.max_sessions,
-            max_client_sessions=settings.max_client_sessions,
-            tiers={tier.tier: tier for tier in settings.tiers},
-            constraints=constraints,
-        )
+        register = Register(settings, welcome, allocator, pool, constraints)
         own = (self_drafts or SelfDrafts()) if settings.self_draft else None
         counts, promises = Counts(), Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.rate_limiter = RateLimiter(settings.max_client_sessions)
@@ -107,13 +102,6 @@ class VerifyCore(Rounds):
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Send]:
         """Replaces the enrolment. Ends the sessions of removed or changed keys at once."""
         return self.replies.revoke(self.register.enrol(enrolled, now), now)
-
-    def know_replicas(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
-        """Takes the table of the fleet's replicas, including this one. Returns messages with the news for draft nodes.
-
-        own: this replica's name. The times of the replicas' loads use the same clock as `now`.
-        """
-        return self.fleet.know(own, replicas, now)
 
     def load(self, now: float) -> Load:
         """Returns this replica's load."""
@@ -196,7 +184,10 @@ class VerifyCore(Rounds):
         return []
 
     def _move(self, peer: Peer, message: Draft | Ack, now: float) -> list[Send]:
-        """Applies the acknowledged position and the draft of a message; a repeated Ack gets the lost verdict again."""
+        """Applies the acknowledged position and the draft of a message; a repeated Ack gets the lost verdict again.
+
+        A draft with an invalid proposal counts as empty, so that its session goes on.
+        """
         found = self.register.find(peer, message, now)
         if isinstance(found, Rejection):
             return self.replies.refuse(peer.peer_id, found, now, about=message)
@@ -207,6 +198,9 @@ class VerifyCore(Rounds):
         is_news = message.base_len > found.acked
         if is_news:
             found.acknowledge(message.base_len, now, self.round_s)
+        if draft and (wrong := check_proposal(draft, self.welcome.vocab_size)):
+            found.take_draft(replace(draft, tokens=(), proposal=None), now)
+            return self.replies.refuse(peer.peer_id, wrong, now, about=message)
         if draft:
             found.take_draft(draft, now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
@@ -231,10 +225,6 @@ class VerifyCore(Rounds):
         if session is not None and session.client is peer.client:
             self.register.drop(session)
         return self.replies.refuse(peer_id, message_failed(why), now, about=message)
-
-    def turned_away(self, key: str, now: float) -> None:
-        """Records that a key that is not enrolled was denied a connection; there is no peer to reply to."""
-        self.replies.turned_away(key, now)
 
     def count_bytes(self, peer_id: bytes, *, uplink: int = 0, downlink: int = 0) -> None:
         """Adds a message's bytes to its client's totals; bytes of unknown peers are not counted."""

@@ -57,7 +57,10 @@ class Fleet:
         return any(may_take(one, now, target) for one in self._others.values())
 
     def know(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
-        """Takes the table of all replicas, including this one, named `own`. Informs all draft nodes of changes."""
+        """Takes the table of all replicas, including this one, named `own`. Informs all draft nodes of changes.
+
+        The times of the replicas' loads use the same clock as `now`.
+        """
         self._own = next((one for one in replicas if one.name == own), None)
         self._others = {one.name: one for one in replicas if one.name != own} if self._own is not None else {}
         news = tuple(map(_sibling, replicas)) if self._own is not None else ()

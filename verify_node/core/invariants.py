@@ -43,8 +43,7 @@ def _checked(event: Callable[..., Any]) -> Callable[..., Any]:
 class CheckedCore(VerifyCore):
     """A core that validates itself after every event, for tests and simulations. Slow: it checks every page."""
 
-    enrol, know_replicas = _checked(VerifyCore.enrol), _checked(VerifyCore.know_replicas)
-    receive, reject = _checked(VerifyCore.receive), _checked(VerifyCore.reject)
+    enrol, receive, reject = _checked(VerifyCore.enrol), _checked(VerifyCore.receive), _checked(VerifyCore.reject)
     compiled, fail, tick = _checked(VerifyCore.compiled), _checked(VerifyCore.fail), _checked(VerifyCore.tick)
     farewell, admit = _checked(VerifyCore.farewell), _checked(VerifyCore.admit)
     withdraw, plan = _checked(VerifyCore.withdraw), _checked(VerifyCore.plan)

@@ -14,7 +14,15 @@ from verify_node.core.counts import Counts
 from verify_node.core.rate_limit import RateLimiter, Treatment
 from verify_node.core.register import Register
 from verify_node.scheduler.commit import Moved
-from verify_node.session.checks import CHANGED, NOT_ACKNOWLEDGED, NOT_DRAWN, NOT_ENROLLED, AboutSession, Rejection
+from verify_node.session.checks import (
+    CHANGED,
+    NOT_ACKNOWLEDGED,
+    NOT_DRAWN,
+    NOT_ENROLLED,
+    AboutSession,
+    Rejection,
+    wrong_proposal,
+)
 from verify_node.session.client import Peer, sender_of
 from verify_node.session.session import Session
 
@@ -91,7 +99,7 @@ class Replies:
                 return self._bar(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
-        """Records that a key that is not enrolled was denied a connection."""
+        """Records that a key that is not enrolled was denied a connection; there is no peer to reply to."""
         self._note("", Refusal("not_enrolled", f"no file in the --enrolled folder has its key {key}", ""), now)
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
@@ -133,7 +141,7 @@ class Replies:
             if move.session.client.observe_evidence(move.outcome.evidence):  # see `Session.verification`
                 sends += self.refuse(move.session.peer_id, NOT_DRAWN, now, about=move.session.opened)
             if move.outcome.invalid:
-                refused = Rejection("proposal", move.outcome.invalid, "send exactly the distributions sampled from")
+                refused = wrong_proposal(move.outcome.invalid)
                 sends += self.refuse(move.session.peer_id, refused, now, about=move.session.opened)
         return sends
 
@@ -159,8 +167,11 @@ class Replies:
         return [Send(receiver, refusal) for receiver in receivers]
 
     def _sender(self, peer_id: bytes) -> bytes:
+        """Returns the sender of a peer's messages. With keys, a peer that is gone may be named like another's key."""
         peer = self._register.peers.get(peer_id)
-        return peer.sender if peer else peer_id
+        if peer is not None:
+            return peer.sender
+        return sender_of(peer_id, None) if self._register.enrolled is None else b"gone " + peer_id
 
     def _name(self, peer_id: bytes) -> str:
         peer = self._register.peers.get(peer_id)

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.objectives import OTHER, Objectives
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
 from verify_node.core.counts import Diary
+from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
 from verify_node.session.checks import (
     NOT_OPEN,
@@ -48,13 +49,10 @@ class Sessions:
 
     def __init__(
         self,
+        settings: CoreSettings,
         welcome: Welcome,
         allocator: Allocator,
         pool: PagePool,
-        *,
-        max_sessions: int,
-        max_client_sessions: int,
-        tiers: Mapping[str, Objectives],
         constraints: Constraints | None,
     ) -> None:
         """welcome: its context is limited to the pool's size here, and it announces whether constraints are served.
@@ -63,10 +61,10 @@ class Sessions:
         """
         context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
         self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None)
-        self.tiers = tiers
+        self.tiers = {tier.tier: tier for tier in settings.tiers}
         self.constraints = constraints
-        self.max_sessions = max_sessions
-        self.max_client_sessions = max_client_sessions
+        self.max_sessions = settings.max_sessions
+        self.max_client_sessions = settings.max_client_sessions
         self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
         self.peers: dict[bytes, Peer] = {}
         self.sessions: dict[bytes, Session] = {}

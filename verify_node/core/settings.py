@@ -83,16 +83,15 @@ class CoreSettings:
             return policies.create("random", seed=self.policy_seed)
         return policies.create(self.policy)
 
+    def welcome(self, **fields: Any) -> Welcome:
+        """Builds the Welcome for draft nodes. fields: all that do not follow from the settings."""
+        return Welcome(
+            version=VERSION,
+            heartbeat_s=self.heartbeat_s,
+            lease_s=self.lease_s,
+            promises=self.admits != "none",
+            **fields,
+        )
+
 
 DEFAULTS = CoreSettings()
-
-
-def make_welcome(settings: CoreSettings, **fields: Any) -> Welcome:
-    """Builds the Welcome for draft nodes. fields: all that do not follow from the settings."""
-    return Welcome(
-        version=VERSION,
-        heartbeat_s=settings.heartbeat_s,
-        lease_s=settings.lease_s,
-        promises=settings.admits != "none",
-        **fields,
-    )

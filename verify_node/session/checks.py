@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.errors import InvalidProposal
+from goodspeed.exact.positions import spans
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
@@ -119,6 +121,11 @@ def message_failed(why: str) -> Rejection:
     return Rejection("failed", f"this verify node failed on a message: {why}", "see its log, and ask again")
 
 
+def wrong_proposal(why: str) -> Rejection:
+    """The distributions sent with a draft are not valid; only the draft is dropped."""
+    return Rejection("proposal", why, "send exactly the distributions sampled from")
+
+
 def does_not_compile(why: str) -> Rejection:
     """The constraint is invalid, or too costly."""
     return Rejection("constraint", f"constraint: {why}", "send another constraint, or ask without one")
@@ -207,10 +214,7 @@ def check_session(session: Session, client: Client, epoch: int) -> Rejection | N
 
 
 def check_draft(draft: Draft, session: Session, vocab_size: int) -> Rejection | None:
-    """Checks that a draft may be usable. Accepts a draft that the text has overtaken: its sender is not at fault.
-
-    The target checks its distributions.
-    """
+    """Checks that a draft may be usable. Accepts a draft that the text has overtaken: its sender is not at fault."""
     return check_base(draft, session) or _check_drawn(draft, session) or _check_vocabulary(draft, vocab_size)
 
 
@@ -226,6 +230,16 @@ def _check_drawn(draft: Draft, session: Session) -> Rejection | None:
         return Rejection("proposal", "a draft under ratio has no proposal", "send the distributions sampled from")
     if draft.parents is not None:
         return Rejection("proposal", "a draft under ratio is a tree", "send a chain")
+    return None
+
+
+def check_proposal(draft: Draft, vocab_size: int) -> Rejection | None:
+    """Checks the sizes of a draft's distributions; the target checks the probabilities."""
+    try:
+        if draft.proposal is not None:
+            spans(draft.proposal, len(draft.tokens), vocab_size)
+    except InvalidProposal as error:
+        return wrong_proposal(str(error))
     return None
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
-from goodspeed.wire.fields import DraftSource
+from goodspeed.wire.fields import MAX_DRAFT, DraftSource
 from goodspeed.wire.messages import Draft
 
 
@@ -27,10 +27,11 @@ class Drafted(NamedTuple):
     complete: bool = False  # draft nodes only: no more tokens come until the text grows
 
     @classmethod
-    def read(cls, draft: Draft, text: Sequence[int]) -> Self | None:
+    def read(cls, draft: Draft, text: Sequence[int], most: int = MAX_DRAFT) -> Self | None:
         """Returns the rest of a draft whose base the text has; None if the text diverged or passed its end.
 
-        Drops a token of a tree that repeats a sibling, with its successors: the match rule never accepts it.
+        most: tokens to keep of a draft of the ratio rule, whose distributions are large. Drops a token of a tree that
+        repeats a sibling, with its successors: the match rule never accepts it.
         """
         found = cls(
             draft.tokens,
@@ -40,7 +41,9 @@ class Drafted(NamedTuple):
             made_on=draft.base_len,
             complete=draft.complete,
         )
-        if draft.parents is not None:
+        if draft.proposal is not None:
+            found = found.cut(most)
+        elif draft.parents is not None:
             found = found._cut_to(*trees.distinct(draft.tokens, trees.unpack(draft.parents)))
         return found.after(text[draft.base_len :])
 
@@ -75,13 +78,13 @@ class Drafted(NamedTuple):
         nodes, parents = trees.below(self.parents, at)
         return self._cut_to(nodes, parents)._replace(num_gone=self.num_gone + len(new)) if nodes else None
 
-    def pick(self, nodes: Sequence[int]) -> "Drafted":
+    def pick(self, nodes: Sequence[int]) -> Self:
         """Returns these nodes of a tree, ascending, each with its parent. Raises ValueError for a chain."""
         if self.parents is None:
             raise ValueError("the draft is a chain; call cut instead")
-        return self._cut_to(nodes, trees.pick(self.parents, nodes)) if nodes else NOTHING
+        return self._cut_to(nodes, trees.pick(self.parents, nodes)) if nodes else type(self)()
 
-    def cut(self, length: int) -> "Drafted":
+    def cut(self, length: int) -> Self:
         """Returns the first `length` tokens; in a tree, the chain of first choices if they were sent first."""
         if length >= len(self.tokens):
             return self

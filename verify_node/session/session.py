@@ -110,7 +110,7 @@ class Session(SessionState):
         if self.finished or (self.drafted is not None and self.drafted.outdates(draft)):
             return
         awaited, is_new = self.awaits_draft, draft.base_len == len(self.tokens)
-        drafted = Drafted.read(draft, self.tokens)
+        drafted = Drafted.read(draft, self.tokens, self.may_draft if self.allows_drafts_of(draft.source) else 0)
         if drafted is not None and drafted.tokens:
             self.client.note_draft(draft.source, drafted.depth)
         if is_new and draft.source == "model" and draft.tokens:

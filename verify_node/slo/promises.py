@@ -244,7 +244,10 @@ def _goes_on(before: Session, session: Session) -> bool:
     old, new = before.deadline, session.deadline
     if old is None or new is None or before.finished or not session.goes_on(before):
         return False
-    tpot_s, had = new.slo.tpot_s, old.slo.tpot_s
-    same_window = new.slo.tpot_window in (0, old.slo.tpot_window)
-    same_pace = tpot_s is None or (had is not None and tpot_s >= had and same_window)
-    return session.limit <= before.limit and same_pace
+    same_window = new.slo.tpot_s is None or new.slo.tpot_window in (0, old.slo.tpot_window)
+    same_pace = same_window and _is_no_tighter(new.slo.tpot_s, old.slo.tpot_s)
+    return session.limit <= before.limit and same_pace and _is_no_tighter(new.slo.ttft_s, old.slo.ttft_s)
+
+
+def _is_no_tighter(new_s: float | None, old_s: float | None) -> bool:
+    return new_s is None or (old_s is not None and new_s >= old_s)

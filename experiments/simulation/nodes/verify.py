@@ -22,7 +22,6 @@ from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
 from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
-from verify_node.core.settings import make_welcome
 from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round
 
@@ -35,8 +34,7 @@ def make_core(
 ) -> VerifyCore:
     """The state machine as the daemon builds it, for the target of this number."""
     core = settings.core
-    welcome = make_welcome(
-        core,
+    welcome = core.welcome(
         boot_id=boot_id,
         tokenizer="simulated",
         vocab_size=VOCAB,
@@ -113,7 +111,7 @@ class VerifyNode:
             replace(one, load=replace(one.load, told_at=now - age_s)) if one.load is not None else one
             for one, age_s in replicas
         ]
-        self._reply(self.core.know_replicas(own, told, now))
+        self._reply(self.core.fleet.know(own, told, now))
 
     def restart(self, down_s: float, *, in_good_order: bool = False) -> None:
         """kill -9, and a new process after `down_s`; for good if that is infinite."""

@@ -14,12 +14,12 @@ from goodspeed.slo.objectives import Objectives
 from tests.constraint.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.core.settings import DEFAULTS, CoreSettings, make_welcome
+from verify_node.core.settings import DEFAULTS, CoreSettings
 
 
 def build(settings: CoreSettings, *, context_len=100, num_pages=8, constraints=None):
-    welcome = make_welcome(
-        settings, boot_id=b"12345678", tokenizer="t", vocab_size=10, context_len=context_len, max_message_bytes=1 << 20
+    welcome = settings.welcome(
+        boot_id=b"12345678", tokenizer="t", vocab_size=10, context_len=context_len, max_message_bytes=1 << 20
     )
     return VerifyCore(settings, welcome, PagePool(num_pages, 4), constraints=constraints)
 

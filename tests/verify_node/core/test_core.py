@@ -3,6 +3,7 @@
 import pytest
 
 from goodspeed.errors import MalformedMessage, MessageTooLarge
+from goodspeed.exact.positions import certain
 from goodspeed.exact.trees import pack
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.wire.generation import TokenBias
@@ -285,6 +286,16 @@ def test_a_ratio_draft_that_does_not_say_what_it_was_drawn_from(desk, changes):
     assert desk.draft() == []
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.num_accepted) == (4, 4)
+
+
+@pytest.mark.parametrize("proposal", [bytes(100_000), b"", certain((1,)) * 2, certain((1,)) + b"0"])
+def test_a_proposal_of_a_wrong_size_is_not_kept_and_its_session_goes_on(desk, proposal):
+    desk.open(verification="ratio")
+    desk.round()
+    refusal(desk.draft(tokens=(1,), proposal=proposal), "proposal")
+    assert desk.session().drafted.proposal is None
+    [verdict] = desk.round()
+    assert (verdict.num_verified, verdict.tokens) == (0, expected()[1:2])
 
 
 def test_an_empty_ratio_draft_needs_no_proposal(desk):

@@ -104,6 +104,24 @@ def test_with_keys_the_bar_is_on_the_key():
     assert codes(desk.up("b", Ack(session_id(2), 1, 10_000))) == ["wrong_base"]
 
 
+def test_what_a_barred_client_still_does_counts_for_no_other():
+    """Its connection may be named like another client's key, as a DEALER chooses its name."""
+    desk = KeyedDesk(max_sessions=300, max_client_sessions=300, num_pages=2000, validates=False)
+    name = KEYS["b"]
+    desk.hello("b")
+    desk.up(name, make_hello("a"), "a")
+    for number in range(1, 211):
+        desk.up(name, make_open(number, max_tokens=1), "a")
+    while desk.round():
+        pass
+    for session in desk.core.sessions.values():
+        session.moved_at = -STUCK_S
+    desk.core.tick(desk.now + 1.0)
+    assert not desk.core.sessions
+    assert [*desk.core.rate_limiter.barred] == [KEYS["a"].encode(), b"gone " + KEYS["b"].encode()]
+    assert desk.core.rate_limiter._records[KEYS["b"].encode()].offences == 0.0
+
+
 def test_names_are_not_remembered_for_ever():
     desk = Desk(validates=False)  # which would look at thousands of clients thousands of times
     desk.hello("kept")

@@ -22,7 +22,7 @@ def replica(name, load=IDLE):
 def know(desk, *others, own="own"):
     """Tells it of the others; returns who is told what."""
     table = [replica("own"), *others]
-    sends = desk.core.know_replicas(own, [_told_now(one, desk.now) for one in table], desk.now)
+    sends = desk.core.fleet.know(own, [_told_now(one, desk.now) for one in table], desk.now)
     return [(send.peer_id, send.message) for send in sends]
 
 

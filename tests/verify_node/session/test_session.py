@@ -117,6 +117,7 @@ def test_that_nothing_is_drafted_holds_for_its_text_only():
 
 def test_a_ratio_draft_is_verified_once():
     session = make_session(verification="ratio")
+    session.permit(3, 1)
     draft = a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6)))
     session.take_draft(draft, 0.0)
     assert session.drafted.tokens == (4, 5, 6)
@@ -124,6 +125,17 @@ def test_a_ratio_draft_is_verified_once():
     assert session.drafted is None
     session.take_draft(draft, 0.0)
     assert session.drafted is None, "it was made for less of the text"
+
+
+@pytest.mark.parametrize(("drafter", "num_kept"), [("auto", 2), ("model", 2), ("ngram", 0), ("none", 0)])
+def test_of_a_ratio_draft_only_what_may_be_verified_is_kept(drafter, num_kept):
+    """Its distributions are large, and stay until the next round of the session."""
+    session = make_session(verification="ratio", drafter=drafter)
+    session.permit(2, 1)
+    session.take_draft(a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6))), 0.0)
+    kept = (4, 5)[:num_kept]
+    assert (session.drafted.tokens, session.drafted.proposal) == (kept, certain(kept))
+    assert session.drafted.complete
 
 
 @pytest.mark.parametrize(("source", "calls"), [("ngram", False), ("model", True)])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
@@ -161,6 +162,13 @@ def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_mor
     never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
     assert ask(desk, 1, never, epoch=3, committed=committed) is False
     assert len(desk.core.promises.promised) == 0
+
+
+def test_a_tighter_ttft_is_decided_anew(desk: Desk) -> None:
+    slow = Slo(Objectives(ttft_s=5.0))
+    assert ask(desk, 1, slow, prompt=[1] * 99) is True
+    assert ask(desk, 1, replace(slow, waited_s=0.1), prompt=[1] * 99, epoch=2) is True
+    assert ask(desk, 1, Slo(Objectives(ttft_s=0.01)), prompt=[1] * 99, epoch=3) is False
 
 
 def test_a_promise_ends_with_its_text(desk: Desk) -> None:

@@ -75,7 +75,7 @@ def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
     visits = Visits(desk.core.diary)
     for _ in range(3):
         desk.up("a", make_hello("ana", tokenizer="another"))
-        desk.core.turned_away("KEY", desk.now)
+        desk.core.replies.turned_away("KEY", desk.now)
         desk.now += 1.0
     desk.open("x")  # without a Hello: that keeps nobody out
     assert said(visits) == [
@@ -83,13 +83,13 @@ def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
         "target ",
         "draft node (without a name) is refused (not_enrolled): no file in the --enrolled folder has its key KEY",
     ]
-    desk.core.turned_away("KEY", desk.now)
+    desk.core.replies.turned_away("KEY", desk.now)
     assert said(visits) == []
-    desk.core.turned_away("ANOTHER", desk.now)
+    desk.core.replies.turned_away("ANOTHER", desk.now)
     assert [line.rpartition(": ")[2] for line in said(visits)] == [
         "no file in the --enrolled folder has its key ANOTHER"
     ]
-    desk.core.turned_away("KEY", 2 * AGAIN_S)
+    desk.core.replies.turned_away("KEY", 2 * AGAIN_S)
     assert [line.rpartition(": ")[2] for line in said(visits)] == ["no file in the --enrolled folder has its key KEY"]
 
 
