@@ -15,7 +15,6 @@ from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
-from draft_node.core.session import Session
 from draft_node.histories import HistoryKeeper
 from draft_node.model.drafting import Drafting, DraftModel
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
@@ -120,18 +119,10 @@ class DraftDaemon:
         """The home link, on which new sessions are opened."""
         return self.core.link
 
-    def away_s(self, now: float) -> float:
-        """Returns the seconds since the last verify node was lost; 0 while one is connected."""
-        return self.core.away_s(now)
-
     @property
     def statistics(self) -> Statistics:
         """Totals over all sessions since the start."""
         return self.core.statistics
-
-    def session(self, session_id: bytes) -> Session:
-        """Returns the session of a running generation; KeyError if there is none."""
-        return self.core.sessions[session_id]
 
     # -- the process -----------------------------------------------------------------------------------------------
 

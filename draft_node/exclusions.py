@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 OF_PROMPTS = ("prompts", "temperature", "seed", "tier")
 """Settings that HTTP requests specify themselves."""
 
-OF_CHATS = ("tool_parser", "reasoning_parser", "chat_template_kwargs")
-"""Settings for chats over HTTP only."""
+OF_HTTP = (
+    "api_key",
+    "served_model_name",
+    "tool_parser",
+    "reasoning_parser",
+    "chat_template_kwargs",
+    "drain_timeout_s",
+)
+"""Settings for requests over HTTP only."""
 
 OF_WEIGHTS = ("device", "dtype", "memory_fraction", "preset", "proposal")
 """Settings that concern only a draft model in this process."""
@@ -27,10 +34,8 @@ def check_together(config: "DraftConfig") -> None:
     """Raises ConfigError for options that exclude each other, or that need a missing option."""
     _check_model(config)
     _check_history(config)
-    if config.http is None and config.api_key is not None:
-        raise ConfigError("--api-key is for HTTP clients; give --http HOST:PORT too")
-    for flag in _given(config, OF_CHATS) if config.http is None else ():
-        raise ConfigError(f"{flag} is for chats over HTTP; give --http HOST:PORT too")
+    for flag in _given(config, OF_HTTP) if config.http is None else ():
+        raise ConfigError(f"{flag} is for requests over HTTP; give --http HOST:PORT too")
     for flag in _given(config, OF_PROMPTS) if config.http is not None else ():
         raise ConfigError(f"{flag} is for prompts, but --http serves requests, and each sets this itself; drop one")
 

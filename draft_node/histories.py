@@ -39,15 +39,16 @@ def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, repor
     for folder in folders:
         num_files = num_tokens = 0
         for path in files(Path(folder)):
-            if not num_left:
-                report("--corpus %s: %d tokens are read, and the rest is left out", folder, max_tokens)
-                break
-            tokens = _encoded(path, tokenizer, report)[:num_left]
+            whole = _encoded(path, tokenizer, report)
+            tokens = whole[:num_left]
             num_left -= len(tokens)
             num_tokens += len(tokens)
             num_files += bool(tokens)
             if tokens:
                 yield tokens
+            if len(whole) > len(tokens):
+                report("--corpus %s: %d tokens are read, and the rest is left out", folder, max_tokens)
+                break
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + PROGRESS_S
                 report("--corpus %s: %d tokens in %d files so far", folder, num_tokens, num_files)

@@ -26,10 +26,9 @@ from goodspeed.wire.messages import RefusalCode
 class DraftCollector(Collector):
     """All metrics of a draft node; collect in its event loop."""
 
-    def __init__(self, daemon: DraftDaemon, texts: Texts, levels: Levels, answered: ResponseCounts) -> None:
+    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> None:
         self._daemon = daemon
         self._texts = texts
-        self._levels = levels
         self._answered = answered
 
     def collect(self) -> Iterator[Metric]:
@@ -68,7 +67,7 @@ class DraftCollector(Collector):
     def _slos(self) -> Iterator[Metric]:
         """Yields SLO metrics by tier: those of this node and the verify node, and `other` for objectives of no tier."""
         texts = self._texts
-        tiers = sorted({*self._levels.tiers, *texts.slo_tokens, OTHER})
+        tiers = sorted({*Levels(self._daemon.link).tiers, *texts.slo_tokens, OTHER})
         kinds: tuple[Outcome, ...] = get_args(Outcome)
         outcomes: dict[tuple[str, ...], float] = {
             (tier, kind): texts.slo_outcomes[tier, kind] for tier in tiers for kind in kinds
@@ -113,6 +112,6 @@ class DraftCollector(Collector):
         yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
 
 
-def create_registry(daemon: DraftDaemon, texts: Texts, levels: Levels, answered: ResponseCounts) -> metrics.Registry:
-    """Returns the registry behind `/metrics`. texts, levels: of the service."""
-    return metrics.create_registry(DraftCollector(daemon, texts, levels, answered))
+def create_registry(daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> metrics.Registry:
+    """Returns the registry behind `/metrics`. texts: of the service."""
+    return metrics.create_registry(DraftCollector(daemon, texts, answered))

@@ -55,7 +55,7 @@ class HttpServer:
         )
         work = LargeWork()
         answers = ResponseCounts()
-        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, service.levels, answers))
+        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
         app = create_app(service, self.config, exposition, keys, work)
         app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:

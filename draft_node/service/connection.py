@@ -113,7 +113,7 @@ async def tell(
     has_connected = is_ready = False
     while True:
         connected = daemon.connected.is_set()
-        away_s, trouble = daemon.away_s(time.monotonic()), daemon.link.trouble
+        away_s, trouble = daemon.core.away_s(time.monotonic()), daemon.link.trouble
         welcome = daemon.link.welcome
         target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
         said = status_lines.look(

@@ -96,7 +96,7 @@ class Service(NodeState):
                 if isinstance(item, Fail):
                     raise _error(item)
                 if session is None:
-                    session = self._daemon.session(request.session_id)
+                    session = self._daemon.core.sessions[request.session_id]
                     yield Begun(session.target, request.session_id, session.statistics)
                 piece = answer.take(item)
                 text.delivered(len(piece.tokens), time.monotonic(), answer.num_thinking - num_thinking)

@@ -36,7 +36,7 @@ class NodeState:
     @property
     def is_within_reach(self) -> bool:
         """True if the verify node is connected, or was a moment ago."""
-        away_s = self._daemon.away_s(time.monotonic())
+        away_s = self._daemon.core.away_s(time.monotonic())
         return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.core.connect_timeout_s)
 
     @property

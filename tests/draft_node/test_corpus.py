@@ -73,7 +73,11 @@ def test_reading_ends_at_the_bound(folder: Path) -> None:
     texts, told = read(folder, max_tokens=len(whole))
     assert texts == ["# Größe\n"]
     assert told[0] == f"--corpus {folder}: {len(whole)} tokens are read, and the rest is left out"
-    assert read(folder, max_tokens=1)[0] == [decode(TOKENIZER, whole[:1])]
+    (folder / "b" / "x.py").unlink()
+    assert read(folder, max_tokens=len(whole))[1] == [f"--corpus {folder}: {len(whole)} tokens in 1 files"]
+    texts, told = read(folder, max_tokens=1)
+    assert texts == [decode(TOKENIZER, whole[:1])]
+    assert told[0] == f"--corpus {folder}: 1 tokens are read, and the rest is left out"
 
 
 def test_several_folders_share_the_bound(folder: Path) -> None:

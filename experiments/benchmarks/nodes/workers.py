@@ -226,7 +226,7 @@ async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -
     times = Times(due, wanted.slo or NO_OBJECTIVES)
     session: Any = None
     async for item in daemon.generate(request):
-        session = daemon.session(request.session_id)
+        session = daemon.core.sessions[request.session_id]
         if isinstance(item, Deliver):
             tokens += item.tokens
             now = time.monotonic()

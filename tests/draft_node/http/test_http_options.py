@@ -9,7 +9,14 @@ from goodspeed.errors import ConfigError
 
 DRAFT = ["--model", "there-is-no-such-model"]
 OF_PROMPTS = {"--prompts": "x", "--temperature": "0", "--seed": "1", "--tier": "x"}
-OF_CHATS = {"--tool-parser": "hermes", "--reasoning-parser": "none", "--chat-template-kwargs": '{"a": false}'}
+OF_HTTP = {
+    "--api-key": "keys",
+    "--served-model-name": "x",
+    "--tool-parser": "hermes",
+    "--reasoning-parser": "none",
+    "--chat-template-kwargs": '{"a": false}',
+    "--drain-timeout-s": "1",
+}
 
 
 def refusal(*words: str) -> str:
@@ -22,8 +29,7 @@ def refusal(*words: str) -> str:
     ("words", "what"),
     [
         *((["--http", "127.0.0.1:0", flag, value], f"{flag} is for prompts") for flag, value in OF_PROMPTS.items()),
-        *(([flag, value], f"{flag} is for chats over HTTP; give --http") for flag, value in OF_CHATS.items()),
-        (["--api-key", "keys"], "give --http"),
+        *(([flag, value], f"{flag} is for requests over HTTP; give --http") for flag, value in OF_HTTP.items()),
         (["--http", "0.0.0.0:0"], "--api-key FILE"),
         (["--http", "8000"], "HOST:PORT"),
     ],

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import threading
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -61,7 +62,9 @@ class FakeDaemon:
     chat_defaults: Defaults = field(default_factory=Defaults)
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
     drafting: Any = None
-    core: Any = field(default_factory=lambda: SimpleNamespace(queue=Queue(), connect_timeout_s=60.0))
+    core: Any = field(
+        default_factory=lambda: SimpleNamespace(queue=Queue(), connect_timeout_s=60.0, away_s=lambda _: 0.0)
+    )
     served: list[Request] = field(default_factory=list)
     num_active: int = 0
     most_active: int = 0
@@ -69,6 +72,7 @@ class FakeDaemon:
 
     def __post_init__(self) -> None:
         self._barrier = asyncio.Barrier(self.at_once)
+        self.core.sessions = defaultdict(self.session)
 
     def connect(self) -> "FakeDaemon":
         self.link.welcome = SimpleNamespace(
@@ -94,11 +98,8 @@ class FakeDaemon:
         finally:
             self.num_active -= 1
 
-    def session(self, _: bytes) -> Any:
+    def session(self) -> Any:
         return SimpleNamespace(statistics=Statistics(), target="one", promised=None)
-
-    def away_s(self, _: float) -> float:
-        return 0.0
 
 
 def make_console(daemon: FakeDaemon, asked: list[Prompt] | None, **options: Any) -> Console:
@@ -291,7 +292,7 @@ def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFix
                 yield Deliver(request.prompt[:1])
             yield Finish("length")
 
-        def session(self, _: bytes) -> Any:
+        def session(self) -> Any:
             return SimpleNamespace(statistics=self.so_far, target="one", promised=None)
 
     console = make_console(Drafting().connect(), [Prompt("The river runs on")])

@@ -2,11 +2,20 @@
 
 import pytest
 
+from draft_node.core.core import DraftCore
+from draft_node.core.directory import Address
 from draft_node.core.link import VerifyLink
+from draft_node.core.links import TRY_S
+from draft_node.daemon import DraftDaemon
+from draft_node.metrics import create_registry
+from draft_node.service.counts import Texts
 from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused, VerifyAway
+from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
 from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome
+from tests.memory_network import MemoryNetwork
+from tests.waiting import run_async
 
 HELLO = Hello(VERSION, "a", b"bootboot", "fake")
 THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
@@ -50,3 +59,15 @@ def test_what_the_key_does_not_allow_is_refused_with_what_it_does():
         limited.allowed(Objectives(tpot_s=0.001))
     assert limited.allowed(Objectives(tpot_s=0.05)) == Objectives(tpot_s=0.05)
     assert limited.allowed(Objectives(ttft_s=0.001)) == Objectives(ttft_s=0.001)
+
+
+@run_async
+async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
+    core = DraftCore(VerifyLink.begin(HELLO, 3.0, 0.0), addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
+    daemon = DraftDaemon(None, MemoryNetwork().connect_draft(b"a"), core)
+    registry = create_registry(daemon, Texts(), ResponseCounts())
+    core.tick(TRY_S)
+    slo = SloTerms(tuple(THEIRS.values()))
+    core.receive(Welcome(VERSION, b"verify-1", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=slo), TRY_S, 1)
+    told = {sample.labels.get("tier") for family in registry.collect() for sample in family.samples}
+    assert {*THEIRS} <= told

@@ -130,7 +130,7 @@ class Cluster:
     async def use(daemon: DraftDaemon, request: Request) -> Served:
         served = Served()
         async for item in daemon.generate(request):
-            served.statistics = daemon.session(request.session_id).statistics
+            served.statistics = daemon.core.sessions[request.session_id].statistics
             if isinstance(item, Deliver):
                 served.tokens += item.tokens
                 served.logprobs += item.logprobs
