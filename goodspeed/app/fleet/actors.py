@@ -80,6 +80,10 @@ class Fleet:
         self._reports.hear(msgspec.json.decode(report, type=Report), now, time.time())
         return msgspec.json.encode(self._reports.table(now))
 
+    def record(self) -> bytes:
+        """Returns the record that this fleet was started with."""
+        return self._record
+
     def status(self) -> bytes:
         """Returns the replicas' `status --json` fields."""
         return msgspec.json.encode(self._reports.told(names(), time.monotonic()))

@@ -6,10 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
+import ray
 
-from goodspeed.app.fleet import cli, head
+from goodspeed.app.fleet import actors, cli, head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ProcessError
@@ -39,8 +44,16 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 @pytest.fixture
-def gone(run: Run) -> Record:
-    """A fleet whose Ray is gone."""
+def gone(run: Run, tmp_path: Path) -> Record:
+    """A fleet whose own Ray is gone."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    return Record(CONFIG, address="127.0.0.1:1", pid=ended.pid, temp=str(tmp_path / "goodspeed-ray-x")).keep()
+
+
+@pytest.fixture
+def users(run: Run) -> Record:
+    """A fleet on a Ray of the user's that does not answer."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return Record(CONFIG, address=f"127.0.0.1:{probe.getsockname()[1]}").keep()
@@ -115,6 +128,62 @@ def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, 
         assert "the Ray of the fleet default is gone; start it again with `goodspeed-fleet up`" in run(*words)[2]
     assert "the fleet default is down" in run("down")[2]
     assert "no fleet 'default' is up" in run("down")[2]
+
+
+def test_a_fleet_on_a_ray_that_does_not_answer_is_not_forgotten(
+    run: Run, users: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for why in ("is gone", "does not answer"):
+        status, out, err = run("down", "--timeout-s", "0")
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert why in err
+        assert f"; if its replicas have ended, remove {users.path}\n" in err
+        assert head.find("default") == users
+        monkeypatch.setattr(Record, "is_there", True)
+        monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionError("no")))
+
+
+class Keeper:
+    """Stands for the handle of a fleet's `Fleet` actor, and for Ray's `get` of its answers."""
+
+    def __init__(self, record: Record) -> None:
+        self.record_, self.asked = record, list[str]()
+
+    def __getattr__(self, method: str) -> Any:
+        return SimpleNamespace(remote=lambda *words: method)
+
+    def get(self, method: str, timeout: float) -> bytes | None:
+        self.asked.append(method)
+        if method == "end":
+            raise ray.exceptions.ActorDiedError
+        return msgspec.json.encode({"record": self.record_, "status": reports("ready")}.get(method))
+
+
+@pytest.fixture
+def keeper(run: Run, users: Record, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    """A Ray that answers, with the fleet of `users`."""
+    keeper = Keeper(users)
+    monkeypatch.setattr(Record, "is_there", True)
+    monkeypatch.setattr("ray.init", Mock())
+    monkeypatch.setattr("ray.get", keeper.get)
+    monkeypatch.setattr(actors, "begin", lambda *words, **options: keeper)
+    return keeper
+
+
+def test_another_s_fleet_of_that_name_is_not_served_and_not_ended(run: Run, users: Record, keeper: Keeper) -> None:
+    (users.path / "fleet.json").unlink()
+    up = (*UP, "--replicas", "1", "--address", users.address)
+    status, out, err = run(*up, "--", "--budget", "9")
+    assert (status, out) == (2, "")
+    assert f"the Ray at {users.address} has another fleet default, with other options" in err
+    assert set(keeper.asked) == {"record"}
+    assert head.find("default") is None
+    config = UpConfig(model="tiny-target", replicas=1, address=users.address)
+    keeper.record_ = Record(config, folder=str(Path.cwd()), address=users.address)
+    assert run(*up)[:2] == (0, "e1\n")
+    assert run("down", "--timeout-s", "0")[0] == 0
+    assert keeper.asked[-1] == "end"
+    assert head.find("default") is None
 
 
 def test_a_fleet_that_scales_itself_keeps_its_limits(run: Run, gone: Record) -> None:
