@@ -61,10 +61,14 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def check_words(words: Sequence[str], reporter: Reporter) -> None:
-    """Checks options without torch; raises the named error, or exits, as the command does."""
-    found = check(from_namespace(VerifyConfig, build_parser().parse_args(words)), reporter)
-    if found.http is not None:
+def check_words(words: Sequence[str], reporter: Reporter, *, is_here: bool = True) -> None:
+    """Checks options without torch; raises the named error, or exits, as the command does.
+
+    is_here: also checks the files, ports and models of this machine.
+    """
+    config = from_namespace(VerifyConfig, build_parser().parse_args(words))
+    found = check(config, reporter) if is_here else None
+    if found is not None and found.http is not None:
         found.http.listener.close()
 
 

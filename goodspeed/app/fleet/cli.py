@@ -98,9 +98,9 @@ def _check(record: Record, reporter: Reporter) -> None:
         )
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
-    for number in range(1, config.replicas + 1) if config.address is None else ():
+    for number in range(1, config.replicas + 1):
         words = record.words(config.port and config.port + number - 1, number)
-        import_module(DAEMONS["verify"].module).check_words(words, reporter)
+        import_module(DAEMONS["verify"].module).check_words(words, reporter, is_here=config.address is None)
     if before is not None:
         head.end(before)
 

@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,8 @@ from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.events import QUIET
+from tests.nodes import DEADLINE_S
+from verify_node.hosting import Hosted
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = UpConfig(model="tiny-target")
@@ -242,6 +245,40 @@ def test_it_waits_until_as_many_are_ready(monkeypatch: pytest.MonkeyPatch) -> No
     assert cli._scale(lambda method, *words: next(looks), 2, QUIET) == {"replica-1": "e1", "replica-2": "e2"}
     looks = iter([None, reports("ready", "draining"), reports("ready")])
     assert cli._scale(lambda method, *words: next(looks), 1, QUIET) == {"replica-1": "e1"}
+
+
+@pytest.mark.parametrize("folder", [".", "/no/such/folder"])
+def test_a_replica_that_does_not_find_its_files_reports_it(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of its constructor would end the actor for good, and `up` would wait for ever."""
+    told = list[Report]()
+    report = SimpleNamespace(remote=lambda data: told.append(msgspec.json.decode(data, type=Report)))
+    monkeypatch.setattr(actors, "AGAIN_S", 0.0)
+    monkeypatch.setattr("os._exit", Mock(side_effect=InterruptedError))
+    record = Record(UpConfig(model="tiny-target", key="none.key", enrolled="x"), folder=folder)
+    with pytest.raises(InterruptedError):
+        actors.Node(SimpleNamespace(report=report), msgspec.json.encode(record), "replica-1", 5555)
+    assert [one.state for one in told] == ["starting", "failing"]
+    assert ("none.key: cannot read it" if folder == "." else "No such file or directory: '/no/such") in told[1].why
+
+
+def test_options_that_a_replica_does_not_take_are_told() -> None:
+    ended, why = threading.Event(), list[str]()
+
+    def failed(told: str) -> None:
+        why.append(told)
+        ended.set()
+
+    Hosted(["--model=tiny-target", "--buget=3"], Mock(), failed)
+    assert ended.wait(DEADLINE_S)
+    assert why == ["goodspeed-verify: unknown option --buget; did you mean --budget? See goodspeed-verify --help"]
+
+
+def test_options_are_checked_here_for_other_machines_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionError("no")))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        up = (*UP, "--name", "x", "--address", f"127.0.0.1:{listener.getsockname()[1]}")
+        assert "unknown option --buget; did you mean --budget?" in run(*up, "--", "--buget", "3")[2]
+        assert "goodspeed-verify: --budget" in run(*up, "--", "--budget", "many")[2]
 
 
 def test_what_status_tells() -> None:
