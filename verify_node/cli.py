@@ -61,14 +61,15 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def check_words(words: Sequence[str], reporter: Reporter, *, is_here: bool = True) -> None:
-    """Checks options without torch; raises the named error, or exits, as the command does.
+def settings(words: Sequence[str]) -> VerifyConfig:
+    """Parses options; raises the named error, or exits, as the command does."""
+    return from_namespace(VerifyConfig, build_parser().parse_args(words))
 
-    is_here: also checks the files, ports and models of this machine.
-    """
-    config = from_namespace(VerifyConfig, build_parser().parse_args(words))
-    found = check(config, reporter) if is_here else None
-    if found is not None and found.http is not None:
+
+def check_here(config: VerifyConfig, reporter: Reporter) -> None:
+    """Checks the files, ports and models of this machine without torch; raises the named error."""
+    found = check(config, reporter)
+    if found.http is not None:
         found.http.listener.close()
 
 

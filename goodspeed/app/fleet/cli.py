@@ -29,6 +29,10 @@ from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.parser import CommandLine
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
+OWN_TABLE = "the fleet keeps the table of its replicas"
+INSTEAD = {"bind": "give --host and --port before it", "peers": OWN_TABLE, "replica": OWN_TABLE}
+"""What to do in place of an option of goodspeed-verify that the fleet decides."""
+
 Ask: TypeAlias = Callable[..., Any]
 """Calls a method of the fleet's `Fleet` actor, and returns its answer."""
 
@@ -98,9 +102,17 @@ def _check(record: Record, reporter: Reporter) -> None:
         )
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
+    verify = import_module(DAEMONS["verify"].module)
     for number in range(1, config.replicas + 1):
-        words = record.words(config.port and config.port + number - 1, number)
-        import_module(DAEMONS["verify"].module).check_words(words, reporter, is_here=config.address is None)
+        port = config.port and config.port + number - 1
+        settings = verify.settings(record.words(port, number))
+        for name, value in record.fixed(port).items():
+            if getattr(settings, name) != value:
+                raise ConfigError(
+                    f"--{name} cannot be given after `--`; {INSTEAD.get(name, f'give --{name} before it')}"
+                )
+        if config.address is None:
+            verify.check_here(settings, reporter)
     if before is not None:
         head.end(before)
 

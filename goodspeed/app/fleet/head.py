@@ -41,11 +41,17 @@ class Record(Struct, frozen=True):
     pid: int | None = None  # of our own Ray's first process; None: the user runs Ray
     temp: str = ""  # folder of our own Ray's sockets and logs
 
+    def fixed(self, port: int) -> dict[str, object]:
+        """Returns the settings of goodspeed-verify that the fleet decides, for a replica at this port."""
+        config = self.config
+        keys = {"key": config.key, "enrolled": config.enrolled}
+        bind = f"tcp://{config.host}:{port}"
+        return {"model": config.model, "bind": bind, "tp": config.tp, **keys, "peers": None, "replica": None}
+
     def words(self, port: int, number: int) -> list[str]:
         """Returns the options of goodspeed-verify for a replica at this port. number: of the replica, from 1."""
         config = self.config
-        words = [f"--model={config.model}", f"--bind=tcp://{config.host}:{port}", f"--tp={config.tp}"]
-        words += [f"--key={config.key}", f"--enrolled={config.enrolled}"] if config.key is not None else []
+        words = [f"--{name}={value}" for name, value in self.fixed(port).items() if value is not None]
         if config.http is not None:
             host, _, first = config.http.rpartition(":")
             words.append(f"--http={host}:{int(first) and int(first) + number - 1}")

@@ -273,6 +273,23 @@ def test_options_that_a_replica_does_not_take_are_told() -> None:
     assert why == ["goodspeed-verify: unknown option --buget; did you mean --budget? See goodspeed-verify --help"]
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--bind tcp://127.0.0.1:9", "--bind cannot be given after `--`; give --host and --port before it"),
+        ("--model tiny-draft-s", "--model cannot be given after `--`; give --model before it"),
+        ("--tp 2", "--tp cannot"),
+        ("--key a --enrolled b", "--key cannot"),
+        ("--peers a", "--peers cannot be given after `--`; the fleet keeps the table of its replicas"),
+        ("--replica=a --peers=b", "cannot be given after `--`; the fleet keeps"),
+    ],
+)
+def test_what_the_fleet_decides_is_not_given_to_its_replicas(run: Run, words: str, line: str) -> None:
+    status, out, err = run(*UP, "--port", "0", "--", *words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert line in err
+
+
 def test_options_are_checked_here_for_other_machines_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionError("no")))
     with socket.create_server(("127.0.0.1", 0)) as listener:
