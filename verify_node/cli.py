@@ -61,9 +61,14 @@ def serve(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def check_words(words: Sequence[str], reporter: Reporter) -> None:
-    """Checks options without torch; raises the named error, or exits, as the command does."""
-    found = check(from_namespace(VerifyConfig, build_parser().parse_args(words)), reporter)
+def settings(words: Sequence[str]) -> VerifyConfig:
+    """Parses options; raises the named error, or exits, as the command does."""
+    return from_namespace(VerifyConfig, build_parser().parse_args(words))
+
+
+def check_here(config: VerifyConfig, reporter: Reporter) -> None:
+    """Checks the files, ports and models of this machine without torch; raises the named error."""
+    found = check(config, reporter)
     if found.http is not None:
         found.http.listener.close()
 

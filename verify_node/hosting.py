@@ -1,10 +1,12 @@
 """Serves a verify node on a thread of another program's process, without signals and without output."""
 
 import asyncio
+import io
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 
+from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
 from goodspeed.serving.running import prepare
 from verify_node.cli import build_parser, load
@@ -33,14 +35,19 @@ class Hosted:
         why = "it ended by itself"
         try:
             asyncio.run(self._serve())
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             why = str(error) or type(error).__name__
         if not self._is_stopped:
             self._failed(why)
 
     async def _serve(self) -> None:
         prepare("warning")
-        daemon, serving = load(build_parser().parse_args(self._words), EventLog(enabled=False), QUIET)
+        try:
+            with redirect_stderr(io.StringIO()) as said:
+                namespace = build_parser().parse_args(self._words)
+        except SystemExit:
+            raise ConfigError(said.getvalue().strip()) from None
+        daemon, serving = load(namespace, EventLog(enabled=False), QUIET)
         daemon.member = self._member
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(serving())
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)

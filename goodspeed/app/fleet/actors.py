@@ -16,6 +16,7 @@ from ray.util import get_node_ip_address, list_named_actors
 
 from goodspeed.app.daemons import HOSTING
 from goodspeed.app.fleet.head import Record
+from goodspeed.errors import ConfigError
 from goodspeed.fleet.keeping import Report, Reports, number_of
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
@@ -32,10 +33,16 @@ class Node:
     def __init__(self, fleet: Any, record: bytes, name: str, port: int) -> None:
         self.name, self._fleet = name, fleet
         told = msgspec.json.decode(record, type=Record)
-        os.chdir(told.folder)
         host = get_node_ip_address() if told.config.host in ("*", "0.0.0.0", "[::]") else told.config.host
-        key = read_verify_pair(told.config.key).public_key if told.config.key is not None else None
+        key, why = None, ""
+        try:
+            os.chdir(told.folder)
+            key = read_verify_pair(told.config.key).public_key if told.config.key is not None else None
+        except (OSError, ConfigError) as error:  # Ray would end this actor for good
+            why = str(error)
         self._tell(Report(Replica(name, f"tcp://{host}:{port}", key), pid=os.getpid()))
+        if why:
+            self._failed(why)
         self._hosted = import_module(HOSTING).Hosted(told.words(port, number_of(name)), self, self._failed)
 
     def look(self, load: Load) -> Sequence[Replica] | None:
@@ -79,6 +86,10 @@ class Fleet:
         now = time.monotonic()
         self._reports.hear(msgspec.json.decode(report, type=Report), now, time.time())
         return msgspec.json.encode(self._reports.table(now))
+
+    def record(self) -> bytes:
+        """Returns the record that this fleet was started with."""
+        return self._record
 
     def status(self) -> bytes:
         """Returns the replicas' `status --json` fields."""

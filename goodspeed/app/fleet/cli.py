@@ -29,6 +29,10 @@ from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.parser import CommandLine
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
+OWN_TABLE = "the fleet keeps the table of its replicas"
+INSTEAD = {"bind": "give --host and --port before it", "peers": OWN_TABLE, "replica": OWN_TABLE}
+"""What to do in place of an option of goodspeed-verify that the fleet decides."""
+
 Ask: TypeAlias = Callable[..., Any]
 """Calls a method of the fleet's `Fleet` actor, and returns its answer."""
 
@@ -79,7 +83,8 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
         with _asking(record) as ask:
             endpoints = _scale(ask, config.replicas, reporter)
     except BaseException:
-        _end(config.name, 0.0)
+        with suppress(ProcessError):  # a consequence of the first error
+            _end(config.name, 0.0)
         raise
     if namespace.json:
         found = {"endpoints": [*endpoints.values()], "replicas": endpoints}
@@ -97,9 +102,17 @@ def _check(record: Record, reporter: Reporter) -> None:
         )
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
-    for number in range(1, config.replicas + 1) if config.address is None else ():
-        words = record.words(config.port and config.port + number - 1, number)
-        import_module(DAEMONS["verify"].module).check_words(words, reporter)
+    verify = import_module(DAEMONS["verify"].module)
+    for number in range(1, config.replicas + 1):
+        port = config.port and config.port + number - 1
+        settings = verify.settings(record.words(port, number))
+        for name, value in record.fixed(port).items():
+            if getattr(settings, name) != value:
+                raise ConfigError(
+                    f"--{name} cannot be given after `--`; {INSTEAD.get(name, f'give --{name} before it')}"
+                )
+        if config.address is None:
+            verify.check_here(settings, reporter)
     if before is not None:
         head.end(before)
 
@@ -167,16 +180,23 @@ def _scale(ask: Ask, number: int, reporter: Reporter) -> dict[str, str]:
 
 
 def _end(name: str, timeout_s: float) -> None:
-    """Drains all replicas, or kills them after timeout_s; then ends the fleet's own Ray, and removes the record."""
+    """Drains all replicas, or kills them after timeout_s; then ends the fleet's own Ray, and removes the record.
+
+    ProcessError if the user's Ray does not answer: the replicas may go on, so that the record stays.
+    """
     if (record := head.find(name)) is None:
         return
-    with suppress(ProcessError), _asking(record) as ask:
-        deadline = time.monotonic() + timeout_s
-        for one in ask("status") if timeout_s else ():
-            ask("drain", one["name"], timeout_s)
-        while time.monotonic() < deadline and ask("status"):
-            time.sleep(POLL_S)
-        ask("end")
+    try:
+        with suppress(ConfigError), _asking(record) as ask:  # ConfigError: another's fleet, which is left alone
+            deadline = time.monotonic() + timeout_s
+            for one in ask("status") if timeout_s else ():
+                ask("drain", one["name"], timeout_s)
+            while time.monotonic() < deadline and ask("status"):
+                time.sleep(POLL_S)
+            ask("end")
+    except ProcessError as error:
+        if record.pid is None:
+            raise ProcessError(f"{error}; if its replicas have ended, remove {record.path}") from None
     head.end(record)
     shutil.rmtree(record.path, ignore_errors=True)
 
@@ -205,7 +225,21 @@ def _asking(record: Record) -> Iterator[Ask]:
         quiet: Any = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
         ray.init(record.address, namespace=f"goodspeed-{name}", **quiet)
         fleet = actors.begin(actors.Fleet, actors.FLEET, msgspec.json.encode(record), num_cpus=0)
-        yield lambda method, *words: json.loads(ray.get(getattr(fleet, method).remote(*words), timeout=ANSWER_S) or "0")
+        if msgspec.json.decode(ray.get(fleet.record.remote(), timeout=ANSWER_S), type=Record) != record:
+            raise ConfigError(
+                f"the Ray at {record.address} has another fleet {name}, with other options or of another folder; "
+                "end that one where it was started, or give another --name"
+            )
+
+        def ask(method: str, *words: Any) -> Any:
+            try:
+                return json.loads(ray.get(getattr(fleet, method).remote(*words), timeout=ANSWER_S) or "0")
+            except ray.exceptions.ActorDiedError:
+                if method != "end":  # which has no other answer
+                    raise
+                return None
+
+        yield ask
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         words = str(error).strip().partition("\n")[0][:200]
         raise ProcessError(f"the fleet {name} does not answer at {record.address}: {words}; see `ray status`") from None

@@ -29,6 +29,7 @@ from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.untrusted import read_bytes
 
 START_S, REACH_S, POLL_S = 120.0, 3.0, 0.1
+PROC = Path("/proc")
 
 
 class Record(Struct, frozen=True):
@@ -41,11 +42,17 @@ class Record(Struct, frozen=True):
     pid: int | None = None  # of our own Ray's first process; None: the user runs Ray
     temp: str = ""  # folder of our own Ray's sockets and logs
 
+    def fixed(self, port: int) -> dict[str, object]:
+        """Returns the settings of goodspeed-verify that the fleet decides, for a replica at this port."""
+        config = self.config
+        keys = {"key": config.key, "enrolled": config.enrolled}
+        bind = f"tcp://{config.host}:{port}"
+        return {"model": config.model, "bind": bind, "tp": config.tp, **keys, "peers": None, "replica": None}
+
     def words(self, port: int, number: int) -> list[str]:
         """Returns the options of goodspeed-verify for a replica at this port. number: of the replica, from 1."""
         config = self.config
-        words = [f"--model={config.model}", f"--bind=tcp://{config.host}:{port}", f"--tp={config.tp}"]
-        words += [f"--key={config.key}", f"--enrolled={config.enrolled}"] if config.key is not None else []
+        words = [f"--{name}={value}" for name, value in self.fixed(port).items() if value is not None]
         if config.http is not None:
             host, _, first = config.http.rpartition(":")
             words.append(f"--http={host}:{int(first) and int(first) + number - 1}")
@@ -71,7 +78,7 @@ class Record(Struct, frozen=True):
         host, _, port = self.address.rpartition(":")
         with suppress(OSError, ValueError):
             if self.pid is not None:  # another process may have this id, but does not name this folder
-                return self.temp.encode() in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+                return self.temp.encode() in _command_line(self.pid)
             socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
             return True
         return self.address == "auto"
@@ -82,6 +89,13 @@ class Record(Struct, frozen=True):
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.path / "ray.token")}
         fixed = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
         return token | fixed
+
+
+def _command_line(pid: int) -> bytes:
+    """Returns a process's command line; OSError, or nothing, if there is no such process."""
+    if PROC.is_dir():
+        return (PROC / str(pid) / "cmdline").read_bytes()
+    return subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True).stdout  # macOS
 
 
 def folder(name: str) -> Path:

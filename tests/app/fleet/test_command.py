@@ -4,18 +4,26 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
+import ray
 
-from goodspeed.app.fleet import cli, head
+from goodspeed.app.fleet import actors, cli, head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.events import QUIET
+from tests.nodes import DEADLINE_S
+from verify_node.hosting import Hosted
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = UpConfig(model="tiny-target")
@@ -39,8 +47,16 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 @pytest.fixture
-def gone(run: Run) -> Record:
-    """A fleet whose Ray is gone."""
+def gone(run: Run, tmp_path: Path) -> Record:
+    """A fleet whose own Ray is gone."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    return Record(CONFIG, address="127.0.0.1:1", pid=ended.pid, temp=str(tmp_path / "goodspeed-ray-x")).keep()
+
+
+@pytest.fixture
+def users(run: Run) -> Record:
+    """A fleet on a Ray of the user's that does not answer."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return Record(CONFIG, address=f"127.0.0.1:{probe.getsockname()[1]}").keep()
@@ -117,6 +133,62 @@ def test_when_ray_is_gone_the_fleet_can_be_started_again_or_forgotten(run: Run, 
     assert "no fleet 'default' is up" in run("down")[2]
 
 
+def test_a_fleet_on_a_ray_that_does_not_answer_is_not_forgotten(
+    run: Run, users: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for why in ("is gone", "does not answer"):
+        status, out, err = run("down", "--timeout-s", "0")
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert why in err
+        assert f"; if its replicas have ended, remove {users.path}\n" in err
+        assert head.find("default") == users
+        monkeypatch.setattr(Record, "is_there", True)
+        monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionError("no")))
+
+
+class Keeper:
+    """Stands for the handle of a fleet's `Fleet` actor, and for Ray's `get` of its answers."""
+
+    def __init__(self, record: Record) -> None:
+        self.record_, self.asked = record, list[str]()
+
+    def __getattr__(self, method: str) -> Any:
+        return SimpleNamespace(remote=lambda *words: method)
+
+    def get(self, method: str, timeout: float) -> bytes | None:
+        self.asked.append(method)
+        if method == "end":
+            raise ray.exceptions.ActorDiedError
+        return msgspec.json.encode({"record": self.record_, "status": reports("ready")}.get(method))
+
+
+@pytest.fixture
+def keeper(run: Run, users: Record, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    """A Ray that answers, with the fleet of `users`."""
+    keeper = Keeper(users)
+    monkeypatch.setattr(Record, "is_there", True)
+    monkeypatch.setattr("ray.init", Mock())
+    monkeypatch.setattr("ray.get", keeper.get)
+    monkeypatch.setattr(actors, "begin", lambda *words, **options: keeper)
+    return keeper
+
+
+def test_another_s_fleet_of_that_name_is_not_served_and_not_ended(run: Run, users: Record, keeper: Keeper) -> None:
+    (users.path / "fleet.json").unlink()
+    up = (*UP, "--replicas", "1", "--address", users.address)
+    status, out, err = run(*up, "--", "--budget", "9")
+    assert (status, out) == (2, "")
+    assert f"the Ray at {users.address} has another fleet default, with other options" in err
+    assert set(keeper.asked) == {"record"}
+    assert head.find("default") is None
+    config = UpConfig(model="tiny-target", replicas=1, address=users.address)
+    keeper.record_ = Record(config, folder=str(Path.cwd()), address=users.address)
+    assert run(*up)[:2] == (0, "e1\n")
+    assert run("down", "--timeout-s", "0")[0] == 0
+    assert keeper.asked[-1] == "end"
+    assert head.find("default") is None
+
+
 def test_a_fleet_that_scales_itself_keeps_its_limits(run: Run, gone: Record) -> None:
     Record(UpConfig(model="tiny-target", http="127.0.0.1:5557"), address=gone.address).keep()
     assert "put them 3 ports apart or more" in run("scale", "3")[2]
@@ -130,7 +202,26 @@ def test_the_folder_is_its_owners_only(run: Run, gone: Record) -> None:
     assert (gone.path / "fleet.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_another_process_with_the_id_of_ray_is_left_alone(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("proc", ["/proc", "/no/proc"])
+def test_a_ray_of_ours_is_known_by_its_command_line(proc: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without /proc, as on macOS."""
+    monkeypatch.setattr(head, "PROC", Path(proc))
+    words = [sys.executable, "-c", "print(flush=True); input()", "--temp-dir=/x/goodspeed-ray-x"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ours:
+        assert ours.stdout is not None
+        ours.stdout.readline()
+        record = Record(CONFIG, pid=ours.pid, temp="/x/goodspeed-ray-x")
+        assert record.is_there
+        assert not msgspec.structs.replace(record, temp="/x/goodspeed-ray-y").is_there
+        ours.communicate(b"\n")
+    assert not record.is_there
+
+
+@pytest.mark.parametrize("proc", ["/proc", "/no/proc"])
+def test_another_process_with_the_id_of_ray_is_left_alone(
+    run: Run, tmp_path: Path, proc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head, "PROC", Path(proc))
     (temp := tmp_path / "goodspeed-ray-x").mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as other:
         record = Record(CONFIG, address="127.0.0.1:1", pid=other.pid, temp=str(temp))
@@ -173,6 +264,57 @@ def test_it_waits_until_as_many_are_ready(monkeypatch: pytest.MonkeyPatch) -> No
     assert cli._scale(lambda method, *words: next(looks), 2, QUIET) == {"replica-1": "e1", "replica-2": "e2"}
     looks = iter([None, reports("ready", "draining"), reports("ready")])
     assert cli._scale(lambda method, *words: next(looks), 1, QUIET) == {"replica-1": "e1"}
+
+
+@pytest.mark.parametrize("folder", [".", "/no/such/folder"])
+def test_a_replica_that_does_not_find_its_files_reports_it(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of its constructor would end the actor for good, and `up` would wait for ever."""
+    told = list[Report]()
+    report = SimpleNamespace(remote=lambda data: told.append(msgspec.json.decode(data, type=Report)))
+    monkeypatch.setattr(actors, "AGAIN_S", 0.0)
+    monkeypatch.setattr("os._exit", Mock(side_effect=InterruptedError))
+    record = Record(UpConfig(model="tiny-target", key="none.key", enrolled="x"), folder=folder)
+    with pytest.raises(InterruptedError):
+        actors.Node(SimpleNamespace(report=report), msgspec.json.encode(record), "replica-1", 5555)
+    assert [one.state for one in told] == ["starting", "failing"]
+    assert ("none.key: cannot read it" if folder == "." else "No such file or directory: '/no/such") in told[1].why
+
+
+def test_options_that_a_replica_does_not_take_are_told() -> None:
+    ended, why = threading.Event(), list[str]()
+
+    def failed(told: str) -> None:
+        why.append(told)
+        ended.set()
+
+    Hosted(["--model=tiny-target", "--buget=3"], Mock(), failed)
+    assert ended.wait(DEADLINE_S)
+    assert why == ["goodspeed-verify: unknown option --buget; did you mean --budget? See goodspeed-verify --help"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--bind tcp://127.0.0.1:9", "--bind cannot be given after `--`; give --host and --port before it"),
+        ("--model tiny-draft-s", "--model cannot be given after `--`; give --model before it"),
+        ("--tp 2", "--tp cannot"),
+        ("--key a --enrolled b", "--key cannot"),
+        ("--peers a", "--peers cannot be given after `--`; the fleet keeps the table of its replicas"),
+        ("--replica=a --peers=b", "cannot be given after `--`; the fleet keeps"),
+    ],
+)
+def test_what_the_fleet_decides_is_not_given_to_its_replicas(run: Run, words: str, line: str) -> None:
+    status, out, err = run(*UP, "--port", "0", "--", *words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert line in err
+
+
+def test_options_are_checked_here_for_other_machines_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionError("no")))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        up = (*UP, "--name", "x", "--address", f"127.0.0.1:{listener.getsockname()[1]}")
+        assert "unknown option --buget; did you mean --budget?" in run(*up, "--", "--buget", "3")[2]
+        assert "goodspeed-verify: --budget" in run(*up, "--", "--budget", "many")[2]
 
 
 def test_what_status_tells() -> None:
