@@ -14,7 +14,6 @@ from verify_node.model.evidence import log_gains, log_tilts
 from verify_node.model.match_sampling import failure, groups, int64_tensor, largest_logits, logit_rows, text_rows
 from verify_node.scheduler.round import Decisions, Outcome
 
-
 MAX_ELEMENTS = 1 << 26
 """Most probabilities of a group of entries, padded to its longest draft: 256 MB, of the target and of the drafts each;
 a single draft may have more."""
