@@ -42,6 +42,24 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
         assert logits[:, 3:258].isfinite().all()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attn_implementation": "flash_attention_2"},
+        {"_attn_implementation": "flash_attention_2"},
+        {"attn_implementation": "somebody/kernel"},
+        {"return_dict": False},
+    ],
+)
+def test_settings_of_other_programs_change_nothing(save_checkpoint: Save, settings: dict[str, object]) -> None:
+    plain = save_checkpoint()
+    found, expected = (
+        Runner(checkpoints.load(str(folder)), num_pages=4).forward([Chunk("a", [72, 101], 2)])
+        for folder in (edit(save_checkpoint(), **settings), plain)
+    )
+    assert torch.equal(found, expected)
+
+
 def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Save) -> None:
     folder = edit(save_checkpoint(), dtype="bfloat16")
     weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
