@@ -99,7 +99,7 @@ def load(
         model=model,
         tokenizer=tokenizer,
         tokenizer_fingerprint=tokenizer_fingerprint,
-        eos_ids=_eos_ids(name, model, tokenizer),
+        eos_ids=tuple(each for each in _eos_ids(name, model, tokenizer) if each < known),
         vocab_size=_vocab_size(name, model, known),
         num_tokens=known,
         context_len=_context_len(name, config),

@@ -7,8 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from goodspeed.constraint.tokens import TokenTable
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError
 from tests.engine.conftest import Save
 
@@ -27,6 +29,14 @@ def test_what_a_checkpoint_tells(save_checkpoint: Save) -> None:
     assert (found.device, found.dtype, found.model.training) == (torch.device("cpu"), torch.float32, False)
     assert not any(weight.requires_grad for weight in found.model.parameters())
     assert found.tokenizer_fingerprint == checkpoints.fingerprint(checkpoints.load_tokenizer(str(folder)))
+
+
+def test_ends_that_the_tokenizer_lacks_are_left_out(save_checkpoint: Save) -> None:
+    """Structured output would refuse the tokenizer."""
+    folder = save_checkpoint(eos_token_id=[256, 400, 257])
+    for found in (checkpoints.load(str(folder)), tokenizer_folder.load(str(folder))):
+        assert found.eos_ids == (256, 257)
+        TokenTable.of(found)
 
 
 def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
