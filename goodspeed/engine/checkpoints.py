@@ -83,6 +83,7 @@ def load(
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     with _wrapped(name), naming(name), _quiet():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config._attn_implementation, config.return_dict = None, True  # the engine's own attention; named outputs
         refuse_config(config)
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
@@ -98,7 +99,7 @@ def load(
         model=model,
         tokenizer=tokenizer,
         tokenizer_fingerprint=tokenizer_fingerprint,
-        eos_ids=_eos_ids(name, model, tokenizer),
+        eos_ids=tuple(each for each in _eos_ids(name, model, tokenizer) if each < known),
         vocab_size=_vocab_size(name, model, known),
         num_tokens=known,
         context_len=_context_len(name, config),
@@ -234,6 +235,9 @@ def _context_len(name: str, config: Any) -> int:
     length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not length:
         raise CheckpointError(f"{name}: config.json has no max_position_embeddings, so its context is unknown; add it")
+    if length < 1:
+        what = f"{name}: max_position_embeddings in config.json is {length}, but must be at least 1"
+        raise CheckpointError(f"{what}; correct config.json")
     return int(length)
 
 

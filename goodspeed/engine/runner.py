@@ -75,6 +75,11 @@ class Runner:
         self._packed = Packed(model, self.pool, memory, others, kernel)
         self.num_graphs = self._packed.prepare()
 
+    @property
+    def has_finite_keys(self) -> bool:
+        """True if the KV cache remains finite where the model overflows (`KVPool.is_finite`)."""
+        return self._packed.memory.is_finite
+
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Appends chunks to their sessions; returns logits [sum(num_logits), vocab_size] in float32, in chunk order.

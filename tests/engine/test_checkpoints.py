@@ -7,8 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from goodspeed.constraint.tokens import TokenTable
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError
 from tests.engine.conftest import Save
 
@@ -29,6 +31,14 @@ def test_what_a_checkpoint_tells(save_checkpoint: Save) -> None:
     assert found.tokenizer_fingerprint == checkpoints.fingerprint(checkpoints.load_tokenizer(str(folder)))
 
 
+def test_ends_that_the_tokenizer_lacks_are_left_out(save_checkpoint: Save) -> None:
+    """Structured output would refuse the tokenizer."""
+    folder = save_checkpoint(eos_token_id=[256, 400, 257])
+    for found in (checkpoints.load(str(folder)), tokenizer_folder.load(str(folder))):
+        assert found.eos_ids == (256, 257)
+        TokenTable.of(found)
+
+
 def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
     """Published PARD checkpoints name it, and not how many tokens they draft at once."""
     ordinary, published, ours = (
@@ -40,6 +50,24 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
         logits = Runner(each, num_pages=4).forward([Chunk("a", [72, 101], 4, num_masks=2)])
         assert torch.isneginf(logits[:, each.mask_id]).all()
         assert logits[:, 3:258].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attn_implementation": "flash_attention_2"},
+        {"_attn_implementation": "flash_attention_2"},
+        {"attn_implementation": "somebody/kernel"},
+        {"return_dict": False},
+    ],
+)
+def test_settings_of_other_programs_change_nothing(save_checkpoint: Save, settings: dict[str, object]) -> None:
+    plain = save_checkpoint()
+    found, expected = (
+        Runner(checkpoints.load(str(folder)), num_pages=4).forward([Chunk("a", [72, 101], 2)])
+        for folder in (edit(save_checkpoint(), **settings), plain)
+    )
+    assert torch.equal(found, expected)
 
 
 def test_sixteen_bit_weights_run_in_float32_unless_asked(save_checkpoint: Save) -> None:

@@ -30,6 +30,7 @@ class VerifiedEntry(Verified):
         *,
         counts: TextCounts | None = None,
         allowed: Words | None = None,
+        has_finite_keys: bool = False,
     ) -> "VerifiedEntry":
         """Decodes an entry's proposal under the ratio rule; if it is invalid, only the draft is dropped."""
         drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
@@ -50,6 +51,7 @@ class VerifiedEntry(Verified):
             counts=counts,
             allowed=allowed,
             banned_at=entry.banned_at if entry.stop_ids else None,
+            has_finite_keys=has_finite_keys,
             entry=entry,
             draft_probs=draft_probs,
             invalid=invalid,

@@ -35,6 +35,7 @@ class Verified:
     counts: TextCounts | None = None  # of the committed text with its prompt, if its rules read the text
     allowed: Words | None = None  # tokens that its constraint allows each row [num_drafted + 1, num_words]
     banned_at: Callable[[int], Sequence[int]] | None = None  # banned ids at a position of the text
+    has_finite_keys: bool = False  # in the KV cache, even where logits are not finite
 
 
 class MatchDecision(NamedTuple):
@@ -99,14 +100,15 @@ def _decide(entry: Verified, target_tokens: list[int], tops: list[float]) -> Mat
     drafted, parents = entry.drafted, entry.parents
     if parents is None:
         num_accepted, agreement = match(target_tokens, drafted)
-        failed = failure(tops, range(num_accepted + 1))
+        failed = failure(entry, tops, range(num_accepted + 1))
         return MatchDecision(
             target_tokens, list(map(eq, target_tokens, drafted)), range(num_accepted), agreement, failed
         )
     path, _ = match_tree(target_tokens, drafted, parents)
     agrees = [target_tokens[parent + 1] == token for parent, token in zip(parents, drafted, strict=True)]
     agreement = sum(agrees[node] for node in trees.first_choices(parents))
-    return MatchDecision(target_tokens, agrees, path, agreement, failure(tops, [0, *(node + 1 for node in path)]))
+    failed = failure(entry, tops, [0, *(node + 1 for node in path)])
+    return MatchDecision(target_tokens, agrees, path, agreement, failed)
 
 
 def logit_rows(entries: Sequence[Verified]) -> tuple[list[int], list[int], list[int]]:
@@ -158,16 +160,18 @@ def largest_logits(wanted: Tensor, changed: Tensor) -> Tensor:
     return tops if changed is wanted else torch.where(tops.isfinite(), changed.amax(-1).double(), tops)
 
 
-def failure(tops: Sequence[float], reached: Sequence[int]) -> str:
+def failure(entry: Verified, tops: Sequence[float], reached: Sequence[int]) -> str:
     """Returns why a session with these `largest_logits` cannot continue; empty if it can.
 
-    reached: the rows in which rules must allow a token; other rows follow rejected tokens.
+    reached: the rows that decide; other rows follow rejected tokens. Where these are not finite, only keys that are not
+    finite either, and remain in the KV cache, prevent a session from continuing.
     """
     if all(map(isfinite, tops)):
         return ""
-    if any(isnan(top) or top == inf for top in tops):
+    deciding = [tops[row] for row in reached]
+    if any(isnan(top) or top == inf for top in (deciding if entry.has_finite_keys else tops)):
         return NOT_NUMBERS
-    return "its rules leave no token to draw" if any(tops[row] == -inf for row in reached) else ""
+    return "its rules leave no token to draw" if -inf in deciding else ""
 
 
 def int64_tensor(values: Sequence[int] | Sequence[Sequence[int]], like: Tensor) -> Tensor:

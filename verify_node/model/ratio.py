@@ -132,7 +132,7 @@ def _outcomes(
     table = [accepted.double(), next_token.double(), agreement, gains, *tops.unbind(1)]  # ids are exact in fp64
     return [
         _with_evidence(
-            one.outcome(range(int(count)), int(token), agreed, failure(top, range(int(count) + 1))), one, gain
+            one.outcome(range(int(count)), int(token), agreed, failure(one, top, range(int(count) + 1))), one, gain
         )
         for one, (count, token, agreed, gain, *top) in zip(verified, torch.stack(table, 1).tolist(), strict=True)
     ]

@@ -131,9 +131,15 @@ class Target:
             if entry.samples:
                 counts, allowed = self._counts(entry), masks.get(entry.session_id)
                 first = first_row - entry.num_drawn
-                verified.append(
-                    VerifiedEntry.of(entry, first, self.checkpoint.num_tokens, counts=counts, allowed=allowed)
+                one = VerifiedEntry.of(
+                    entry,
+                    first,
+                    self.checkpoint.num_tokens,
+                    counts=counts,
+                    allowed=allowed,
+                    has_finite_keys=self.runner.has_finite_keys,
                 )
+                verified.append(one)
         return verified
 
     def _counts(self, entry: Entry) -> TextCounts | None:

@@ -48,10 +48,15 @@ class KVPool:
         self.heads = [self.split(rows, 1) for rows in self.rows]  # keys and values of all rows, views
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
+    @property
+    def is_finite(self) -> bool:
+        """True if keys and values that overflow are stored as finite numbers."""
+        return self.dtype == torch.float16
+
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Stores new rows: key and value [kv_heads, num_tokens, dim], at slots [num_tokens]."""
         new = torch.cat((key, value), dim=-1).transpose(0, 1)  # [num_tokens, kv_heads, key + value]
-        if self.dtype == torch.float16:
+        if self.is_finite:
             new = new.nan_to_num_()  # an overflow must not reach the page's next session
         self.rows[layer].index_copy_(0, slots, new)
 

@@ -66,10 +66,14 @@ class TextStream:
         Where single bytes are joined, an incomplete character makes those before it invalid, too: then the pending
         tokens are decoded alone.
         """
-        whole = self._decode(self._context + self._pending)
-        if whole.endswith(REPLACEMENT) or not whole.startswith(self._context_text):
+        whole, before = self._decode(self._context + self._pending), self._context_text
+        if not whole.startswith(before):
             return self._decode(self._pending)
-        return whole[len(self._context_text) :]
+        if whole.endswith(REPLACEMENT):
+            alone = self._decode(self._pending)
+            if whole.count(REPLACEMENT) > (before + alone).count(REPLACEMENT):
+                return alone
+        return whole[len(before) :]
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return decode(self._tokenizer, tokens, shows_special=True)

@@ -37,12 +37,13 @@ def load(name: str) -> Vocabulary:
     folder = find(name)
     try:
         tokenizer = _load_tokenizer(folder)
+        known = num_tokens(tokenizer)
         return Vocabulary(
             name=name,
             tokenizer=tokenizer,
             tokenizer_fingerprint=fingerprint(tokenizer),
-            eos_ids=_eos_ids(folder, tokenizer),
-            num_tokens=num_tokens(tokenizer),
+            eos_ids=tuple(each for each in _eos_ids(folder, tokenizer) if each < known),
+            num_tokens=known,
         )
     except Exception as error:  # whatever the libraries raise for malformed files
         first_line = str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__

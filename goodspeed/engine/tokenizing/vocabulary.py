@@ -16,7 +16,7 @@ class Vocabulary:
     name: str
     tokenizer: Any
     tokenizer_fingerprint: str
-    eos_ids: tuple[int, ...]
+    eos_ids: tuple[int, ...]  # that the tokenizer has; the model can draw no others
     num_tokens: int  # the tokenizer's highest id plus one
     model_fingerprint: str = ""  # of the weights, their precision and revision; empty without a model
     settings: GenerationSettings = field(default_factory=GenerationSettings)  # sampling defaults of the model's makers

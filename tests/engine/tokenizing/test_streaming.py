@@ -39,15 +39,16 @@ def joining() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>")
 
 
-PIECES = ("▁the", "▁", "cat", ".")
+PIECES = ("▁the", "▁", "cat", ".", "▁\ufffd")
 characters = st.text(max_size=3).map(lambda text: [1 + byte for byte in text.encode()])
-joined = st.lists(st.one_of(characters, st.integers(257, 260).map(lambda token: [token]), st.just([0])), max_size=12)
+joined = st.lists(st.one_of(characters, st.integers(257, 261).map(lambda token: [token]), st.just([0])), max_size=12)
 
 
 @settings(max_examples=500)
 @given(joined)
 @example([[257], [0], [257]])  # the space of a word after a hidden token
 @example([[1 + byte for byte in " 日本😀😀".encode()]])
+@example([[259], [261]])  # a space before a real U+FFFD, which may be an incomplete character
 def test_a_decoder_that_joins_tokens_gives_the_text_of_all_of_them(parts: list[list[int]]) -> None:
     stream, ids = TextStream(joining()), [token for part in parts for token in part]
     pieces = [stream.push([token]) for token in ids]

@@ -1,5 +1,6 @@
 """Rounds on a real, microscopic model: the target's text whatever is drafted, and bad proposals by name."""
 
+import dataclasses
 import math
 import random
 from typing import Any
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from goodspeed.app import generation
+from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import TextCounts
 from goodspeed.wire.generation import Constraint, TokenBias
@@ -351,6 +353,29 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         with torch.inference_mode():
             [decision] = decide_match(target._verified(planned, {session_id(1): words}), logits, VOCAB)
         assert decision.failure == failed
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+@pytest.mark.parametrize(("dtype", "failed"), [(torch.float16, ""), (torch.float32, NOT_NUMBERS)])
+def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_may(verification, dtype, failed):
+    """In float16, overflows are common and never stored; elsewhere, they remain behind the verified text."""
+    checkpoint = dataclasses.replace(make_checkpoint(1), dtype=dtype)
+    model: Any = checkpoint.model.to(dtype)
+    target = Target(checkpoint, make_runner(checkpoint))
+    likeliest = {"sampling": Sampling(temperature=0.0), "verification": verification}
+    [right] = target.run(Round(1, (entry(1, (1, 2, 3), **likeliest),))).outcomes[0].tokens
+    wrong = (right + 1) % VOCAB
+    with torch.no_grad():
+        model.get_input_embeddings().weight[wrong] = math.inf
+    proposal = narrow(wrong) * 3 if verification == "ratio" else None
+    drafted = entry(2, (1, 2, 3, wrong, wrong, wrong), 3, proposal=proposal, **likeliest)
+    [outcome] = target.run(Round(2, (drafted,))).outcomes
+    assert (outcome.failed, outcome.tokens) == (failed, () if failed else (right,))
+    if not failed:
+        target.runner.truncate(session_id(2), 3)
+        rest = replace(entry(2, (right,), **likeliest), start=3), entry(3, (1, 2, 3, right), **likeliest)
+        continued, whole = target.run(Round(3, rest)).outcomes
+        assert continued.tokens == whole.tokens != ()
 
 
 def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
