@@ -114,14 +114,14 @@ def test_a_million_by_hand():
 
 
 def test_a_capacity_is_that_of_the_whole_fleet_and_what_it_made_of_that_load(monkeypatch):
-    """Each replica serves 3/s."""
+    """Each replica serves 30/s."""
 
     def load(config, cell, requests_per_s):
-        return {"violations": float(requests_per_s > 3.0), "requests_per_s": cell.replicas * requests_per_s}
+        return {"violations": float(requests_per_s > 30.0), "requests_per_s": cell.replicas * requests_per_s}
 
     monkeypatch.setattr(fleet, "load", load)
     row, loads = fleet.measure(QUICK, Cell("replicas", 2, "fits"))
-    assert 6.0 / QUICK.ratio <= row["capacity"] == row["requests_per_s"] <= 6.0
+    assert 60.0 / QUICK.ratio <= row["capacity"] == row["requests_per_s"] <= 60.0
     assert row["requests_per_s"] in [load["requests_per_s"] for load in loads]
 
 
