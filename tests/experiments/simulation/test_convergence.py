@@ -25,10 +25,11 @@ def test_the_policies_come_in_their_order_and_gradient_comes_near_the_optimum():
 
 
 @pytest.mark.thorough
-def test_readme_says_how_fair_the_default_is_as_the_command_does():
+def test_readme_says_how_fair_the_default_is_as_the_command_does(monkeypatch):
     """The row of README, from the quick settings; the same on every machine, and in the order that it claims."""
     config = load(HERE / "configs" / "fig4_convergence.toml", "quick", fig4.Config)
-    rows = {row["way"]: row for row in config.served.rows(["fixed", "random"]) if row["world"] == fig4_served.SCARCE}
+    monkeypatch.setattr(fig4_served, "WORLDS", {fig4_served.SCARCE: fig4_served.WORLDS[fig4_served.SCARCE]})
+    rows = {row["way"]: row for row in config.served.rows(["fixed", "random"])}
     times = {name: np.exp(rows[name]["ours_above"]) for name in ("random", "fixed", "paper")}
     random, fixed = (f"{100 * (times[name] - 1):.1f} %" for name in ("random", "fixed"))
     worst = [f"{rows[name]['worst_tokens_per_s']:.0f}" for name in ("gradient", "fixed", "paper")]

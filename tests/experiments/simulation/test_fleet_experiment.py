@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from experiments.fleet import cells, draw, experiment
+from experiments import fleet
 from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.traffic import window
 from experiments.slo.fleet_claims import facts, findings, linear_error
@@ -113,21 +113,19 @@ def test_a_million_by_hand():
     assert told["fleet"]["draft_node_bytes_per_s"] == pytest.approx(5.6 * told["told_bytes"] / MAX_REPLICAS)
 
 
-@pytest.mark.thorough
-def test_what_is_told_of_a_tiny_run():
-    names = ("replicas", "homes by chance")
-    studies = {name: replace(QUICK.studies[name], window_s=3.0, num_windows=1) for name in names}
-    studies["replicas"] = replace(studies["replicas"], replicas=[1, 2])
-    fair = replace(QUICK.fairness, replicas=2, clients=2, window_s=3.0)
-    config = replace(QUICK, ratio=3.0, studies=studies, fairness=fair)
-    outcome = experiment(config)
-    assert [(one["study"], one["replicas"], one["routing"]) for one in outcome.rows] == [
-        (cell.study, cell.replicas, cell.routing) for cell in cells(config)
-    ]
-    assert set(outcome.facts["replicas"]) == {1, 2}
-    assert {"linear_error", "policies", "million", "fairness"} <= set(outcome.facts)
-    assert all(0.0 < row["jain"] <= 1.0 for row in outcome.facts["fairness"].values())
-    for one in outcome.rows:
-        tried = [load for load in outcome.curves if load["study"] == one["study"]]
-        assert one["capacity"] in [load["requests_per_s"] for load in tried]
-    assert len(draw(config, outcome).axes) == 1
+def test_a_capacity_is_that_of_the_whole_fleet_and_what_it_made_of_that_load(monkeypatch):
+    """Each replica serves 30/s."""
+
+    def load(config, cell, requests_per_s):
+        return {"violations": float(requests_per_s > 30.0), "requests_per_s": cell.replicas * requests_per_s}
+
+    monkeypatch.setattr(fleet, "load", load)
+    row, loads = fleet.measure(QUICK, Cell("replicas", 2, "fits"))
+    assert 60.0 / QUICK.ratio <= row["capacity"] == row["requests_per_s"] <= 60.0
+    assert row["requests_per_s"] in [load["requests_per_s"] for load in loads]
+
+
+def test_one_replica_is_looked_at_with_one_routing_only():
+    study = replace(QUICK.studies["replicas"], replicas=[1, 2], routings=["fits", "none"])
+    found = [(one.study, one.replicas, one.routing) for one in fleet.cells(replace(QUICK, studies={"s": study}))]
+    assert found == [("s", 1, "fits"), ("s", 2, "fits"), ("s", 2, "none")]
