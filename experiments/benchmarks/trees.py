@@ -8,7 +8,7 @@ likeliest BUDGET nodes of what was drafted for the text by its beginning; the dr
 when the next round begins. *empty after wrong* is the share of the rounds after a wrong first
 choice that have nothing to verify.
 
-It takes about 4 minutes on one core; about 30 s with --quick.
+It takes about 4 minutes on one core; about 10 s with --quick.
 """
 
 import sys
