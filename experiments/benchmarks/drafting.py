@@ -68,7 +68,7 @@ class Case:
 
 def cases(quick: bool) -> list[Case]:
     models = (("tiny-draft-s", 1.5, 40, (1, 4, 16)), ("hidden 512, 8 layers", 1.2, 12, (1, 4, 16)))
-    small = (("tiny-draft-s", 1.5, 2, (1, 4)), ("hidden 512, 8 layers", 1.2, 1, (1,)))
+    small = (("tiny-draft-s", 1.5, 2, (4,)), ("hidden 512, 8 layers", 1.2, 1, (1,)))
     return [
         Case(model, num_sessions, sampling, wanted if sampling == "T=1" else None, repetitions)
         for model, wanted, repetitions, counts in (small if quick else models)

@@ -20,7 +20,7 @@ come from a text itself; with --history N every draft node has served N other te
 temperature. Nothing that is asked for is in anybody's history. With --busy another process computes all the time.
 
 It takes about 8 minutes with the tiny target on two cores, with --history 15 about 14; about 35 minutes with the
-padded one; about a minute with --quick.
+padded one; about 45 s with --quick.
 """
 
 import argparse

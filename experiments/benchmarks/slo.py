@@ -23,7 +23,7 @@ Attainment counts from the moment at which a text was due; goodput is the tokens
 last is done; medians of the repetitions. Wanted: 0.95 of what is promised attained. Every text is compared with what
 the target alone writes; the exit status is 1 if one differs.
 
-It takes about 3 minutes on two cores, with bursts 13 more; about half a minute with --quick, which has both loads.
+It takes about 3 minutes on two cores, with bursts 13 more; about a minute with --quick, which has both loads.
 """
 
 import argparse

@@ -8,7 +8,7 @@ likeliest BUDGET nodes of what was drafted for the text by its beginning; the dr
 when the next round begins. *empty after wrong* is the share of the rounds after a wrong first
 choice that have nothing to verify.
 
-It takes about 4 minutes on one core; about 30 s with --quick.
+It takes about 4 minutes on one core; about 10 s with --quick.
 """
 
 import sys
@@ -261,10 +261,10 @@ def show(options: Namespace, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    options = benchmark.parser("trees", __doc__, "two short texts of each domain").parse_args()
+    options = benchmark.parser("trees", __doc__, "one short text of each domain").parse_args()
     torch.set_num_threads(1)
     texts = [
-        text for text in write(TEMPERATURES, *((2, 40) if options.quick else (PER_DOMAIN, NUM_TOKENS))) if text.written
+        text for text in write(TEMPERATURES, *((1, 20) if options.quick else (PER_DOMAIN, NUM_TOKENS))) if text.written
     ]
     rows, step_s = measure(texts)
     show(options, rows)

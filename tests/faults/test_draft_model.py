@@ -14,7 +14,7 @@ from tests import gguf_files
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.nodes
 
 NUM_PLAIN = 40
 """Tokens that each text gets while the draft model does not work."""

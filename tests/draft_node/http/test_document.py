@@ -18,7 +18,7 @@ schema.config.checks.negative_data_rejection.expected_statuses = ["400", "401", 
 @pytest.mark.thorough
 @schema.parametrize()
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,
