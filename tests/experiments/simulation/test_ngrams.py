@@ -58,4 +58,5 @@ def test_texts_are_the_targets_whatever_the_index_says(kind: NgramKind, has_mode
 
 def test_tokens_of_an_index_that_is_right_are_accepted_as_such() -> None:
     drafted, accepted = play(replace(CALM, ngrams=("right",), has_model=(False,)))[0].by_source()
-    assert 0.5 * drafted["ngram"] < accepted["ngram"] < drafted["ngram"]
+    # Of a draft of n tokens, each right with probability 0.8, 4 (1 - 0.8^n) are accepted: of 15 tokens a quarter.
+    assert 0.25 * drafted["ngram"] < accepted["ngram"] < drafted["ngram"]
