@@ -124,7 +124,10 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
     kept = await form_with_tools(form, options, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
     texts = _wanted(request, caller, ids, max_tokens, num_logprobs, kept)
-    texts = [replace(text, parser=options.parser) for text in texts]
+    parser = options.parser
+    if kept is not None:
+        parser = replace(parser, formats=parser.formats.under_grammar(has_text=form is None))
+    texts = [replace(text, parser=parser) for text in texts]
     if request.prediction is not None:
         expected = await encode_prediction(request.prediction, ids[0], service, user)
         texts = predicted(texts, expected, request)

@@ -162,15 +162,21 @@ def is_object(text: str) -> bool:
 FUNCTION, FUNCTION_ENDS = "<function=", "</function>"
 PARAMETER, PARAMETER_ENDS = "<parameter=", "</parameter>"
 
-VALUE = re.compile(rf"\s*{PARAMETER}([^>\n]+)>(.*?){PARAMETER_ENDS}(?=\s*(?:{PARAMETER}|{FUNCTION_ENDS}\Z))", re.DOTALL)
+CLOSED = f"\n{PARAMETER_ENDS}\n"
+"""End of a value under a grammar, whose values have it nowhere else: JSON has no line breaks, text ends at it."""
+
+BEGUN = rf"\s*{PARAMETER}([^>\n]+)>(.*?)"
+VALUE = re.compile(rf"{BEGUN}\n?{PARAMETER_ENDS}(?=\s*(?:{PARAMETER}|{FUNCTION_ENDS}\Z))", re.DOTALL)
+EXACT_VALUE = re.compile(BEGUN + CLOSED, re.DOTALL)
 
 
 class XmlBody:
     """One call as `<function=NAME>` with `<parameter=NAME>` elements (Qwen3-Coder)."""
 
-    def __init__(self, opener: str, schemas: Schemas) -> None:
-        """opener: the marker that began the call, possibly `<function=` itself."""
+    def __init__(self, opener: str, schemas: Schemas, *, is_exact: bool) -> None:
+        """opener: the marker that began the call, possibly `<function=` itself. is_exact: values end at `CLOSED`."""
         self._schemas = schemas
+        self._ends, self._value = (CLOSED, EXACT_VALUE) if is_exact else (PARAMETER_ENDS, VALUE)
         self._head = opener if opener == FUNCTION else ""
         self._name: str | None = None
         self._chars = list[str]()  # after the name
@@ -184,8 +190,8 @@ class XmlBody:
             return self._take_head(char)
         self._chars.append(char)
         if self._in_value:
-            self._word = (self._word + char)[-len(PARAMETER_ENDS) :]
-            if self._word == PARAMETER_ENDS:
+            self._word = (self._word + char)[-len(self._ends) :]
+            if self._word == self._ends:
                 self._in_value, self._word = False, ""
             return UNCERTAIN
         return self._take_between(char)
@@ -220,8 +226,8 @@ class XmlBody:
     def _call(self) -> tuple[Call, ...] | None:
         text, end = "".join(self._chars), 0
         given = dict[str, str]()
-        while found := VALUE.match(text, end):
-            given[found[1].strip()] = found[2].removeprefix("\n").removesuffix("\n")
+        while found := self._value.match(text, end):
+            given[found[1].strip()] = found[2].removeprefix("\n")
             end = found.end()
         if text[end:].strip() != FUNCTION_ENDS or self._name is None:
             return None

@@ -5,7 +5,7 @@ Magistral and DeepSeek-R1. A format has the name of the corresponding vLLM parse
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Body = Literal["json", "xml", "mistral"]
@@ -32,6 +32,8 @@ class ToolFormat:
     inner: tuple[str, ...] = ()  # markers inside calls
     id_length: int = 24  # characters of a call's id; some families' templates check them
     id_prefix: str = "call_"
+    follows_text: bool = True  # False: calls come only at the beginning, or after a marker or a call
+    is_exact: bool = False  # a grammar writes the calls
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -50,6 +52,12 @@ class Formats:
     def markers(self) -> tuple[str, ...]:
         thinking = (self.thinking.opens, self.thinking.closes) if self.thinking is not None else ()
         return (*thinking, *(self.tools.markers if self.tools is not None else ()))
+
+    def under_grammar(self, *, has_text: bool) -> "Formats":
+        """Returns the formats of an answer under a grammar of calls. has_text: of text and calls, not of either."""
+        if self.tools is None:
+            return self
+        return replace(self, tools=replace(self.tools, follows_text=has_text, is_exact=True))
 
 
 NO_FORMATS = Formats()

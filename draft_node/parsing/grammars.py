@@ -2,7 +2,7 @@
 
 If a call is required, the grammar allows only calls after optional reasoning, and one of the target's stop strings
 after them. Otherwise it allows text and well-formed calls, whose arguments satisfy the schemas of strict tools. A
-marker that is a token is written by id, since text cannot contain it.
+marker that is a token is written by id. The parser knows markers by their text, so text must not spell one.
 """
 
 import json
@@ -10,15 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from draft_node.parsing.bodies import FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
+from draft_node.parsing.bodies import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from draft_node.parsing.formats import Formats, ToolFormat
-from draft_node.parsing.schemas import choices_of, needed, types_of, without_definitions
+from draft_node.parsing.schemas import choices_of, may_be_call, needed, types_of, without_definitions
 
-ANY_TEXT = r"/(.|\n)*/"
-OPENED, CLOSED = ">\n", f"\n{PARAMETER_ENDS}\n"
+ANY_TEXT, LINE = r"/(.|\n)*/", r'"\n"'
+BARE_CALL = r"/[\s\x1c-\x1f]*\{(.|\n)*/ | "  # after blanks: those of Python's str.isspace
 
 MAX_CHARS = 1 << 16
 """Longest grammar of an answer."""
+
+MAY_BE_CALL = (
+    "this model's calls are JSON with a name and parameters, and so may the content be; beside strict tools give it a "
+    'schema that has no name, and "additionalProperties": false'
+)
 
 NO_CALLS = ToolFormat("", "json", ())
 
@@ -83,9 +88,8 @@ class _Writer:
             calls = self._calls()
             start = f"{calls}{self._stop()}" if self._form.is_forced else self._with_text(calls)
         else:
-            start = "TEXT" if self._form.content is None else self._content()
+            start = self._content()
         first = self._counted(f"start: {self._thought()}{start}")
-        self._rule(f"TEXT: {ANY_TEXT}")
         self._rule(r"BLANK: /[ \n]*/")
         return "\n".join([first, *self._rules]) + "\n"
 
@@ -108,12 +112,16 @@ class _Writer:
     def _mark(self, marker: str) -> str:
         return f"<[{self._form.ids[marker]}]>" if marker in self._form.ids else _quoted(marker)
 
-    def _until(self, rule: str, marker: str) -> str:
-        """Adds a rule for any text up to and including a marker; returns the rule's name."""
-        if marker in self._form.ids:
-            self._rule(f"{rule}: TEXT {self._mark(marker)}")
-        else:
-            self._rule(f"{rule}[lazy]: TEXT {_quoted(marker)}")
+    def _text(self, name: str, *markers: str, beginning: str = "") -> str:
+        """Adds a terminal for any text without these markers, and this beginning; returns its name."""
+        others = f"{beginning}{ANY_TEXT} ({' | '.join(map(_quoted, markers))}) {ANY_TEXT}"
+        self._rule(f"{name}: {ANY_TEXT} & ~({others})")  # a form that `goodspeed/constraint/forcing.py` knows
+        return name
+
+    def _until(self, rule: str, text: str, marker: str) -> str:
+        """Adds a rule for text up to and including a marker; returns the rule's name. text: its terminal."""
+        lazy = "" if marker in self._form.ids else "[lazy]"
+        self._rule(f"{rule}{lazy}: {text} {self._mark(marker)}")
         return rule
 
     def _thought(self) -> str:
@@ -122,7 +130,7 @@ class _Writer:
             return ""
         if self._form.after:
             return "BLANK "
-        until = self._until("thought", thinking.closes)
+        until = self._until("thought", self._text("THOUGHT", thinking.closes), thinking.closes)
         return f"{until} BLANK " if self._form.opened == "open" else f"({self._mark(thinking.opens)} {until} BLANK)? "
 
     def _content(self) -> str:
@@ -133,19 +141,27 @@ class _Writer:
 
     def _with_text(self, calls: str) -> str:
         """Returns the start of a grammar in which calls are optional."""
+        thinking = self._form.formats.thinking
         if self._form.content is not None:
+            if self._format.bare and any(tool.strict for tool in self._tools) and may_be_call(self._form.content):
+                raise ValueError(MAY_BE_CALL)
             return f"({calls} | {self._content()})"
+        markers = (*self._format.opens, *([thinking.opens] if thinking is not None else []))
         if self._format.bare:
-            self._rule(r"OTHER: /([ \n]*[^ \n{](.|\n)*)?/")
-            return f"({calls} | OTHER)"
-        self._rule(f"spoken: {self._until('lead', self._format.opens[0])} rest_of_call")
-        return "spoken* TEXT"
+            return f"({calls} | {self._text('OTHER', *markers, beginning=BARE_CALL)})"
+        text = self._text("TEXT", *markers)
+        spoken = [
+            f"{self._until(f'lead_{i}', text, marker)} {'rest_of_function' if marker == FUNCTION else 'rest_of_call'}"
+            for i, marker in enumerate(self._format.opens)
+        ]
+        self._rule(f"spoken: {' | '.join(spoken)}")
+        return f"spoken* {text}"
 
     def _calls(self) -> str:
         """Returns the expression for one call, or for several if allowed."""
         opener = "" if self._format.bare else self._mark(self._format.opens[0])
         self._rule(f"call: {opener} rest_of_call")
-        between = {"llama3_json": '"; "', "mistral": ""}.get(self._format.name, '"\\n"')
+        between = {"llama3_json": '"; "', "mistral": ""}.get(self._format.name, LINE)
         listed = self._format.body == "mistral" and "[ARGS]" not in self._form.ids
         self._rule(f"rest_of_call: {self._list() if listed else self._one_of_tools()}")
         return "call" if self._form.one_call or listed else f"call ({between} call)*"
@@ -163,12 +179,14 @@ class _Writer:
         ends = self._mark(self._format.ends[0]) if self._format.ends and not self._format.bare else ""
         match self._format.body:
             case "xml":
-                bodies = [self._xml(tool) for tool in self._tools]
+                self._rule(f"function: {' | '.join(map(self._xml, self._tools))}")
+                self._rule(f"rest_of_function: function ({LINE} {ends})?")
+                bodies = [f"{_quoted(FUNCTION)} function"]
             case "mistral":
                 bodies = [f"{_quoted(tool.name)} {self._mark('[ARGS]')} {self._json(tool)}" for tool in self._tools]
             case "json":
                 bodies = [self._value(self._object(tool)) for tool in self._tools]
-        blank = "" if self._format.bare or self._format.body == "mistral" else '"\\n"'
+        blank = "" if self._format.bare or self._format.body == "mistral" else LINE
         return f"{blank} ({' | '.join(bodies)}) {blank} {ends}".strip()
 
     def _list(self) -> str:
@@ -213,17 +231,20 @@ class _Writer:
         properties, required = _parameters(tool.schema)
         if tool.strict or self._form.is_forced:
             _check_parameters(tool, properties, required)
-        parts, num_chars = [_quoted(FUNCTION + tool.name + OPENED)], 0
+        parts, num_chars = [_quoted(f"{tool.name}>\n")], 0
         for key, wanted in properties.items():
             if _is_legible(key):
-                part = f"{_quoted(PARAMETER + key + OPENED)} {self._xml_value(wanted, tool)}"
+                part = f"{_quoted(f'{PARAMETER}{key}>')} {self._xml_value(wanted, tool)}"
                 parts.append(part if key in required else f"({part})?")
                 num_chars += len(part)
                 self._check(num_chars)
         return " ".join([*parts, _quoted(FUNCTION_ENDS)])
 
     def _xml_value(self, wanted: Any, tool: Tool) -> str:
-        """Returns the expression for a value and its end marker: bare text if a string is allowed, else JSON."""
+        """Returns the expression for a value between line breaks, and its end marker.
+
+        The value is bare text if a string is allowed, else JSON.
+        """
         choices = choices_of(wanted, tool.schema)
         if choices and any(isinstance(one, str) for one in choices):
             bare = [one if isinstance(one, str) else _dumped(one) for one in choices]
@@ -231,15 +252,15 @@ class _Writer:
                 raise ValueError(
                     f"an enum of {tool.name} has {PARAMETER_ENDS}, which ends a value in this model's calls"
                 )
-            return f"({' | '.join(map(_quoted, bare))}) {_quoted(CLOSED)}"
+            return f"{LINE} ({' | '.join(map(_quoted, bare))}) {_quoted(CLOSED)}"
         schema, types = wanted if isinstance(wanted, dict) else {}, types_of(wanted, tool.schema)
         if choices is None and (not types or "string" in types):
             self._num_values += 1
             name = f"text_{self._num_values}"
-            self._rule(f"{name}[lazy]: TEXT {_quoted(CLOSED)}")
+            self._rule(f"{name}[lazy]: {LINE} ({ANY_TEXT} {LINE})? {_quoted(CLOSED[1:])}")  # ends at the first CLOSED
             return name
         value = self._value({**needed(schema, tool.schema), **schema, **_options(tool)})
-        return f"{value} {_quoted(CLOSED)}"
+        return f"{LINE} {value} {_quoted(CLOSED)}"
 
 
 def _parameters(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:

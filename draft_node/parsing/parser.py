@@ -140,7 +140,7 @@ class Parser:
         if self.is_thinking and self._thinking is not None:
             return (self._thinking.closes,)
         border = self._at_border and not text
-        found = self._tools.opens if self._tools is not None else ()
+        found = self._tools.opens if self._tools is not None and (border or self._tools.follows_text) else ()
         if border and self._thinking is not None:
             found = (*found, self._thinking.opens)
         if border and self._tools is not None:
@@ -168,7 +168,7 @@ class Parser:
     def _new_body(self, tools: ToolFormat, marker: str) -> Body:
         match tools.body:
             case "xml":
-                return XmlBody(marker, self._schemas)
+                return XmlBody(marker, self._schemas, is_exact=tools.is_exact)
             case "mistral":
                 return MistralBody()
             case "json":

@@ -64,6 +64,16 @@ def needed(wanted: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
+def may_be_call(schema: Mapping[str, Any]) -> bool:
+    """True if JSON of a schema may be an object with a name and arguments, as a call is."""
+    types, properties = schema.get("type", "object"), schema.get("properties")
+    if types != "object" and not (isinstance(types, list) and "object" in types):
+        return False
+    if schema.get("additionalProperties") is not False or "patternProperties" in schema:
+        return True
+    return isinstance(properties, dict) and "name" in properties and bool({"parameters", "arguments"} & set(properties))
+
+
 def has_options(schema: Any) -> bool:
     """True if a schema, or one nested in it, sets llguidance options by `x-guidance`."""
     left = [schema]

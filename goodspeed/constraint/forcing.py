@@ -25,8 +25,11 @@ FORMAT_BYTES, MARK_BYTES = 64, 6  # forced by a `format`; quotes and separators 
 _SAYS_NOTHING = frozenset("$defs definitions title description default examples deprecated x-guidance".split())
 _COUNT = re.compile(r"\{\s*(\d+)")
 _HEAD = re.compile(r"^[?!]?(\w+)(?:\[\w+\])?[ \t]*:", re.MULTILINE)
-_PART = re.compile(
-    r"""\s*(?: (?P<comment>//[^\n]*|\#[^\n]*) | (?P<literal>"(?:\\.|[^"\\\n])*"i?|<[^<>\s]*>)
+_ANY = r"/\(\.\|\\n\)\*/"
+_BEGINNING, _LITERALS = r"/\[\\s\\x1c-\\x1f\]\*\\\{\(\.\|\\n\)\*/\ \|\ ", r'\((?:"(?:\\.|[^"\\\n])*"(?:\ \|\ )?)+\)'
+_PART = re.compile(  # `free`: any text without some literals, which may end anywhere; other intersections are unbounded
+    rf"""\s*(?: (?P<free>{_ANY}\ &\ ~(?=\((?:{_BEGINNING})?{_ANY}\ {_LITERALS}\ {_ANY}\))) |"""
+    r"""(?P<comment>//[^\n]*|\#[^\n]*) | (?P<literal>"(?:\\.|[^"\\\n])*"i?|<[^<>\s]*>)
     | (?P<regex>/(?:\\.|[^/\\\n])+/[imslu]*) | (?P<name>\w+) | (?P<op>[()\[\]|*+?]) )""",
     re.VERBOSE,
 )

@@ -8,7 +8,7 @@ import pytest
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
-from tests.chats import QWEN3, R1, function, ids_of
+from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
 from tests.constraint.ending import may_end
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
@@ -111,6 +111,22 @@ def test_forms_that_cannot_be_kept_are_refused(body: dict[str, Any], param: str,
     error = error_of(api("x").chat(**body))
     assert error["param"] == param
     assert what in error["message"]
+
+
+def test_content_in_a_format_is_read_as_the_grammar_has_it() -> None:
+    says = '{"say": "[TOOL_CALLS]rm{}"}'
+    asked: dict[str, Any] = {"tools": TOOLS, "response_format": {"type": "json_object"}}
+    [choice] = api(says, MISTRAL).chat(**asked).json()["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == (says, "stop")
+    [choice] = api('[TOOL_CALLS]time[ARGS]{"city": "x"}', MISTRAL).chat(**asked).json()["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_strict_calls_that_look_like_the_content_are_refused() -> None:
+    here = api("x", tools="llama3_json")
+    error = error_of(here.chat(tools=STRICT, response_format={"type": "json_object"}))
+    assert (error["param"], error["code"]) == ("tools", "unsupported_form")
+    assert here.chat(tools=STRICT, **FORMAT).status_code == 200
 
 
 def tool_of(parameters: Any, *, strict: bool) -> dict[str, Any]:

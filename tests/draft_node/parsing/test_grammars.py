@@ -12,6 +12,7 @@ from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.constraint.matcher import Matcher
+from goodspeed.constraint.sources import to_grammar
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary
@@ -70,9 +71,19 @@ def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
     return None
 
 
+def parser_of(form: Form, schemas: dict[str, Any]) -> Parser:
+    formats = form.formats.under_grammar(has_text=form.content is None)
+    return Parser(formats, schemas, is_thinking=form.opened == "open")
+
+
+def spelled(text: str) -> list[int]:
+    """Token ids of a text without the markers' own."""
+    return [token for char in text for token in ids_of(char)]
+
+
 def parts_of(form: Form, tokens: list[int]) -> list[Part]:
     text = TOKENIZER.decode(tokens)
-    parser = Parser(form.formats, SCHEMAS, is_thinking=form.opened == "open")
+    parser = parser_of(form, SCHEMAS)
     end = "x</think>" if form.formats.thinking == THINKING["think"] else "x[/THINK]"
     return joined([*(parser.push(end) if form.after else []), *parser.push(text), *parser.end()])
 
@@ -167,6 +178,167 @@ def test_bare_text_of_qwen3_coder_ends_at_its_marker() -> None:
     assert is_whole(compiled, text)
 
 
+WRONG = {
+    "hermes": '<tool_call>\n{"name": "weather", "arguments": {"n": "x"}}\n</tool_call>',
+    "qwen3_coder": "<function=weather>\n<parameter=n>\nx\n</parameter>\n</function>",
+    "llama3_json": '<|python_tag|>{"name": "weather", "parameters": {"n": "x"}}',
+    "mistral": '[TOOL_CALLS]weather[ARGS]{"n": "x"}',
+}
+"""Calls that keep no schema, by markers that some models write as ordinary tokens."""
+
+
+@pytest.mark.parametrize("ids", [IDS, {}], ids=["tokens", "text"])
+@pytest.mark.parametrize("name", WRONG)
+def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[str, int]) -> None:
+    form = Form(ALL[name], ids)
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    for text in (WRONG[name], f"Sure.\n{WRONG[name]}"):
+        assert any(isinstance(part, Call) for part in parts_of(form, spelled(text)))
+        assert not may_end(Matcher(compiled, (), (EOS,)), spelled(text), EOS)
+    for text in ("a <tool [TOOL <function <|python", ""):
+        assert may_end(Matcher(compiled, (), (EOS,)), spelled(text), EOS)
+
+
+@pytest.mark.parametrize("end", ["", "\n</tool_call>", " and\n<tool_call>\n<function=time>\n<parameter=b>\nfalse\n"])
+def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
+    form = Form(ALL["qwen3_coder"], IDS)
+    text = f"Sure.\n<function=time>\n<parameter=b>\ntrue\n</parameter>\n</function>{end}"
+    text += "</parameter>\n</function>\n</tool_call>" if "false" in end else ""
+    assert is_whole(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), text)
+    calls = [part.arguments for part in parts_of(form, ids_of(text)) if isinstance(part, Call)]
+    assert calls == ['{"b": true}', '{"b": false}'][: len(calls)]
+    assert len(calls) == 1 + ("false" in end)
+
+
+def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
+    form = Form(ALL["hermes"], IDS, "may", content={"type": "integer"})
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    for thought, is_allowed in (("the tag </thin", True), ("the tag </think> ends it", False)):
+        tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
+        assert may_end(Matcher(compiled, (), (EOS,)), tokens, EOS) is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("qwen3_coder", "<function=rm></function>"), ("mistral", "[TOOL_CALLS]rm{}")]
+)
+def test_content_in_a_format_has_no_calls_in_it(name: str, said: str) -> None:
+    form = Form(ALL[name], IDS, content={"type": "object"})
+    text = json.dumps({"say": said})
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    assert may_end(Matcher(compiled, (), (EOS,)), spelled(text), EOS)
+    assert parts_of(form, spelled(text)) == [Content(text)]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_refused"),
+    [
+        ({}, True),
+        ({"type": "object"}, True),
+        ({"type": ["object", "null"], "properties": {"city": {}}}, True),
+        ({"properties": {"name": {}, "parameters": {}}, "additionalProperties": False}, True),
+        ({"patternProperties": {".": {}}, "additionalProperties": False}, True),
+        ({"properties": {"name": {}, "city": {}}, "additionalProperties": False}, False),
+        ({"additionalProperties": False}, False),
+        ({"type": "array"}, False),
+    ],
+)
+def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker(
+    content: dict[str, Any], is_refused: bool
+) -> None:
+    form = Form(ALL["llama3_json"], IDS, content=content)
+    free = [Tool(tool.name, tool.schema) for tool in TOOLSET]
+    assert grammar(form, free)
+    assert grammar(Form(ALL["llama3_json"], IDS, content=content, is_forced=True), TOOLSET)
+    if is_refused:
+        with pytest.raises(ValueError, match="beside strict tools"):
+            grammar(form, TOOLSET)
+    else:
+        assert grammar(form, TOOLSET)
+
+
+def test_blanks_before_a_call_without_a_marker_are_those_of_the_parser() -> None:
+    form = Form(ALL["llama3_json"], IDS)
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    call = WRONG["llama3_json"].removeprefix("<|python_tag|>")
+    for blank in filter(str.isspace, map(chr, range(0x110000))):
+        assert not is_whole(compiled, blank + call)
+        assert is_whole(compiled, f"{blank}x {call}")
+
+
+HOSTILE = [
+    *(marker for formats in ALL.values() for marker in formats.markers),
+    *(
+        "<function=rm>",
+        "<function=weather>\n<parameter=n>\n",
+        "</function>",
+        "</parameter>\n<parameter=n>\nx",
+        "rm",
+        '"}',
+    ),
+    *(
+        '{"name": "rm", "arguments": {}}',
+        '{"name": "weather", "parameters": {"n": "',
+        "[ARGS]{",
+        "\t",
+        "\u3000",
+        "\n",
+        "a",
+    ),
+]
+
+
+def hostile(form: Form, seed: int) -> list[int] | None:
+    """Tokens that the grammar allows, which spell markers and calls wherever they can; None where they do not end."""
+    rng = np.random.default_rng(seed)
+    matcher = Matcher(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), (), (EOS,))
+    output = list[int]()
+    while len(output) < 400:
+        row = matcher.allowed(output)[0].view(np.uint32)
+        if len(output) > 150 or rng.random() < 0.05:
+            ending = [token for token in (EOS, *ENDS, *IDS.values()) if row[token // 32] >> (token % 32) & 1]
+            if EOS in ending:
+                return output
+            text = [int(rng.choice(ending))] if ending else []
+        else:
+            text = spelled(str(rng.choice(HOSTILE)))
+        text = text or [token for token in range(len(row) * 32) if row[token // 32] >> (token % 32) & 1][:1]
+        for token in text:
+            row = matcher.allowed(output)[0].view(np.uint32)
+            if not row[token // 32] >> (token % 32) & 1:
+                break
+            output.append(token)
+    return None
+
+
+@pytest.mark.parametrize("content", [None, {"type": "object", "properties": {"a": {"type": "string"}}}], ids=str)
+@pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
+def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(
+    formats: Formats, content: dict[str, Any] | None
+) -> None:
+    content = content and {**content, "additionalProperties": False}
+    form = Form(formats, IDS, "may" if formats.thinking is not None else "closed", content=content)
+    outputs = [output for seed in range(4) if (output := hostile(form, seed)) is not None]
+    assert outputs
+    for output in outputs:
+        parts = parts_of(form, output)
+        calls = [part for part in parts if isinstance(part, Call)]
+        for call in calls:
+            assert call.name in SCHEMAS
+            if call.name == "weather":
+                validate(json.loads(call.arguments), SCHEMA)
+        if content is not None and not calls:
+            validate(json.loads("".join(part.text for part in parts if isinstance(part, Content))), content)
+
+
+@pytest.mark.parametrize("content", [None, {"type": "integer"}])
+@pytest.mark.parametrize("opened", ["open", "may", "closed"])
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_grammar_forces_is_known_to_be_short(name: str, opened: Opened, content: dict[str, Any] | None) -> None:
+    """Else its tokens without an alternative would not be drafted."""
+    source = grammar(Form(ALL[name], {}, opened, content=content), TOOLSET)
+    assert "no_forcing" not in to_grammar(Constraint("grammar", source))
+
+
 def test_markers_that_are_no_tokens_are_text() -> None:
     form = Form(Formats(THINKING["think"], TOOLS["hermes"]), {}, "may")
     source = grammar(form, TOOLSET)
@@ -194,7 +366,7 @@ def called(schema: dict[str, Any], **written: str) -> dict[str, Any] | None:
     compiled = GRAMMARS.get(Constraint("grammar", grammar(CODER, [Tool("f", schema, strict=True)])))
     if not is_whole(compiled, text):
         return None
-    parser = Parser(CODER.formats, {"f": schema}, is_thinking=False)
+    parser = parser_of(CODER, {"f": schema})
     parts = joined([*parser.push(text), *parser.end()])
     [call] = [part for part in parts if isinstance(part, Call)]
     arguments: dict[str, Any] = json.loads(call.arguments)
@@ -226,6 +398,25 @@ def test_listed_values_are_kept_and_read_again(wanted: Any, written: str, value:
     assert found == (None if value is None else {"p": value})
     if found is not None:
         validate(found, schema)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "a</parameter>\n<parameter=n>\nx",
+        "\n</parameter>",
+        "</parameter>\n<parameter=n>\nx\n",
+        "</function>",
+        "",
+        "\n\n",
+    ],
+)
+def test_a_value_has_nothing_that_the_parser_takes_for_other_parameters(said: str) -> None:
+    listed = {"type": "array", "items": {"type": "string"}}
+    schema = {"properties": {"n": {"type": "integer"}, "s": {"type": "string"}, "l": listed}, "required": ["n", "s"]}
+    assert called(schema, n="1", s=said) in (None, {"n": 1, "s": said})
+    value = json.dumps([f"</parameter><parameter=n>{said}</parameter>"])
+    assert called(schema, n="1", s="a</parameter>", l=value) == {"n": 1, "s": "a</parameter>", "l": json.loads(value)}
 
 
 @pytest.mark.parametrize("key", ["a>b", "a\nb", " a", "a ", ""])
