@@ -1,4 +1,4 @@
-"""Fused passes compute the model's logits (`test_runner.py` has the rest); bfloat16 on a CPU is batch-invariant."""
+"""Fused passes compute the model's logits; on a CPU, bfloat16 is batch-invariant in short texts."""
 
 import random
 from collections.abc import Iterator

@@ -66,7 +66,10 @@ class Batch:
 
     @property
     def _pads(self) -> bool:
-        """True if keys must come in whole pages: in bfloat16, a CPU's summation order depends on the number of keys."""
+        """True if keys come in whole pages: in bfloat16, a CPU's summation order depends on the number of keys.
+
+        Beyond about 120 keys it depends on the number of pages, too.
+        """
         return self.pool.dtype == torch.bfloat16 and self.pool.device.type == "cpu"
 
     def following(self, layout: Layout, slots: Tensor) -> "Batch":
@@ -176,7 +179,7 @@ def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, sca
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the other rows.
+    """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the number of rows.
 
     Fewer rows than LEAST_ROWS, and more than BLOCK_ROWS, would be summed in another order.
     """
