@@ -55,7 +55,10 @@ class RateLimitFilter(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line of `key=value` fields (logfmt); `extra=` fields follow the message."""
+    """Formats a record as one line of `key=value` fields (logfmt); `extra=` fields follow the message.
+
+    Leaves out names that begin with an underscore: libraries add them to all records of a process, as Ray does.
+    """
 
     OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -67,7 +70,7 @@ class LineFormatter(logging.Formatter):
         }
         line = " ".join(f"{name}={value}" for name, value in fields.items())
         line += f" message={json.dumps(record.getMessage(), ensure_ascii=False)}"
-        extra = {name: value for name, value in vars(record).items() if name not in self.OWN}
+        extra = {name: value for name, value in vars(record).items() if name not in self.OWN and name[0] != "_"}
         if record.exc_info:
             extra["exception"] = self.formatException(record.exc_info)
         return line + "".join(f" {name}={_logfmt(value)}" for name, value in extra.items())

@@ -22,7 +22,6 @@ from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.events import QUIET
-from tests.nodes import DEADLINE_S
 from verify_node.hosting import Hosted
 
 Run = Callable[..., tuple[int, str, str]]
@@ -288,7 +287,7 @@ def test_options_that_a_replica_does_not_take_are_told() -> None:
         ended.set()
 
     Hosted(["--model=tiny-target", "--buget=3"], Mock(), failed)
-    assert ended.wait(DEADLINE_S)
+    assert ended.wait(60.0)
     assert why == ["goodspeed-verify: unknown option --buget; did you mean --budget? See goodspeed-verify --help"]
 
 
