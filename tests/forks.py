@@ -148,7 +148,7 @@ def _run(module: str, words: tuple[str, ...], settings: dict[str, object], strea
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin = os.fdopen(0)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", closefd=False)  # the old ones remember other files
     os.chdir(Path(__file__).parents[1])
     for name, value in settings.items():
         holder, _, attribute = name.rpartition(".")
