@@ -199,7 +199,7 @@ class VerifyCore(Rounds):
         if is_news:
             found.acknowledge(message.base_len, now, self.round_s)
         if draft and (wrong := check_proposal(draft, self.welcome.vocab_size)):
-            found.take_draft(replace(draft, tokens=(), proposal=None), now)
+            found.take_draft(replace(draft, tokens=(), probabilities=b"", proposal=None), now)
             return self.replies.refuse(peer.peer_id, wrong, now, about=message)
         if draft:
             found.take_draft(draft, now)

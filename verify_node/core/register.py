@@ -55,9 +55,8 @@ class Register(Sessions):
         name = self._client_name(peer_id, hello, principal)
         self._make_room(name)
         client = self.allocator.client(name)
-        if all(peer.client is not client for peer in self.peers.values()):  # else it could reset its estimates any time
-            has_model = bool(hello.draft_model)
-            self.allocator.set_draft_model(client, hello.draft_fingerprint, has_model=has_model)
+        if hello.draft_model and all(peer.client is not client for peer in self.peers.values()):
+            self.allocator.set_draft_model(client, hello.draft_fingerprint)
         if principal is not None and self.enrolled is not None:
             client.grant(self.enrolled[principal])
         self._follow(peer_id, hello.boot_id, client, principal)

@@ -87,9 +87,9 @@ class Allocator:
             self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
         return self.clients[name]
 
-    def set_draft_model(self, client: Client, draft_fingerprint: str, *, has_model: bool) -> None:
-        """Sets the client's draft model; forgets estimates of a different model."""
-        client.set_draft_model(draft_fingerprint, self._unknown_acceptance(), has_model=has_model)
+    def set_draft_model(self, client: Client, draft_fingerprint: str) -> None:
+        """Sets the client's draft model; forgets the acceptance rate of a different model."""
+        client.set_draft_model(draft_fingerprint, self._unknown_acceptance())
 
     def _unknown_acceptance(self) -> AcceptanceEstimator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.prior_tokens)
@@ -129,8 +129,8 @@ class Allocator:
     def permit(self, number: int, sessions: Sequence[Session], round_s: float) -> dict[bytes, int]:
         """Returns how many tokens beyond its text each session may have drafted after round `number`, by Eq. (5).
 
-        sessions: all active sessions that have had their first token. Sessions without a possible drafter are left out
-        of the result. Where rounds do not wait for drafts, `PERMITTED` budgets are shared out. Each session gets at
+        sessions: the active ones for which the next round can decide a token. Sessions without a possible drafter are
+        left out of the result. Where rounds do not wait for drafts, `PERMITTED` budgets are shared out. Each session gets at
         least LEAST_PERMISSION, unless it waits for its drafts, and not much more than its draft node has delivered.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.waits(one))]

@@ -1,7 +1,6 @@
 """Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
 
-The session that has waited longest goes first; a session that does not fit goes first next time. Clients take turns in
-having prompts prefilled. Where memory is short,
+The session that has waited longest goes first; clients take turns in having prompts prefilled. Where memory is short,
 `resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as another
 waits for the other (`followers`).
 """
@@ -44,14 +43,35 @@ def plan(
     preempted.
     """
     packing = _Packing(limits, pool, drafted, allotment)
-    packing.give_turns(ready)
-    ready = sorted(ready, key=packing.turn)
+    ready = in_turns(sorted(ready, key=packing.turn), pool, packing.promised)
     packing.follow(ready)
     resident = [session for session in sessions if session.session_id in pool]
     packing.make_room(ready, sorted(resident, key=lambda session: session.admitted), resolve)
     for session in ready:
         packing.add(session)
-    return packing.round(number)
+    planned = packing.round(number)
+    prefilled = {entry.session_id for entry in planned.entries if entry.num_only_read}
+    if (first := next((session for session in ready if session.session_id in prefilled), None)) is not None:
+        first.client.note_prefill(number)
+    return planned
+
+
+def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes]) -> list[Session]:
+    """Lets clients take turns in the places of the sessions that have a text to prefill; others keep their place.
+
+    A client's second text comes behind every client's first. Among these, the client that was first in the latest round
+    comes last. ready: in the order of their waits. promised: sessions that take no turns.
+    """
+    num_texts: Counter[str] = Counter()
+    turns: dict[bytes, tuple[int, int]] = {}
+    for session in ready:
+        key, client = session.session_id, session.client
+        if key not in promised and len(session.tokens) - pool.length(key) > 1:
+            turns[key] = num_texts[client.name], client.prefill_round
+            num_texts[client.name] += 1
+    reading = [session for session in ready if session.session_id in turns]
+    following = iter(sorted(reading, key=lambda session: turns[session.session_id]))
+    return [next(following) if session.session_id in turns else session for session in ready]
 
 
 class RoundMemory:
@@ -131,7 +151,6 @@ class _Packing:
     ) -> None:
         self.allotment = allotment
         self.promised = {session_id: place for place, session_id in enumerate(allotment.rank)}
-        self.turns: dict[bytes, int] = {}  # of sessions with a text to prefill
         self.memory = RoundMemory(pool, drafted)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
@@ -149,20 +168,10 @@ class _Packing:
         self.followed: Mapping[bytes, Session] = {}  # by follower: the leader that prefills its pages
         self.seen: set[bytes] = set()  # sessions already packed or deferred
 
-    def give_turns(self, ready: Iterable[Session]) -> None:
-        """Numbers each client's sessions with a text to prefill: its second one is behind every client's first."""
-        num_turns: Counter[str] = Counter()
-        for session in sorted(ready, key=lambda one: (one.ready_since, one.admitted)):
-            if len(session.tokens) - self.pool.length(session.session_id) > 1:
-                self.turns[session.session_id] = num_turns[session.client.name]
-                num_turns[session.client.name] += 1
-
-    def turn(self, session: Session) -> tuple[float, bool, int, float, int]:
-        """Sort key: promised sessions by due time, then sessions with a floor, then clients in turn, then the longest
-        wait."""
+    def turn(self, session: Session) -> tuple[float, bool, float, int]:
+        """Sort key: promised sessions by due time, then sessions with a floor, then the longest wait."""
         key = session.session_id
-        rank, has_floor = self.promised.get(key, inf), key in self.allotment.floor
-        return rank, not has_floor, self.turns.get(key, 0), session.ready_since, session.admitted
+        return self.promised.get(key, inf), key not in self.allotment.floor, session.ready_since, session.admitted
 
     def follow(self, ready: Sequence[Session]) -> None:
         """Determines the followers; promised sessions follow no other."""

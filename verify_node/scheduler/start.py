@@ -76,12 +76,18 @@ class Starting:
     def deciding(self, sessions: Sequence[Session]) -> Sequence[Session]:
         """Returns the sessions that the next round can decide a token for; all of them if there are none.
 
-        They have memory, and little left to prefill. Others wait for memory, or for a turn to prefill a long text: they
-        get no token, and their drafts are not verified, so they count neither in a round's worth nor in its budget.
+        They have memory, or find free pages, and little is left to prefill. Others wait for memory, or for turns to
+        prefill a long text: they get no token, and their drafts are not verified, so they count neither in a round's
+        worth nor in its budget.
         """
-        pool, most = self._pool, self._limits.most_prefill
-        has_memory = [one for one in sessions if one.session_id in pool]
-        return [one for one in has_memory if len(one.tokens) - pool.length(one.session_id) <= most] or sessions
+        pool, found, num_free = self._pool, [], self._pool.num_free
+        for session in sessions:
+            key, num_tokens = session.session_id, len(session.tokens)
+            needed = 0 if key in pool else pool.pages_needed(key, num_tokens)
+            if needed <= num_free and num_tokens - pool.length(key) <= self._limits.most_prefill:
+                num_free -= needed
+                found.append(session)
+        return found or sessions
 
     def _is_waiting(self, now: float) -> bool:
         """True if the same draft is still awaited, so that the other sessions need no check."""

@@ -115,6 +115,7 @@ class Client:
     answer_s: float = 0.0  # from a verdict to its draft model's new draft, smoothed; 0 until the first
     num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
     compiled_at: float = 0.0  # end of its latest turn to have a constraint compiled
+    prefill_round: int = 0  # latest round in which one of its texts was the first to be prefilled
     retry_round: int = 0  # verify round before which rounds wait for none of its drafts
     num_tokens: int = 0  # delivered since this node started, like all counters below
     num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified drafted tokens, by source
@@ -129,17 +130,13 @@ class Client:
         self.weight, self.max_sessions = record.weight, record.max_sessions
         self.max_round_tokens = record.max_round_tokens
 
-    def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator, *, has_model: bool) -> None:
-        """Sets its draft model. If that changed, resets the acceptance rate to `unknown`, and how its claims hold.
+    def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator) -> None:
+        """Sets its draft model. If that changed, resets the acceptance rate to `unknown`.
 
-        The acceptance bound is not reset, or a client could lift it by renaming its model.
+        The acceptance bound and the calibrations are not reset, or a client could lift them by renaming its model.
         """
-        self.has_model = has_model
-        if not has_model:
-            return
         if self.draft_fingerprint not in (None, draft_fingerprint):
             self.acceptance = unknown
-            self.calibrations = {of: one for of, one in self.calibrations.items() if of not in ("model", "alternative")}
         self.draft_fingerprint = draft_fingerprint
 
     def know_models(self, *, has_model: bool) -> None:
@@ -153,6 +150,10 @@ class Client:
     def take_turn(self, now: float) -> None:
         """Ends its turn to have a constraint compiled: other clients' sessions that wait come first."""
         self.compiled_at = now
+
+    def note_prefill(self, number: int) -> None:
+        """Notes that one of its texts is the first that round `number` prefills: other clients' come first in the next."""
+        self.prefill_round = number
 
     # -- times and gains of its drafts -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.client import Peer
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase, WrongPhase
-from verify_node.session.state import SessionState
+from verify_node.session.state import MAX_RETURNS, SessionState
 from verify_node.slo.deadline import Cause, Deadline
 
 SMOOTHING = 0.2
@@ -24,9 +24,6 @@ SMOOTHING = 0.2
 LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
 """A draft is late after LATE_TIMES times its usual time, within two bounds: at least LEAST_LATE_S, so that a lost
 message can be repeated, and at most MOST_LATE_S, the longest time that a draft may delay rounds."""
-
-MAX_RETURNS = 8
-"""Reopenings for which a text keeps its place: every text must end some time, or others could wait for ever."""
 
 
 @dataclass(slots=True, eq=False)
@@ -257,7 +254,7 @@ class Session(SessionState):
 
         waits: rounds wait until its draft is complete, if the verdict permits a draft. round_s: duration of a round.
         """
-        self.last_verdict = replace(verdict, prompt_logprobs=None)  # `repeat` adds those that are still unacknowledged
+        self.last_verdict = verdict if verdict.prompt_logprobs is None else replace(verdict, prompt_logprobs=None)
         self.needs_draft = self.drafted is None
         self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
         self.waits = waits and verdict.may_draft > 0

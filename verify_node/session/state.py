@@ -20,6 +20,10 @@ WINDOW, MAX_WINDOW = 16, 256
 """Overdue tokens at which a session waits for its draft node: the least, and for long round trips the most."""
 
 
+MAX_RETURNS = 8
+"""Reopenings for which a text keeps its place: every text must end some time, or others could wait for ever."""
+
+
 @dataclass(slots=True, eq=False)
 class SessionState:
     """One generation: its text so far, its draft node's state, and its permissions."""

@@ -26,8 +26,7 @@ from tests.fakes import (
 from verify_node.core.invariants import validate
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.round import Outcome
-from verify_node.session.session import MAX_RETURNS
-from verify_node.session.state import WINDOW
+from verify_node.session.state import MAX_RETURNS, WINDOW
 
 
 @pytest.fixture
@@ -288,11 +287,12 @@ def test_a_ratio_draft_that_does_not_say_what_it_was_drawn_from(desk, changes):
     assert (verdict.num_verified, verdict.num_accepted) == (4, 4)
 
 
+@pytest.mark.parametrize("claimed", [b"", b"0"])
 @pytest.mark.parametrize("proposal", [bytes(100_000), b"", certain((1,)) * 2, certain((1,)) + b"0"])
-def test_a_proposal_of_a_wrong_size_is_not_kept_and_its_session_goes_on(desk, proposal):
+def test_a_proposal_of_a_wrong_size_is_not_kept_and_its_session_goes_on(desk, proposal, claimed):
     desk.open(verification="ratio")
     desk.round()
-    refusal(desk.draft(tokens=(1,), proposal=proposal), "proposal")
+    refusal(desk.draft(tokens=(1,), proposal=proposal, probabilities=claimed), "proposal")
     assert desk.session().drafted.proposal is None
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.tokens) == (0, expected()[1:2])
@@ -723,13 +723,29 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
     assert learned < INITIAL_ACCEPTANCE
     drafting.hello("a", draft_fingerprint="")  # the same process says Hello again
     assert client.acceptance.value == learned
-    client.calibration("ngram").observe(bytes(3), 0)
     drafting.up("a", Leave())
     drafting.hello("a", draft_model="", boot_id=b"without!")
     drafting.up("a", Leave())
     assert client.acceptance.value == learned, "nothing was learned of another"
-    assert {"model", "ngram"} <= {*client.calibrations}
+    claims = client.calibrations["model"].by_code
     drafting.hello("a", draft_fingerprint="other", boot_id=b"bootboot")
     assert client.acceptance.value == INITIAL_ACCEPTANCE
-    assert {*client.calibrations} & {"model", "ngram", "alternative"} == {"ngram"}
     assert client.acceptance_bound.most == most, "what its drafts have brought still bounds what is believed"
+    assert client.calibrations["model"].by_code == claims, "or a liar could rename its model"
+
+
+# -- prompts take turns ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_tokens", [30, 200])
+def test_a_clients_many_prompts_hold_up_anothers_for_one_round(num_tokens):
+    """Of 64 tokens, half are for prompts: each long one takes many rounds."""
+    desk = Desk(max_round_tokens=64, num_pages=500, max_sessions=64)
+    for name in ("many", "one"):
+        desk.hello(name)
+    for number in range(1, 11):
+        desk.open("many", number, prompt=(number,) * num_tokens, max_tokens=2)
+    desk.round()
+    desk.open("one", 11, prompt=(1,) * 20, max_tokens=2)
+    waited = next(number for number in range(20) if any(one.session_id == session_id(11) for one in desk.round()))
+    assert waited <= 1

@@ -214,14 +214,14 @@ def test_for_whom_nothing_drafts_the_policy_is_not_asked():
 @pytest.mark.parametrize(("is_barrier", "permitted"), [(True, 3), (False, 0)])
 def test_indexes_draft_as_they_like_but_where_rounds_wait_for_them(is_barrier, permitted):
     scheduler = make_scheduler(Given(3), is_barrier=is_barrier)
-    scheduler.set_draft_model(scheduler.client("a"), "", has_model=False)
+    scheduler.client("a").know_models(has_model=False)
     assert permit(scheduler, [make_session(scheduler, drafter="ngram")]) == [permitted]
     assert permit(scheduler, [make_session(scheduler)]) == [permitted]
 
 
 def test_under_the_ratio_rule_indexes_draft_what_is_permitted():
     scheduler = make_scheduler(Given(3), is_barrier=False)
-    scheduler.set_draft_model(scheduler.client("a"), "", has_model=False)
+    scheduler.client("a").know_models(has_model=False)
     assert permit(scheduler, [make_session(scheduler, drafter="ngram", verification="ratio")]) == [3]
 
 

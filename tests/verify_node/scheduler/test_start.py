@@ -9,6 +9,7 @@ from goodspeed.engine.paged.pages import PagePool
 from tests.fakes import Desk, session_id
 from tests.verify_node.scheduler.sessions import make_session
 from verify_node.scheduler import start as starting
+from verify_node.scheduler.allocate import PERMITTED
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
@@ -100,13 +101,13 @@ def test_answers_and_models_are_weighed_together(two_ready):
 # -- whom a round can decide for ---------------------------------------------------------------------------------------
 
 
-def test_sessions_without_memory_or_with_much_to_prefill_get_no_token():
-    pool = PagePool(50, 4)
-    deciding = make_session(1, cached=2, pool=pool)
-    long, waiting = make_session(2, prompt=40, cached=2, pool=pool), make_session(3)
+def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
+    pool = PagePool(4, 4)
+    deciding, long = make_session(1, cached=2, pool=pool), make_session(2, prompt=40, cached=2, pool=pool)
+    short, waiting = make_session(3, prompt=8), make_session(4, prompt=8)  # two free pages: room for one
     of = starting.Starting({}, pool, RoundLimits(8, 32), is_barrier=False)
-    assert of.deciding([deciding, long, waiting]) == [deciding]
-    assert of.deciding([long, waiting]) == [long, waiting]
+    assert of.deciding([deciding, long, short, waiting]) == [deciding, short]
+    assert of.deciding([long]) == [long]
 
 
 def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
@@ -121,3 +122,21 @@ def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
     desk.round(0.1)
     assert session_id(2) not in desk.core.pool
     assert desk.core.plan(desk.now) is None
+
+
+def test_a_session_that_waits_for_memory_takes_nothing_of_anothers_budget_and_permission():
+    """Its draft stays when it is preempted."""
+    desk = Desk(num_pages=16, page_size=4, budget=8, self_draft=False, validates=False)
+    desk.hello()
+    desk.open(max_tokens=60)
+    desk.open(number=2, prompt=(1,) * 24, max_tokens=24)
+    desk.round()
+    for number in (1, 2):
+        desk.draft(number=number)
+    desk.core.pool.free(session_id(2))
+    desk.core.pool.extend(b"another", 4 * (desk.core.pool.num_free - 4))
+    planned = desk.plan()
+    [entry] = planned.entries
+    assert (entry.session_id, entry.num_drafted) == (session_id(1), 8)
+    desk.finish(planned)
+    assert desk.session(1).may_draft == PERMITTED * 8
