@@ -82,7 +82,9 @@ class VerifyCore(Rounds):
         super().__init__(
             settings,
             register=register,
-            choice=Choice() if settings.is_barrier else ByWorth(cost, settings.limits, allocator.worth_of, own),
+            choice=Choice(settings.limits)
+            if settings.is_barrier
+            else ByWorth(cost, settings.limits, allocator.worth_of, own),
             cost=cost,
             admission=Admission(promises, register, replies, counts, self.fleet),
             replies=replies,

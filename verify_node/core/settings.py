@@ -25,6 +25,7 @@ class CoreSettings:
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
     is_shared: bool = True  # draft nodes may run on this machine, and compete for it
+    has_trees: bool = True  # rounds verify drafted trees; else only their first choices
     has_draft_model: bool = False  # the verify node drafts with a model, too; not where rounds are barriers
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
@@ -70,7 +71,7 @@ class CoreSettings:
     @property
     def limits(self) -> RoundLimits:
         """The limits of each round."""
-        return RoundLimits(self.budget, self.max_round_tokens)
+        return RoundLimits(self.budget, self.max_round_tokens, self.has_trees)
 
     @property
     def fairness(self) -> float:

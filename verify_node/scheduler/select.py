@@ -57,10 +57,10 @@ class PendingDraft(NamedTuple):
 
 
 class Choice:
-    """Chooses the drafted tokens of a round; this class, as in the paper, verifies drafts up to their permitted length.
+    """Chooses the drafted tokens of a round: as in the paper, drafts up to their permitted length. Others wait."""
 
-    Tokens that do not fit into the budget wait for the next round.
-    """
+    def __init__(self, limits: RoundLimits) -> None:
+        self._limits = limits
 
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None
@@ -70,7 +70,7 @@ class Choice:
         number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
         budget.
         """
-        return {session.session_id: of_draft(session).cut(session.may_draft) for session in ready}
+        return {one.session_id: of_draft(one, has_trees=self._limits.has_trees).cut(one.may_draft) for one in ready}
 
     def least_probability(self, session: Session) -> int:
         """Code of the path probability below which this session's draft node need not draft."""
@@ -106,8 +106,8 @@ class ByWorth(Choice):
         self_drafts: SelfDrafts | None = None,
     ) -> None:
         """worth: of one token of a client, w U'(X). self_drafts: the verify node's own drafts; None: it has none."""
+        super().__init__(limits)
         self._cost = cost
-        self._limits = limits
         self._worth = worth
         self._self_drafts = self_drafts
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
@@ -231,7 +231,7 @@ class ByWorth(Choice):
         wanting: list[Wanting] = []
         for session in ready:
             if session.takes_drafts:
-                drafted = best(session, of_draft(session), session.own)
+                drafted = best(session, of_draft(session, has_trees=self._limits.has_trees), session.own)
                 if drafted.tokens:
                     found.append((session, drafted))
                 if (not drafted.tokens or drafted.is_own) and self._self_drafts is not None and session.allows_ngrams:

@@ -64,14 +64,6 @@ class Batch:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits
         self._plans: dict[tuple[int | None, int], PlanTensors] = {}
 
-    @property
-    def _pads(self) -> bool:
-        """True if keys come in whole pages: in bfloat16, a CPU's summation order depends on the number of keys.
-
-        Beyond about 120 keys it depends on the number of pages, too.
-        """
-        return self.pool.dtype == torch.bfloat16 and self.pool.device.type == "cpu"
-
     def following(self, layout: Layout, slots: Tensor) -> "Batch":
         """Returns the batch one token later (`Layout.following`), reusing its plans; this batch must not be used again.
 
@@ -126,7 +118,7 @@ class Batch:
             key, value = self.pool.split(space, group.num_chunks)
             source: Gather | slice = Gather(self._tensor(pages), space, key, value)
         elif (
-            group.num_queries == 1 and not self._pads and group.low not in made.trees
+            group.num_queries == 1 and self.limits.block_pages is None and group.low not in made.trees
         ):  # exactly the keys that the query sees: no mask is needed
             end = int(made.starts[group.low]) + 1
             return GroupTensors(group, slice(row + (0 if window is None else max(0, end - window)), row + end), None)
@@ -179,9 +171,10 @@ def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, sca
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the number of rows.
+    """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the other rows.
 
-    Fewer rows than LEAST_ROWS, and more than BLOCK_ROWS, would be summed in another order.
+    With keys in blocks (`passes.BLOCK_KEYS`) it does not depend on the number of hidden keys either. Fewer rows than
+    LEAST_ROWS, and more than BLOCK_ROWS, would be summed in another order.
     """
     if query.dtype != torch.bfloat16 or query.device.type != "cpu":
         return scaled_dot_product_attention(query, key, value, mask, scale=scaling)

@@ -60,10 +60,12 @@ class Packed:
         memory: KVPool,
         others: Others | None = None,
         kernel: Kernel | None = None,
+        *,
+        is_batch_invariant: bool = False,
     ) -> None:
-        """others: ranks that hold the other parts of a split model; None: the model is not split. kernel: `Passes`."""
+        """others: ranks that hold the other parts of a split model; None: it is not split. The others: `Passes`."""
         self.pool, self.memory = pool, memory
-        self._passes = Passes(model, memory, others, kernel)
+        self._passes = Passes(model, memory, others, kernel, is_batch_invariant=is_batch_invariant)
         self._last_keys: list[Hashable] = []  # of the previous pass, if it succeeded
 
     def prepare(self) -> int | None:

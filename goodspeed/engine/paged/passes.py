@@ -6,6 +6,7 @@ One process lays out a pass, and every rank of a split model can compute it.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import lcm
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,10 @@ from goodspeed.engine.paged.trees import Ints, Tree
 
 GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # a group's gathered rows should fit into a CPU's cache
 MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
+
+BLOCK_KEYS = 512
+"""Keys that a batch-invariant pass gathers at a time, counted from the start of the text. A CPU attends to so many at a
+time; in bfloat16 the order of its sums depends on the number of keys within a block, hidden ones included."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,24 @@ class Passes:
     """A model with its KV cache; runs one pass after the other."""
 
     def __init__(
-        self, model: nn.Module, memory: KVPool, others: Others | None = None, kernel: Kernel | None = None
+        self,
+        model: nn.Module,
+        memory: KVPool,
+        others: Others | None = None,
+        kernel: Kernel | None = None,
+        *,
+        is_batch_invariant: bool = False,
     ) -> None:
-        """kernel: attention of padded passes (`grid.py`); None: no pass is padded."""
+        """kernel: attention of padded passes (`grid.py`); None: no pass is padded. is_batch_invariant: `Runner`."""
         self.model, self.memory, self.others = model, memory, others
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
-        self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
+        size = memory.page_size
+        self._limits = GroupLimits(
+            max_padding=MAX_PADDING[kind],
+            max_group_rows=GROUP_BYTES[kind] // row_bytes,
+            block_pages=lcm(BLOCK_KEYS, size) // size if is_batch_invariant else None,
+        )
         self.grid = None if kernel is None else Grid(model, memory, kernel)
         self._last: tuple[Layout, Batch | None] | None = None  # of the previous pass, if it succeeded; None: padded
 
