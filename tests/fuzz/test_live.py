@@ -7,7 +7,7 @@ import pytest
 from goodspeed.wire.messages import RefusalCode
 from tests.fuzz import live
 
-pytestmark = pytest.mark.nodes
+pytestmark = pytest.mark.alone
 
 NUM_MESSAGES = 20_000
 

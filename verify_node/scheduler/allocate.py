@@ -130,8 +130,9 @@ class Allocator:
         """Returns how many tokens beyond its text each session may have drafted after round `number`, by Eq. (5).
 
         sessions: the active ones for which the next round can decide a token. Sessions without a possible drafter are
-        left out of the result. Where rounds do not wait for drafts, `PERMITTED` budgets are shared out. Each session gets at
-        least LEAST_PERMISSION, unless it waits for its drafts, and not much more than its draft node has delivered.
+        left out of the result. Where rounds do not wait for drafts, `PERMITTED` budgets are shared out. Each session
+        gets at least LEAST_PERMISSION, unless it waits for its drafts, and not much more than its draft node has
+        delivered.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.waits(one))]
         rooms = limits_of_clients(drafting, number)

@@ -152,7 +152,7 @@ class Client:
         self.compiled_at = now
 
     def note_prefill(self, number: int) -> None:
-        """Notes that one of its texts is the first that round `number` prefills: other clients' come first in the next."""
+        """Notes that round `number` prefills one of its texts first: in the next one other clients' come first."""
         self.prefill_round = number
 
     # -- times and gains of its drafts -----------------------------------------------------------------------------
