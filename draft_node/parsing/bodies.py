@@ -16,8 +16,8 @@ from draft_node.parsing.schemas import arguments_of
 OUTSIDE = frozenset(' \t\r\n{}[]:,"-+.0123456789eEtruefalsn')
 """All characters that JSON may have outside of strings."""
 
-MAX_DEPTH = 128
-"""Most levels of a call's arguments: writers and parsers of JSON refuse deeper ones, some from 200 or 255 on."""
+MAX_DEPTH = 32
+"""Most levels of a call's arguments, in an answer and in a request that sends it back."""
 
 
 class JsonScan:

@@ -110,8 +110,8 @@ def test_arguments_that_parsers_of_json_refuse_are_content(formats: Formats, cal
         told = call.replace("ARGUMENTS", arguments).replace("QUOTED", arguments.replace('"', '\\"'))
         return told.replace("VALUE", value)
 
-    assert told(parse(formats, written(128))) == [Call("f", nested(128))]
-    for num_levels in (129, 270):
+    assert told(parse(formats, written(32))) == [Call("f", nested(32))]
+    for num_levels in (33, 129, 270):
         assert all(isinstance(part, Content) for part in told(parse(formats, written(num_levels))))
     for num_levels in range(900, 1000, 5):  # as deep as Python's own parser and writer go
         assert "".join(part.raw for part in parse(formats, written(num_levels))) == written(num_levels)
