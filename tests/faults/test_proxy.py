@@ -14,6 +14,8 @@ import pytest
 from tests.faults.proxy import Proxy
 from tests.waiting import until
 
+pytestmark = pytest.mark.nodes
+
 TIMEOUT_S = 30  # a wait in vain
 SILENCE_S = 0.2  # long enough for bytes that are not held back
 
