@@ -148,10 +148,14 @@ def _call(written: _Written, known: Collection[str] | None) -> Call | None:
     return Call(written.name, arguments) if is_object(arguments) else None
 
 
+STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""A string of JSON; takes an unfinished one, too, so that its search is linear in any text."""
+
+
 def is_object(text: str) -> bool:
     """True if a text is a strictly valid JSON object of at most `MAX_DEPTH` levels, which JSON parsers accept."""
     scan = JsonScan()
-    if any(not scan.take(char) or scan.depth > MAX_DEPTH for char in text.strip()):
+    if any(not scan.take(char) or scan.depth > MAX_DEPTH for char in STRING.sub("", text.strip())):
         return False
     try:
         return isinstance(msgspec.json.decode(text), dict)
