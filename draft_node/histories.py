@@ -39,14 +39,16 @@ def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, repor
     for folder in folders:
         num_files = num_tokens = 0
         for path in files(Path(folder)):
-            whole = _encoded(path, tokenizer, report)
+            text = _text(path, report)
+            whole = _encoded(text, tokenizer) if num_left else ()
+            is_cut = len(whole) > num_left if num_left else bool(text)
             tokens = whole[:num_left]
             num_left -= len(tokens)
             num_tokens += len(tokens)
             num_files += bool(tokens)
             if tokens:
                 yield tokens
-            if len(whole) > len(tokens):
+            if is_cut:
                 report("--corpus %s: %d tokens are read, and the rest is left out", folder, max_tokens)
                 break
             if time.monotonic() >= tell_at:
@@ -66,17 +68,21 @@ def files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _encoded(path: Path, tokenizer: Any, report: Report) -> tuple[int, ...]:
-    """Returns a file's token ids without special tokens around them; empty for a file that cannot be read."""
+def _text(path: Path, report: Report) -> str:
+    """Returns a file's text; empty for a file that cannot be read."""
     try:
         if not path.is_file():
             raise ValueError("it is no regular file")
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ValueError(f"it has more than {MAX_FILE_BYTES >> 20} MiB")
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8
         report("--corpus: %s is left out: %s", path, reason(error) if isinstance(error, OSError) else error)
-        return ()
+        return ""
+
+
+def _encoded(text: str, tokenizer: Any) -> tuple[int, ...]:
+    """Returns a text's token ids without special tokens around them."""
     return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else ()
 
 

@@ -235,7 +235,7 @@ def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
     first = by_way(rows, config.rates[0])
     users = {name: "at least " * (row["bound"] == "tried") + str(row["users"]) for name, row in first.items()}
     lines = [
-        f"{plan(OURS, config).gpu.name}, carries at {config.rates[0]:g} tokens/s each: {users['plain']} users without "
+        f"Users who get {config.rates[0]:g} tokens/s each on {plan(OURS, config).gpu.name}: {users['plain']} without "
         f"drafts, {users[RIVAL]} with a draft model on the same GPU,",
         f"{users['remote']} with draft models on L4s, {users[OURS]} if these draft in parallel. Bound by t(ime) or "
         "m(emory); + means that no more were tried;",

@@ -48,9 +48,10 @@ class Openings:
         if made is not None:
             actions.append(Connect(made, self._links.address(made)))
         for number in self._links.useless(now):
-            is_there = self._links[number].connected
-            self._links.drop(number)  # closing it would wait for messages that nobody takes: Reconnect drops them
-            actions += [Send(Leave(), number) if is_there else Reconnect(number), Disconnect(number)]
+            was_connected = self._links[number].connected
+            self._links.drop(number)
+            # Reconnect drops the messages that nobody takes: closing would wait for them.
+            actions += [Send(Leave(), number) if was_connected else Reconnect(number), Disconnect(number)]
         return actions
 
     def _waits(self, session: Session) -> bool:

@@ -19,8 +19,8 @@ MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
 MAX_DETOKENIZED = 1 << 16
 MAX_BIAS = 100.0
-MAX_TOOLS, MAX_CALLS, MAX_DEPTH = 128, 128, 32
-"""Most tools of a request, calls of a message, and nesting levels in a tool's parameters."""
+MAX_TOOLS = MAX_CALLS = 128
+"""Most tools of a request, and calls of a message."""
 
 MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 14, 1 << 20, 256, (1 << 63) - 1
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import MAX_DEPTH, Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
+from draft_node.http.requests import Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
+from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.parsing.parser import ParserSettings
 from draft_node.parsing.schemas import has_options

@@ -16,8 +16,8 @@ from draft_node.parsing.schemas import arguments_of
 OUTSIDE = frozenset(' \t\r\n{}[]:,"-+.0123456789eEtruefalsn')
 """All characters that JSON may have outside of strings."""
 
-MAX_DEPTH = 128
-"""Most levels of a call's arguments: writers and parsers of JSON refuse deeper ones, some from 200 or 255 on."""
+MAX_DEPTH = 32
+"""Most levels of a call's arguments, in an answer and in a request that sends it back."""
 
 
 class JsonScan:
@@ -148,10 +148,14 @@ def _call(written: _Written, known: Collection[str] | None) -> Call | None:
     return Call(written.name, arguments) if is_object(arguments) else None
 
 
+STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""A string of JSON; takes an unfinished one, too, so that its search is linear in any text."""
+
+
 def is_object(text: str) -> bool:
     """True if a text is a strictly valid JSON object of at most `MAX_DEPTH` levels, which JSON parsers accept."""
     scan = JsonScan()
-    if any(not scan.take(char) or scan.depth > MAX_DEPTH for char in text.strip()):
+    if any(not scan.take(char) or scan.depth > MAX_DEPTH for char in STRING.sub("", text.strip())):
         return False
     try:
         return isinstance(msgspec.json.decode(text), dict)

@@ -32,6 +32,7 @@ from goodspeed.serving.parser import CommandLine
 
 HERE = Path(__file__).parents[1]
 RESULTS, CURVES, FINDINGS, FIGURE = "results.parquet", "curves.parquet", "findings.json", "figure.png"
+SECTIONS = ("full", "quick")
 Config = TypeVar("Config")
 
 
@@ -133,9 +134,24 @@ def parse(name: str, about: str, arguments: Sequence[str] | None, *, takes_polic
 def load(path: Path, section: str, config: type[Config]) -> Config:
     """Loads one section of a settings file. SystemExit says what is wrong with it."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text())[section], config)
+        whole = tomllib.loads(path.read_text())
+        settings = msgspec.convert(whole[section], config)
     except (OSError, tomllib.TOMLDecodeError, KeyError, msgspec.ValidationError) as error:
         raise SystemExit(f"{path}, section {section}: {type(error).__name__}: {error}") from None
+    unknown = [*(key for key in whole if key not in SECTIONS), *_ignored(whole[section], msgspec.to_builtins(settings))]
+    if unknown:
+        raise SystemExit(f"{path}, section {section}: no such setting: {', '.join(unknown)}")
+    return settings
+
+
+def _ignored(given: Any, taken: Any, where: str = "") -> list[str]:
+    """The names of members that were given and not taken, at any depth."""
+    if isinstance(given, list):
+        return [name for both in zip(given, taken, strict=True) for name in _ignored(*both, where)]
+    if not isinstance(given, dict):
+        return []
+    found = [where + key for key in given if key not in taken]
+    return found + [name for key in given if key in taken for name in _ignored(given[key], taken[key], f"{where}{key}.")]
 
 
 def save(outcome: Outcome, told: Mapping[str, Any], out: Path) -> None:

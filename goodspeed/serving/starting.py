@@ -40,7 +40,10 @@ def begin() -> None:
 
 @contextmanager
 def running(*, daemon: bool) -> Iterator[None]:
-    """Makes Ctrl-C raise KeyboardInterrupt within the block. daemon: no change; daemons set their own handler."""
+    """Makes Ctrl-C raise KeyboardInterrupt within the block; a container's first process still ends on SIGTERM.
+
+    daemon: no change; daemons set their own handlers.
+    """
     was_started = signal.getsignal(signal.SIGINT) is _end
     if was_started and not daemon:
         signal.signal(signal.SIGINT, signal.default_int_handler)

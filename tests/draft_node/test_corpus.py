@@ -80,6 +80,15 @@ def test_reading_ends_at_the_bound(folder: Path) -> None:
     assert told[0] == f"--corpus {folder}: 1 tokens are read, and the rest is left out"
 
 
+def test_nothing_is_encoded_beyond_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    own = histories._encoded
+    monkeypatch.setattr(histories, "_encoded", lambda text, by: (encoded.append(text), own(text, by))[1])
+    _, told = read(folder, folder / "b", max_tokens=len(TOKENIZER("# Größe\n")["input_ids"]))
+    assert encoded == ["# Größe\n"]
+    assert sum("the rest is left out" in line for line in told) == 2
+
+
 def test_several_folders_share_the_bound(folder: Path) -> None:
     num_tokens = sum(len(TOKENIZER(text)["input_ids"]) for text in read(folder)[0])
     texts, told = read(folder, folder / "b", max_tokens=num_tokens)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow.parquet
 import pytest
@@ -15,9 +15,15 @@ from goodspeed.fair.policies import base
 
 
 @dataclass(frozen=True)
+class Size:
+    users: int
+
+
+@dataclass(frozen=True)
 class Config:
     rounds: int
     alphas: tuple[float, ...]
+    sizes: dict[str, Size] = field(default_factory=dict)
 
 
 SETTINGS = """
@@ -58,7 +64,7 @@ def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     assert result["experiment"] == "some"
-    assert (result["settings"], result["config"]) == ("full", {"rounds": 600, "alphas": [0.5, 0.9]})
+    assert (result["settings"], result["config"]) == ("full", {"rounds": 600, "alphas": [0.5, 0.9], "sizes": {}})
     assert result["optimum"] == 2.5
     assert result["findings"][0] | {"ratio": 0.5, "reached": False} == result["findings"][0]
     assert "seen so" in printed.err
@@ -150,6 +156,9 @@ WRONG = {
     "another type": ("[full]\nrounds = 'many'\nalphas = []\n", "rounds"),
     "not TOML": ("rounds : 3", "TOMLDecodeError"),
     "a value short": ("[full]\nrounds = 1\n", "alphas"),
+    "a setting above the sections": (f"seed = 1\n{SETTINGS}", "no such setting: seed$"),
+    "a misspelt setting": (SETTINGS.replace("[quick]", "round = 6\n[quick]"), "no such setting: round$"),
+    "a misspelt member": (f"{SETTINGS}\n[full.sizes.a]\nusers = 1\nuser = 2\n", r"no such setting: sizes\.a\.user$"),
 }
 
 

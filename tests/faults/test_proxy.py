@@ -1,5 +1,6 @@
 """The bad line by itself, in front of a small server that says everything back."""
 
+import asyncio
 import random
 import socket
 import socketserver
@@ -11,6 +12,9 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.proxy import Proxy
+from tests.waiting import until
+
+pytestmark = pytest.mark.nodes
 
 TIMEOUT_S = 30  # a wait in vain
 SILENCE_S = 0.2  # long enough for bytes that are not held back
@@ -95,8 +99,9 @@ def test_each_fault_is_one_until_it_is_healed(proxy: Proxy) -> None:
         proxy.half_open("down")
         before = proxy.num_bytes
         old.sendall(b"heard")
+        asyncio.run(asyncio.wait_for(until(lambda: proxy.num_bytes == before + 5), TIMEOUT_S))  # it went up
         assert hears_nothing(old)
-        assert proxy.num_bytes == before + 5  # it went up
+        assert proxy.num_bytes == before + 5
         proxy.half_open("up")
         old.sendall(b" not")
         assert hears_nothing(old)

@@ -10,6 +10,7 @@ STARTS = {
     "tests.forks",
     "tests.nodes",
     "tests.app.demo.test_demo",
+    "tests.faults.proxy",
     "tests.fuzz.live",
     "tests.verify_node.watch.window.browser",
 }

@@ -12,7 +12,6 @@ from pydantic import Field, Tag, model_validator
 
 from draft_node.http.prompts import text_of
 from draft_node.http.requests import (
-    MAX_DEPTH,
     MAX_DESCRIPTION_CHARS,
     MAX_ID_CHARS,
     MAX_MESSAGES,
@@ -29,6 +28,7 @@ from draft_node.http.requests import (
 from draft_node.http.strict import Strict, refused
 from draft_node.http.tools import has_switch
 from draft_node.http.translation import Translated, chat_request, kind_of
+from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.serving.web.errors import NO_THREADS
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import ray
@@ -61,7 +61,7 @@ class Node:
         self._hosted.stop(timeout_s)
         ray.actor.exit_actor()
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str) -> NoReturn:
         """Ends this process; Ray restarts it."""
         self._tell(replace(self._report, state="failing", why=why))
         time.sleep(AGAIN_S)

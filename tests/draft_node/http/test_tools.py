@@ -121,6 +121,19 @@ def test_a_malformed_call_is_content() -> None:
     assert reason == "stop"
 
 
+def test_a_call_as_deep_as_an_answer_may_have_it_can_be_sent_back() -> None:
+    deepest, deeper = ('{"city": ' + "[" * levels + "]" * levels + "}" for levels in (31, 32))
+    here = api(CALL.replace(ARGUMENTS, deepest))
+    (choice,) = here.chat(tools=TOOLS).json()["choices"]
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == deepest
+    assert here.chat(tools=TOOLS, messages=[USER, choice["message"]]).status_code == 200
+    choice["message"]["tool_calls"][0]["function"]["arguments"] = deeper
+    error = error_of(here.chat(tools=TOOLS, messages=[USER, choice["message"]]), 400)
+    assert "must not have more than 32 levels" in error["message"]
+    message, _ = message_of(api(CALL.replace(ARGUMENTS, deeper)).chat(tools=TOOLS))
+    assert "tool_calls" not in message
+
+
 def test_a_call_that_is_cut_is_content_and_the_text_is_cut() -> None:
     message, reason = message_of(api(CALL).chat(tools=TOOLS, max_tokens=12))
     assert reason == "length"

@@ -1,5 +1,6 @@
 """Texts of all families taken apart; however they are cut, the parts are those of the whole, and nothing is lost."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -110,11 +111,19 @@ def test_arguments_that_parsers_of_json_refuse_are_content(formats: Formats, cal
         told = call.replace("ARGUMENTS", arguments).replace("QUOTED", arguments.replace('"', '\\"'))
         return told.replace("VALUE", value)
 
-    assert told(parse(formats, written(128))) == [Call("f", nested(128))]
-    for num_levels in (129, 270):
+    assert told(parse(formats, written(32))) == [Call("f", nested(32))]
+    for num_levels in (33, 129, 270):
         assert all(isinstance(part, Content) for part in told(parse(formats, written(num_levels))))
     for num_levels in range(900, 1000, 5):  # as deep as Python's own parser and writer go
         assert "".join(part.raw for part in parse(formats, written(num_levels))) == written(num_levels)
+
+
+@pytest.mark.parametrize("value", ["[" * 40, '"' + "[" * 40, "\\", '\\"' + "{" * 40 + '"', "\n" + "}" * 40])
+def test_brackets_in_strings_are_no_levels(value: str) -> None:
+    arguments = json.dumps({"a": value, "b": [value]})
+    for given in (arguments, json.dumps(arguments)):
+        call = f'<tool_call>{{"name": "f", "arguments": {given}}}</tool_call>'
+        assert told(parse(HERMES, call)) == [Call("f", arguments)]
 
 
 def test_thinking_may_come_again_after_a_call() -> None:
