@@ -150,8 +150,10 @@ def _ignored(given: Any, taken: Any, where: str = "") -> list[str]:
         return [name for both in zip(given, taken, strict=True) for name in _ignored(*both, where)]
     if not isinstance(given, dict):
         return []
-    found = [where + key for key in given if key not in taken]
-    return found + [name for key in given if key in taken for name in _ignored(given[key], taken[key], f"{where}{key}.")]
+    found: list[str] = []
+    for key, value in given.items():
+        found += _ignored(value, taken[key], f"{where}{key}.") if key in taken else [where + key]
+    return found
 
 
 def save(outcome: Outcome, told: Mapping[str, Any], out: Path) -> None:

@@ -82,8 +82,13 @@ def test_reading_ends_at_the_bound(folder: Path) -> None:
 
 def test_nothing_is_encoded_beyond_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
-    own = histories._encoded
-    monkeypatch.setattr(histories, "_encoded", lambda text, by: (encoded.append(text), own(text, by))[1])
+    encode = histories._encoded
+
+    def told_of(text: str, tokenizer: object) -> tuple[int, ...]:
+        encoded.append(text)
+        return encode(text, tokenizer)
+
+    monkeypatch.setattr(histories, "_encoded", told_of)
     _, told = read(folder, folder / "b", max_tokens=len(TOKENIZER("# Größe\n")["input_ids"]))
     assert encoded == ["# Größe\n"]
     assert sum("the rest is left out" in line for line in told) == 2

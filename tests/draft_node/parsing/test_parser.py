@@ -121,8 +121,8 @@ def test_arguments_that_parsers_of_json_refuse_are_content(formats: Formats, cal
 @pytest.mark.parametrize("value", ["[" * 40, '"' + "[" * 40, "\\", '\\"' + "{" * 40 + '"', "\n" + "}" * 40])
 def test_brackets_in_strings_are_no_levels(value: str) -> None:
     arguments = json.dumps({"a": value, "b": [value]})
-    for given in (arguments, json.dumps(arguments)):
-        call = f'<tool_call>{{"name": "f", "arguments": {given}}}</tool_call>'
+    for written in (arguments, json.dumps(arguments)):
+        call = f'<tool_call>{{"name": "f", "arguments": {written}}}</tool_call>'
         assert told(parse(HERMES, call)) == [Call("f", arguments)]
 
 

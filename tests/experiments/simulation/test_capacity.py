@@ -124,7 +124,7 @@ def test_the_experiment_tells_every_way():
     assert outcome.facts["over_plain"]["remote"] == 1.0
     assert outcome.facts["rates"]["100"]["users"]["plain"] == 0
     assert outcome.facts["rates"]["100"]["users"]["co_located"] == 4
-    begins = "Users who get 20 tokens/s each on Qwen3 on an H100, from datasheets: at least 4 without drafts, at least 4 with"
+    begins = "Users who get 20 tokens/s each on Qwen3 on an H100, from datasheets: at least 4 without drafts, at"
     assert outcome.text.startswith(begins)
     speeds = {row["way"]: row["in_turn"] for row in outcome.curves}
     assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
