@@ -31,8 +31,8 @@ SMALLEST_GOODPUT = 1e-9
 SMALLEST_WORTH = 1e-250
 
 LEAST_PERMISSION = 4
-"""Tokens that every draft model may draft where rounds do not wait for drafts: fewer would be overtaken on arrival, and
-no client could show that its drafts are now worth more."""
+"""Tokens that every draft model may draft where rounds do not wait for drafts, beyond those by which its text grows in
+a round trip: fewer would be overtaken on arrival, and no client could show that its drafts are now worth more."""
 
 PERMITTED = 3.0
 """Number of budgets that the policy shares out where drafted tokens are selected: selection drops the excess, and
@@ -146,7 +146,7 @@ class Allocator:
         if allocated is None:
             return {}
         permitted = {
-            session.session_id: min(max(length, self._least(session, rooms)), session.max_length)
+            session.session_id: min(max(length, self._least(session, rooms, round_s)), session.max_length)
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
@@ -174,7 +174,7 @@ class Allocator:
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
-            longest = min(longest, LEAST_PERMISSION + int(REACH * client.delivered))
+            longest = min(longest, _overtaken(session, round_s) + LEAST_PERMISSION + int(REACH * client.delivered))
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
             longest = quickest(session, min(longest, self.budget), round_s)
         return ClientState(
@@ -188,9 +188,10 @@ class Allocator:
             context_len=len(session.tokens),
         )
 
-    def _least(self, session: Session, rooms: Mapping[bytes, int]) -> int:
+    def _least(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> int:
         """Tokens that it may draft regardless of the policy, within its key's limit."""
-        return 0 if self.waits(session) else min(LEAST_PERMISSION, rooms.get(session.session_id, LEAST_PERMISSION))
+        least = min(LEAST_PERMISSION + _overtaken(session, round_s), MAX_DRAFT)
+        return 0 if self.waits(session) else min(least, rooms.get(session.session_id, least))
 
     def waits(self, session: Session) -> bool:
         """True if the session waits for its drafts, so that they cost it time."""
@@ -206,6 +207,11 @@ class Allocator:
 
 FIRST_LENGTH = 4
 """Longest draft that a round waits for while the draft time is unknown."""
+
+
+def _overtaken(session: Session, round_s: float) -> int:
+    """Tokens by which its text grows, without drafts, while a verdict goes out and a draft comes back."""
+    return min(MAX_DRAFT, int(session.round_trip_s / round_s)) if round_s else 0
 
 
 def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, int]:

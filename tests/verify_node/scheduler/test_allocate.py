@@ -181,6 +181,19 @@ def test_the_policy_is_told_the_way_there_and_back_and_what_drafting_takes():
     assert policy.asked[-1][0][0].draft_s_per_token == 0.0, "one draft that was quicker than the way is no gain of time"
 
 
+def test_a_far_draft_node_may_draft_beyond_the_tokens_that_its_drafts_miss():
+    """Else they would all be overtaken on arrival, and nothing would ever show that its model reaches farther."""
+    scheduler = make_scheduler(Given(0), is_barrier=False)
+    session = make_session(scheduler)
+    session.client.delivered = 0.0
+    assert permit(scheduler, [session]) == [LEAST_PERMISSION]
+    session.round_trip_s = 0.055
+    assert permit(scheduler, [session]) == [LEAST_PERMISSION + 5]
+    assert permit(scheduler, [session], round_s=0.0) == [LEAST_PERMISSION], "rounds of unknown duration"
+    session.round_trip_s = 99.0
+    assert permit(scheduler, [session]) == [MAX_DRAFT]
+
+
 @pytest.mark.parametrize("is_barrier", [True, False])
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random"])
 def test_nobody_may_draft_what_is_not_missing(policy, is_barrier):
