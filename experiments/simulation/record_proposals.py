@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.stream import NGRAM_LENGTH
 from experiments.simulation.paper import STAND_INS
 from experiments.simulation.texts import proposals
@@ -24,6 +23,7 @@ from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
+from goodspeed.wire.probabilities import FLOOR
 
 TEMPERATURES = (0.0, 1.0)
 PER_DOMAIN = 16  # texts that are written, each a part of the others' history

@@ -81,10 +81,7 @@ def load(
     folder = find_folder(name)
     scheme = _supported_scheme(name, read_config(name, folder), split)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
-    with _wrapped(name), naming(name), _quiet():
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        config._attn_implementation, config.return_dict = None, True  # the engine's own attention; named outputs
-        refuse_config(config)
+    config = _model_config(name, folder)
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
         tokenizer_fingerprint = fingerprint(tokenizer)
@@ -111,6 +108,15 @@ def load(
         mask_id=mask_id,
         num_parallel=num_parallel,
     )
+
+
+def _model_config(name: str, folder: Path) -> Any:
+    """Reads the model's configuration; refuses what would be computed wrongly."""
+    with _wrapped(name), naming(name), _quiet():
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config._attn_implementation, config.return_dict = None, True  # the engine's own attention; named outputs
+        refuse_config(config)
+    return config
 
 
 def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Scheme | None:

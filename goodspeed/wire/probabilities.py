@@ -9,6 +9,9 @@ STEPS = 16
 LEAST = 255
 """Code of the lowest probabilities, of 0, and of NaN."""
 
+FLOOR = 0.03
+"""Least path probability of anything drafted, by either node, however cheap tokens are: below it most are rejected."""
+
 PROBABILITIES = tuple(2.0 ** (-code / STEPS) for code in range(LEAST + 1))
 """Probability of each code."""
 

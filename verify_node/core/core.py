@@ -1,10 +1,10 @@
 """The verify node's rules as a state machine: events in, messages out. No I/O, no clock of its own, no torch.
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `compiled` (a session's constraint),
-`enrol` (the keys that may take part), `tick` (time passes), `admit` (decides on requested promises), `plan` (may a
-round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a decision or a message raised an
-exception) and `drain` (the node stops); `fleet.know` (the other replicas) is one, too. Each event takes the time; most
-return the messages to send. The daemon feeds it from sockets and the real clock, a simulation from a virtual clock.
+`enrol` (the keys that may take part), `fleet.know` (the other replicas), `tick` (time passes), `admit` (decides on
+requested promises), `plan` (may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a
+decision or a message raised an exception) and `drain` (the node stops). Each event takes the time; most return the
+messages to send. The daemon feeds it from sockets and the real clock, a simulation from a virtual clock.
 
 `register.py` holds the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` run the rounds;
 `replies.py` makes the refusals and applies the limits on senders.

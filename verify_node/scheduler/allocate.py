@@ -174,7 +174,7 @@ class Allocator:
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
-            longest = min(longest, _overtaken(session, round_s) + LEAST_PERMISSION + int(REACH * client.delivered))
+            longest = min(longest, _least_useful(session, round_s) + int(REACH * client.delivered))
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
             longest = quickest(session, min(longest, self.budget), round_s)
         return ClientState(
@@ -190,7 +190,7 @@ class Allocator:
 
     def _least(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> int:
         """Tokens that it may draft regardless of the policy, within its key's limit."""
-        least = min(LEAST_PERMISSION + _overtaken(session, round_s), MAX_DRAFT)
+        least = _least_useful(session, round_s)
         return 0 if self.waits(session) else min(least, rooms.get(session.session_id, least))
 
     def waits(self, session: Session) -> bool:
@@ -209,9 +209,10 @@ FIRST_LENGTH = 4
 """Longest draft that a round waits for while the draft time is unknown."""
 
 
-def _overtaken(session: Session, round_s: float) -> int:
-    """Tokens by which its text grows, without drafts, while a verdict goes out and a draft comes back."""
-    return min(MAX_DRAFT, int(session.round_trip_s / round_s)) if round_s else 0
+def _least_useful(session: Session, round_s: float) -> int:
+    """Returns LEAST_PERMISSION, and the tokens by which its text grows in a round trip without drafts."""
+    overtaken = int(session.round_trip_s / round_s) if round_s else 0
+    return min(LEAST_PERMISSION + overtaken, MAX_DRAFT)
 
 
 def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, int]:

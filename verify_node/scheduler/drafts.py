@@ -95,9 +95,6 @@ MAX_INDEXED = 16_384
 MAX_TOKENS = 4_000_000
 """Most tokens of all indexed texts, about 100 MB; the text least recently drafted from is evicted first."""
 
-FLOOR = 0.03
-"""Path probability below which nothing is drafted, however cheap a token is."""
-
 
 class Wanting(NamedTuple):
     """A session that has no other draft in this round."""
@@ -126,7 +123,7 @@ class SelfDrafts:
             if num_indexed and num_indexed + num_new > MAX_INDEXED:
                 continue
             num_indexed += num_new
-            drafted = self._draft(session, max(FLOOR, least_probability))
+            drafted = self._draft(session, max(probabilities.FLOOR, least_probability))
             self._num_made += 1
             self._looked_up[session.session_id] = self._num_made
             if drafted.tokens:

@@ -20,7 +20,7 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafts import FLOOR, SelfDrafts, Wanting, claimed_probabilities, num_expected, of_draft
+from verify_node.scheduler.drafts import SelfDrafts, Wanting, claimed_probabilities, num_expected, of_draft
 from verify_node.scheduler.round import OwnDraft, Round, RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
@@ -169,7 +169,7 @@ class ByWorth(Choice):
         return replace_fields(planned, own_drafts=requests, worth_per_s=self._worth_per_s)
 
     def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
-        opened, least = session.opened, max(FLOOR, self._price(session, worth))
+        opened, least = session.opened, max(probabilities.FLOOR, self._price(session, worth))
         return OwnDraft(
             session_id=session.session_id,
             text=session.tokens,

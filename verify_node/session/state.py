@@ -138,7 +138,7 @@ class SessionState:
 
     @property
     def answered(self) -> bool | None:
-        """Whether its draft node has answered the newest verdict; None if rounds need not wait for that answer."""
+        """True if its draft node has answered the newest verdict; None if rounds need not wait for that answer."""
         return self.acked == len(self.tokens) if self.needs_draft and self.takes_drafts else None
 
     @property

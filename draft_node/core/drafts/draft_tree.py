@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from draft_node.core.actions import Proposed, Request
-from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.tree import Nodes, Tree
 from goodspeed.exact import trees
 from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.probabilities import FLOOR
 
 AT_ONCE = 4
 """Tokens per path and request to the draft model under the match rule. Each answer costs both nodes a message. With
