@@ -171,6 +171,8 @@ def test_what_nobody_reads_is_dropped_and_counted(pausing: Pausing) -> None:
     assert 0 < len(numbers) < 1000
     assert numbers == [*range(len(numbers))]
     assert told[len(numbers) :] == [{"event": "dropped", "num_lines": 1000 - len(numbers)}, {"event": "stopped"}]
+    assert pausing.output.writer is not None
+    pausing.output.writer.wait()  # dropping ends with the queue, which may be after its last line was read
     pausing.events.write("round", number=1000)
     assert json.loads(pausing.pipe.read_until("round")[0])["number"] == 1000
     pausing.pipe.fill()

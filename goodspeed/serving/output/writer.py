@@ -102,14 +102,14 @@ class Writer:
             with self._changed:
                 self._waiting.popleft()
                 self._num_bytes -= len(text)
+                if not self._waiting:
+                    self._is_dropping = False
+                    self._tell_dropped()
                 self._changed.notify_all()
 
     def _next(self) -> tuple[bytes, Source]:
         """Waits for the next text; it stays in the queue until written."""
         with self._changed:
-            if not self._waiting:
-                self._is_dropping = False
-                self._tell_dropped()
             self._changed.wait_for(lambda: self._waiting)
             return self._waiting[0]
 
