@@ -35,7 +35,9 @@ def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporte
     """Returns the settings with a numeric budget: `auto` becomes the knee of the profile."""
     if config.budget != "auto" or profile is None:
         return config
-    most = profile.trusted_tokens if config.max_round_tokens is None else config.max_round_tokens - 1
+    most = profile.trusted_tokens
+    if config.max_round_tokens is not None:
+        most = min(most, config.max_round_tokens - 1)
     budget = knee(profile.roofline, most)
     reporter.say("--budget auto: %s", describe(profile.roofline, budget))
     return replace(config, budget=budget)

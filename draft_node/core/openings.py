@@ -40,11 +40,11 @@ class Openings:
 
     def look_around(self, now: float) -> list[NodeAction]:
         """Opens waiting sessions elsewhere if their verify node stays away; adds and closes links as needed."""
-        waiting = [one for one in self._sessions.values() if self._waits(one)]
+        waiting = [one for one in self._sessions.values() if self._waits(one, now)]
         actions: list[NodeAction] = []
         for session in waiting:
             actions += self.open(session, now)
-        made = self._links.next_to_try([one.target for one in waiting if self._waits(one)], now)
+        made = self._links.next_to_try([one.target for one in waiting if self._waits(one, now)], now)
         if made is not None:
             actions.append(Connect(made, self._links.address(made)))
         for number in self._links.useless(now):
@@ -54,9 +54,11 @@ class Openings:
             actions += [Send(Leave(), number) if was_connected else Reconnect(number), Disconnect(number)]
         return actions
 
-    def _waits(self, session: Session) -> bool:
-        """Returns whether a session has a place but is not open at any verify node."""
-        return not session.is_open and not session.done and self._queue.has_place(session.request.session_id)
+    def _waits(self, session: Session, now: float) -> bool:
+        """Returns whether a session with a place may be opened now, and is not open at any verify node."""
+        if session.is_open or session.done or now < session.opens_at:
+            return False
+        return self._queue.has_place(session.request.session_id)
 
     def drop_all(self, link: int, now: float) -> list[NodeAction]:
         """Handles a lost verify node: its sessions wait for it, and go elsewhere after a while."""
@@ -78,7 +80,7 @@ class Openings:
             actions.append(Disconnect(same))
         self._counts.num_connected += 1
         for session in self._sessions.values():
-            if self._waits(session):
+            if self._waits(session, now):
                 actions += self.open(session, now)
         return actions
 

@@ -23,6 +23,10 @@ from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
 MAX_REFUSALS = 20
 """Consecutive refusals without a token between them that a session survives; a bad line may cause a few."""
 
+REOPENED_S, MOST_REOPENED_S = 0.1, 5.0
+"""Wait before the second opening after refusals in a row, and the longest; each wait is twice the one before. The first
+follows at once: after a failed round the verify node asks for it."""
+
 FATAL = frozenset(
     {
         *("prompt", "vocabulary", "unsupported", "constraint", "not_owner", "malformed", "too_large", "failed"),
@@ -63,6 +67,7 @@ class Session:
     resend_at: float = 0.0  # time of the next `tick` that does something
     promised: bool | None = None  # whether the newest verdict promises the SLO; None: no information
     num_hops: int = 0  # redirects since its latest token
+    opens_at: float = 0.0  # no opening before this time, after refusals in a row
     text: Text = field(init=False)
     stream: Stream = field(init=False)
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
@@ -210,7 +215,11 @@ class Session:
             return []
         self._num_refused += 1
         if refusal.code not in FATAL and self._num_refused <= MAX_REFUSALS:
-            return self._open(now)
+            if self._num_refused == 1:
+                return self._open(now)
+            self.opens_at = now + min(REOPENED_S * 2.0 ** (self._num_refused - 2), MOST_REOPENED_S)
+            self.disconnect()
+            return []
         return self._end(Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}"))
 
     def _end(self, end: Finish | Fail) -> list[Action]:
@@ -227,7 +236,6 @@ def _accepted(verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
 
     A verdict's accepted tokens are followed by the target's own token, unless that was the stop token, which is not
     delivered. A retransmitted verdict may begin with tokens of earlier verdicts, so positions are counted from its end.
-    If the stop token was itself an accepted draft token (ratio rule only), this marks tokens of earlier verdicts, too.
     """
     if not verdict.num_accepted:
         return ()

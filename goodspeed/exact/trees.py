@@ -10,6 +10,9 @@ from functools import lru_cache
 BASE = -1
 """Parent index of a node that follows the base (a root)."""
 
+MAX_NODES = 62
+"""Most nodes of a tree that is verified: the nodes that a node sees are the bits of one integer on a GPU."""
+
 SHAPES = 1024
 """Tree shapes whose alternatives are cached: drafters make few shapes, and each is used often."""
 

@@ -158,7 +158,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     base_len: Counter  # position of tokens[0]
     tokens: Tokens
     num_verified: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]
-    num_accepted: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]  # at most num_verified
+    num_accepted: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]  # of these, delivered; at most num_verified
     may_draft: Counter = 0  # permission: drafted tokens beyond the text, allocated by the policy
     finish_reason: FinishReason | None = None
     least_probability: ProbabilityCode = (

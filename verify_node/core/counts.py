@@ -79,7 +79,7 @@ class Counts:
         if move.base_len == len(move.session.opened.prompt):
             self.num_prompt_tokens += move.base_len
         if num_drafted := move.num_verified:
-            num_accepted, source = move.outcome.num_accepted, move.entry.source or "model"
+            num_accepted, source = move.num_accepted, move.entry.source or "model"
             self.accepted[num_accepted] += 1
             client.count_draft(source, num_drafted, num_accepted)
             self.drafted_by[source] += num_drafted

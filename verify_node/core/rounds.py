@@ -168,7 +168,8 @@ class Rounds:
                 if planned.entries:
                     return replace(planned, preempted=preempted)
             self.failing = ready
-        drafted = self.choice.choose(deciding, number, now, allotment.room(len(deciding)))
+        most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready)
+        drafted = self.choice.choose(deciding, number, now, most, num_prefill)
         resolve = partial(self.preemption.resolve, now=now)
         planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
         return replace(planned, preempted=preempted + planned.preempted)

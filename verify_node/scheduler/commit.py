@@ -32,6 +32,11 @@ class Moved(Struct, frozen=True):
         return 0 if self.outcome.invalid else self.entry.num_drafted
 
     @property
+    def num_accepted(self) -> int:
+        """Drafted tokens that were accepted and delivered: none from the text's end on."""
+        return min(self.outcome.num_accepted, len(self.taken))
+
+    @property
     def num_observed(self) -> int:
         """Drafted tokens that update the acceptance rate: a draft model's, and all tokens that the ratio rule decided.
 
@@ -103,7 +108,7 @@ class Moved(Struct, frozen=True):
             base_len=self.base_len,
             tokens=self.taken,
             num_verified=self.num_verified,
-            num_accepted=self.outcome.num_accepted,
+            num_accepted=self.num_accepted,
             may_draft=may_draft,
             finish_reason=session.finish_reason,
             least_probability=least_probability,

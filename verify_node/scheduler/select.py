@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace as replace_fields
 
+from goodspeed.exact import trees
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_probability, rank, take, take_needed
@@ -63,12 +64,12 @@ class Choice:
         self._limits = limits
 
     def choose(
-        self, ready: Sequence[Session], number: int, now: float, most: int | None = None
+        self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
     ) -> dict[bytes, Drafted]:
         """Returns the tokens to verify, by session; sessions without any may be left out.
 
         number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
-        budget.
+        budget. num_prefill: tokens that the round is expected to prefill.
         """
         return {one.session_id: of_draft(one, has_trees=self._limits.has_trees).cut(one.may_draft) for one in ready}
 
@@ -117,7 +118,7 @@ class ByWorth(Choice):
         self._net = 1.0  # what an accepted drafted token brings beyond its time, smoothed
 
     def choose(
-        self, ready: Sequence[Session], number: int, now: float, most: int | None = None
+        self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
     ) -> dict[bytes, Drafted]:
         """Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough."""
         needs = self._needs(ready, now)
@@ -133,7 +134,7 @@ class ByWorth(Choice):
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         budget = budget if most is None else min(budget, most)
-        seconds = self._seconds(ready, budget + 1)
+        seconds = self._seconds(ready, budget + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest = max(sum(first.counts), needs.most_drafted(seconds, budget))
@@ -256,12 +257,19 @@ class ByWorth(Choice):
         needed = needs.of_drafts(probabilities, self._limits.budget)
         return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
-    def _seconds(self, ready: Sequence[Session], num_drafted: int) -> list[float]:
-        """Returns the modelled seconds of a round with these sessions, by number of drafted tokens verified."""
+    def _seconds(self, ready: Sequence[Session], num_drafted: int, num_prefill: int) -> list[float]:
+        """Returns the modelled seconds of a round with these sessions, by number of drafted tokens verified.
+
+        Without the time of prefill, which takes place whatever is drafted. But beside it, a drafted token may cost
+        more: prefill can take a pass from the memory-bound range, where tokens are nearly free, to the compute-bound.
+        """
         num_sessions = len(ready)
         context = sum(len(session.tokens) for session in ready)
         num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
-        seconds: list[float] = (self._cost.round_s(num_tokens, num_sessions, context) + self._drafting_s).tolist()
+        found = self._cost.round_s(num_tokens + num_prefill, num_sessions, context)
+        if num_prefill:
+            found = found - found[0] + self._cost.round_s(num_sessions, num_sessions, context)
+        seconds: list[float] = (found + self._drafting_s).tolist()
         return seconds
 
 
@@ -296,4 +304,4 @@ def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | N
     """Most tree nodes: each takes a position of the context, at any depth. room: limit of the client's key."""
     if drafted.parents is None:
         return room
-    return session.max_length if room is None else min(session.max_length, room)
+    return min(session.max_length, trees.MAX_NODES, *(() if room is None else (room,)))

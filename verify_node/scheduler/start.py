@@ -89,6 +89,11 @@ class Starting:
                 found.append(session)
         return found or sessions
 
+    def num_prefill(self, sessions: Sequence[Session]) -> int:
+        """Returns how many tokens a round of these sessions prefills, as if nothing were in the prefix cache."""
+        uncached = sum(len(session.tokens) - self._pool.length(session.session_id) - 1 for session in sessions)
+        return min(self._limits.most_prefill, uncached)
+
     def _is_waiting(self, now: float) -> bool:
         """True if the same draft is still awaited, so that the other sessions need no check."""
         if self._waiting is None:

@@ -54,6 +54,7 @@ class SessionState:
     num_repeats: int = 0  # verdicts repeated since its latest new acknowledgement
     zero_since: int | None = None  # verify round since which it may draft nothing
     round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    tokens_per_round: float = 1.0  # smoothed
     late_at: float = 0.0  # time from which its draft is no longer waited for
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     own: Drafted | None = None  # what the verify node's draft model drafted after the current text
@@ -210,7 +211,7 @@ class SessionState:
     def window(self, round_s: float) -> int:
         """Overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
-        return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.client.goodput.value))))
+        return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.tokens_per_round))))
 
     def can_move(self, round_s: float) -> bool:
         """True if rounds of this duration can advance it; else its constraint is not compiled, or its draft node must

@@ -18,14 +18,13 @@ from goodspeed.engine.paged.layout import Layout, lay_out
 from goodspeed.engine.paged.memory import KVPool, staged
 from goodspeed.engine.paged.trees import Ints
 from goodspeed.engine.support import expected_windows
+from goodspeed.exact.trees import MAX_NODES
 
 log = logging.getLogger(__name__)
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 BLOCK_QUERIES = 8
 """Most queries of one session that attend together: a round's draft mostly fits."""
-MAX_NODES = 62
-"""Most nodes of a tree: the nodes that a node sees are the bits of one integer."""
 CAPACITY = 1 << 20
 """Numbers in the buffer; nearly all are for page lists."""
 NUM_FIELDS = 9

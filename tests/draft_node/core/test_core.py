@@ -20,7 +20,7 @@ from draft_node.core.actions import (
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
-from goodspeed.wire.handshake import VERSION, Hello, Leave, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id
 
@@ -161,6 +161,14 @@ def test_a_refusal_is_counted_and_one_of_a_session_goes_to_that_session(core):
     core.receive(refusal("not_enrolled"), 1.0)
     assert core.counts.refusals == {"too_many_sessions": 1, "not_enrolled": 1}
     assert core.sessions[ONE].state is State.OFFLINE  # by the second
+
+
+def test_a_session_refused_again_is_opened_after_a_wait(core):
+    [again, _] = core.receive(refusal("unknown_session", ONE), 1.0)
+    assert isinstance(again.message, OpenSession)
+    assert core.receive(replace_message(refusal("unknown_session", ONE), epoch=2), 1.0) == []
+    assert kinds(core.tick(1.05)) == [Heartbeat]
+    assert kinds(core.tick(1.1)) == [OpenSession, Propose]
 
 
 # -- an absence that is too long ---------------------------------------------------------------------------------------

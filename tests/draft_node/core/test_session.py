@@ -224,10 +224,14 @@ def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
         assert opened.message.epoch == attempt + 1
 
 
-def test_too_many_refusals_in_a_row_end_it(session):
-    for _ in range(MAX_REFUSALS):
-        assert session.receive(refusal("unknown_session", session.epoch), 1.0)
-        assert not session.done
+def test_refusals_in_a_row_are_followed_by_ever_longer_waits_and_too_many_end_it(session):
+    [opened, _] = session.receive(refusal("unknown_session", session.epoch), 1.0)
+    assert isinstance(opened.message, OpenSession)
+    for number in range(1, MAX_REFUSALS):
+        assert session.receive(refusal("unknown_session", session.epoch), 1.0) == []
+        assert session.state is State.OFFLINE
+        assert session.opens_at == pytest.approx(1.0 + min(0.1 * 2 ** (number - 1), 5.0))
+        session.connect(session.opens_at)
     assert [type(action) for action in session.receive(refusal("unknown_session", session.epoch), 1.0)] == [Send, Fail]
 
 

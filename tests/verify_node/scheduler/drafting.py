@@ -93,7 +93,7 @@ def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
     return session
 
 
-def lengths(choice: ByWorth, *sessions: Session) -> list[int]:
+def lengths(choice: ByWorth, *sessions: Session, num_prefill: int = 0) -> list[int]:
     """Returns how many drafted tokens of each session are verified."""
-    chosen = choice.choose(sessions, 1, NOW)
+    chosen = choice.choose(sessions, 1, NOW, num_prefill=num_prefill)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]

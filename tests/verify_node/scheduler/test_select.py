@@ -98,6 +98,24 @@ def test_tokens_that_cost_no_time_have_the_lowest_bound():
     assert choice.least_probability(make_session()) == probabilities.code(LOWEST_BOUND)
 
 
+RIDGE = Roofline((Linear(fixed_s=0.01), Linear(token_s=0.001)))
+"""Up to ten tokens take as long as one."""
+
+
+def test_beside_prefill_drafted_tokens_cost_what_they_cost_beyond_the_ridge():
+    """0.1 more tokens are not worth 1 ms of a round of 10; without prefill they cost nothing."""
+    assert lengths(make_choice(cost=RIDGE), drafting(1, (0.9, 0.1))) == [2]
+    assert lengths(make_choice(cost=RIDGE), drafting(1, (0.9, 0.1)), num_prefill=20) == [1]
+
+
+def test_drafts_do_not_pay_for_the_time_of_prefill():
+    """Where a token always costs the same, prefill changes no choice and no bound."""
+    choices = [make_choice(cost=DEAR, budget=4), make_choice(cost=DEAR, budget=4)]
+    chosen = [lengths(one, drafting(1, EVEN), num_prefill=number) for one, number in zip(choices, (0, 50), strict=True)]
+    assert chosen[0] == chosen[1]
+    assert len({one.least_probability(make_session()) for one in choices}) == 1
+
+
 def test_the_price_falls_again_in_rounds_without_drafts():
     """Else own drafts would stop for good: they end where the last price ends them."""
     cost = Linear(fixed_s=0.05, token_s=0.01)

@@ -108,6 +108,22 @@ def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
     of = starting.Starting({}, pool, RoundLimits(8, 32), is_barrier=False)
     assert of.deciding([deciding, long, short, waiting]) == [deciding, short]
     assert of.deciding([long]) == [long]
+    assert of.num_prefill([deciding, short]) == 7
+    assert of.num_prefill([deciding, long]) == 16, "half a round at most"
+
+
+def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(self_draft=False)
+    desk.hello()
+    told: list[int] = []
+    choose = type(desk.core.choice).choose
+    monkeypatch.setattr(type(desk.core.choice), "choose", lambda *given: told.append(given[-1]) or choose(*given))
+    desk.open()
+    desk.round()
+    desk.open(number=2, prompt=(1,) * 9)
+    desk.round()
+    desk.round()
+    assert told == [2, 8, 0]
 
 
 def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
