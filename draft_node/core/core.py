@@ -39,7 +39,7 @@ from draft_node.core.link import Command, VerifyLink
 from draft_node.core.links import Links
 from draft_node.core.openings import Openings
 from draft_node.core.queue import Queue
-from draft_node.core.session import Session, State
+from draft_node.core.session import LATER, Session, State
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import Heartbeat, Leave
@@ -167,10 +167,11 @@ class DraftCore:
     ) -> list[NodeAction]:
         """Learns from an answer whether the verify node has room, and starts the sessions that get a place.
 
-        was_open: before the answer. A refusal that leaves an open session offline is for lack of room.
+        was_open: before the answer.
         """
         session_id = session.request.session_id
-        if isinstance(message, Refusal) and was_open and session.state is State.OFFLINE:
+        is_offline = was_open and session.state is State.OFFLINE
+        if isinstance(message, Refusal) and message.code in LATER and is_offline:
             self.queue.refused(session_id, now, has_prompt_room=message.code != "too_many_prompt_logprobs")
             return self._fill_places(now)
         if isinstance(message, Verdict) and message.epoch == session.epoch and self.queue.answered(session_id, now):
