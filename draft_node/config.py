@@ -115,7 +115,7 @@ class DraftConfig(Settings):
     max_sessions: int = option(16, minimum=1, group="limits", help="texts written at once; more wait", metavar="N")
     memory_fraction: float | None = options.memory_fraction()
     device: str = options.device()
-    dtype: str = options.dtype(auto=True)
+    dtype: str = options.dtype("the quickest")
     threads: int | None = options.threads()
     connect_timeout_s: float = option(
         60.0,

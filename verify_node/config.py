@@ -19,6 +19,10 @@ LEASE_HEARTBEATS = 3
 """Silent heartbeats after which a draft node loses its sessions: one lost heartbeat must not end them."""
 
 
+GPU_ROUND_TOKENS = 2048
+"""Tokens of a forward pass on a GPU, where prefill of more tokens at once takes little longer."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig(Settings):
     """See `goodspeed-verify --help`."""
@@ -38,19 +42,20 @@ class VerifyConfig(Settings):
     )
     policy: str = options.policy(DEFAULTS.policy)
     preset: str | None = options.preset()
-    budget: int | Literal["auto"] = option(
-        DEFAULTS.budget,
+    budget: int | Literal["auto"] | None = option(
+        None,
         minimum=1,
         maximum=1 << 30,
+        shown=f"{DEFAULTS.budget}; on a GPU auto",
         group="rounds",
-        help="C: drafted tokens verified in a round; auto: the knee of the measured forward pass",
+        help="C: drafted tokens verified in a round; auto: as many as make a measured round twice as long",
         metavar="N|auto",
     )
     max_round_tokens: int | None = option(
         None,
         minimum=16,
         maximum=1 << 30,
-        shown="512, or 4 x budget",
+        shown=f"{DEFAULTS.max_round_tokens}, on a GPU {GPU_ROUND_TOKENS}; or 4 x budget",
         group="rounds",
         help="tokens of one forward pass, with prefill",
         metavar="N",
@@ -114,6 +119,9 @@ class VerifyConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.budget is None:
+            measured = self.is_on_gpu and not self.is_paper
+            object.__setattr__(self, "budget", "auto" if measured else DEFAULTS.budget)
         if self.api_key is not None and self.http is None:
             raise ConfigError("--api-key guards what --http serves; give --http HOST:PORT, too, or neither")
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
@@ -125,7 +133,11 @@ class VerifyConfig(Settings):
             raise ConfigError(f"--draft-model is not split as --tp {self.tp} splits the target; give one of them")
         if self.replica is not None and self.peers is None:
             raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
-        self._core_with(1 if self.budget == "auto" else self.budget, is_shared=True)  # raises
+        self._core_with(1 if self.budget == "auto" else self.num_drafted, is_shared=True)  # raises
+
+    @property
+    def is_on_gpu(self) -> bool:
+        return self.device != "cpu"
 
     @property
     def is_paper(self) -> bool:
@@ -143,11 +155,12 @@ class VerifyConfig(Settings):
         return self._core_with(self.num_drafted, is_shared=is_loopback(self.bind))
 
     def _core_with(self, budget: int, *, is_shared: bool) -> CoreSettings:
+        most = GPU_ROUND_TOKENS if self.is_on_gpu else DEFAULTS.max_round_tokens
         return CoreSettings(
             policy=self.policy,
             rounds=self.rounds,
             budget=budget,
-            max_round_tokens=self.max_round_tokens or max(DEFAULTS.max_round_tokens, 4 * budget),
+            max_round_tokens=self.max_round_tokens or max(most, 4 * budget),
             tiers=tuple(parse_tiers(self.slo_tier).values()),
             admission=self.admission,
             order=self.order,
@@ -164,6 +177,6 @@ class VerifyConfig(Settings):
     @property
     def num_drafted(self) -> int:
         """The budget as a number; `auto` must be resolved before (`costs.with_budget`)."""
-        if self.budget == "auto":
+        if not isinstance(self.budget, int):
             raise RuntimeError("the budget is still to be measured")
         return self.budget

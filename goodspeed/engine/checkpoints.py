@@ -72,16 +72,18 @@ def load(
 ) -> Checkpoint:
     """Loads a model by embedded name, local folder or hub name.
 
+    dtype: `auto` is float32 on a CPU, and on a GPU the precision that the checkpoint is stored in.
     generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not;
     end-of-sequence ids are read either way. split: loads one rank's part of a model that passed `splitting.py`; None:
     loads the whole. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would be computed wrongly)
     or ConfigError (device or dtype).
     """
-    torch_device, torch_dtype = _device(device), _dtype(dtype)
+    torch_device = _device(device)
     folder = find_folder(name)
     scheme = _supported_scheme(name, read_config(name, folder), split)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     config = _model_config(name, folder)
+    torch_dtype = _dtype(dtype, torch_device, config)
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
         tokenizer_fingerprint = fingerprint(tokenizer)
@@ -259,9 +261,13 @@ def _device(device: str) -> torch.device:
     return found
 
 
-def _dtype(dtype: str) -> torch.dtype:
+def _dtype(dtype: str, device: torch.device, config: Any) -> torch.dtype:
+    """Returns the precision to load a model in; `auto`: see `load`."""
+    if dtype == "auto":
+        stored = getattr(config.get_text_config(decoder=True), "dtype", None) or config.dtype
+        return stored if device.type == "cuda" and stored in DTYPES.values() else torch.float32
     if dtype not in DTYPES:
-        raise ConfigError(f"dtype {dtype!r} is unknown; use {', '.join(DTYPES)}")
+        raise ConfigError(f"dtype {dtype!r} is unknown; use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]
 
 

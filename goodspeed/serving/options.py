@@ -37,11 +37,11 @@ def device() -> Any:
     return option("cpu", pattern=r"(cpu|cuda)(:\d+)?", group=MODEL, help="cpu, cuda, or cuda:INDEX")
 
 
-def dtype(*, auto: bool = False) -> Any:
-    """auto: the default is the fastest precision; it affects only the acceptance rate."""
-    kinds = ("float32", "bfloat16", "float16", *(("auto",) if auto else ()))
-    about = "precision of the forward pass" + ("; auto: the quickest" if auto else "")
-    return option("auto" if auto else "float32", choices=kinds, group=MODEL, help=about, metavar="TYPE")
+def dtype(auto: str = "float32 on a CPU, the checkpoint's own on a GPU") -> Any:
+    """auto: what the default stands for, in the help."""
+    kinds = ("auto", "float32", "bfloat16", "float16")
+    about = f"precision of the forward pass; auto: {auto}"
+    return option("auto", choices=kinds, group=MODEL, help=about, metavar="TYPE")
 
 
 def threads() -> Any:

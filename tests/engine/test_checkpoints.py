@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.engine import checkpoints
@@ -110,6 +111,15 @@ def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Save) -> None
 def test_devices(device: str) -> None:
     with pytest.raises(ConfigError, match=f"device {device!r}"):
         checkpoints.load("tiny-target", device=device)
+
+
+@pytest.mark.parametrize(("stored", "on_gpu"), [("bfloat16", torch.bfloat16), ("float32", torch.float32)])
+def test_the_precision_unless_told_is_the_checkpoints_own_on_a_gpu_only(
+    stored: str, on_gpu: torch.dtype, save_checkpoint: Save
+) -> None:
+    config = AutoConfig.from_pretrained(edit(save_checkpoint(), dtype=stored))
+    assert checkpoints._dtype("auto", torch.device("cuda"), config) == on_gpu
+    assert checkpoints._dtype("auto", torch.device("cpu"), config) == torch.float32
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float64", "torch.float32"])

@@ -231,10 +231,10 @@ class Watched(Choice):
         core.choice = self
 
     def choose(
-        self, ready: Sequence[Session], number: int, now: float, most: int | None = None
+        self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
     ) -> dict[bytes, Drafted]:
         started = time.thread_time()
-        chosen = self._choice.choose(ready, number, now, most)
+        chosen = self._choice.choose(ready, number, now, most, num_prefill)
         self.seconds += time.thread_time() - started
         return chosen
 
