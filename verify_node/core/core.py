@@ -288,5 +288,4 @@ def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:
         beta=settings.beta,
         is_barrier=settings.is_barrier,
         weigh_evidence=settings.weigh_evidence,
-        fairness=settings.fairness,
     )

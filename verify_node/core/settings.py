@@ -73,11 +73,6 @@ class CoreSettings:
         """The limits of each round."""
         return RoundLimits(self.budget, self.max_round_tokens, self.has_trees)
 
-    @property
-    def fairness(self) -> float:
-        """Exponent of the utility whose derivative is a drafted token's worth; 0 if the policy values all alike."""
-        return 0.0 if self.policy in ("throughput", "fixed", "random") else 1.0
-
     def create_policy(self) -> Policy:
         """Creates the policy; UnknownPolicyError lists the known ones."""
         if self.policy == "random":

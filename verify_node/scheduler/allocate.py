@@ -63,19 +63,15 @@ class Allocator:
         beta: float,
         is_barrier: bool = False,
         weigh_evidence: bool = True,
-        fairness: float = 1.0,
     ) -> None:
-        """is_barrier: rounds wait for all drafts and verify them whole, so the budget itself is shared out.
-
-        fairness: exponent of the utility U whose derivative is a token's worth.
-        """
+        """is_barrier: rounds wait for all drafts and verify them whole, so the budget itself is shared out."""
         self.policy = policy
         self.budget = budget
         self.eta = eta
         self.beta = beta
         self.is_barrier = is_barrier
-        self.fairness = fairness
-        self._goodput_bounds = goodput_bounds(fairness)
+        self.fairness: float = getattr(policy, "fairness", 1.0)  # of the utility U whose derivative is a token's worth
+        self._goodput_bounds = goodput_bounds(self.fairness)
         self.prior_tokens = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
         self.policy_error: PolicyError | None = None  # the latest

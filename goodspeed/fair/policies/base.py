@@ -37,7 +37,11 @@ class ClientState:
 
 
 class Policy(Protocol):
-    """Divides a budget of drafted tokens among clients."""
+    """Divides a budget of drafted tokens among clients.
+
+    An attribute `fairness` (1.0 without one) is the exponent of its utility, U' = X^-fairness: rounds select drafted
+    tokens by w U'(X), so 0 values all clients' tokens alike.
+    """
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         """Returns each client's next draft length: at most its max_length, and at most `budget` in total."""

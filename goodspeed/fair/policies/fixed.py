@@ -17,6 +17,8 @@ from goodspeed.fair.policies.tie_breaking import TieBreaker
 class FixedPolicy:
     """Gives C // N tokens to each client; the remainder rotates."""
 
+    fairness = 0.0
+
     def __init__(self) -> None:
         self._ties = TieBreaker()
 

@@ -38,14 +38,14 @@ class GradientPolicy:
     """Maximises the sum of w_i U'(X_i) times expected tokens, with U' = X^-fairness (1: log, 0: total goodput)."""
 
     def __init__(self, fairness: float = 1.0) -> None:
-        self._fairness = check_fairness(fairness)
+        self.fairness = check_fairness(fairness)
         self._ties = TieBreaker()
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         caps = max_lengths(clients, budget)
         rows = [(client.acceptance_rate, client.goodput, client.weight) for client in clients]
         acceptance, goodput, weight = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-        lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self._fairness, self._ties)
+        lengths = allocate_arrays(acceptance, goodput, weight, caps, budget, self.fairness, self._ties)
         result: list[int] = lengths.tolist()
         return result
 

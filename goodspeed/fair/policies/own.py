@@ -18,6 +18,7 @@ from types import ModuleType
 
 from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.fair.policies.base import ClientState, Policy, names, register
+from goodspeed.fair.policies.gradient import check_fairness
 
 
 def load(name: str) -> None:
@@ -67,6 +68,7 @@ class OwnPolicy:
         self._name = name
         try:
             self._policy = make()
+            self.fairness = check_fairness(getattr(self._policy, "fairness", 1.0))
         except Exception as error:
             raise ConfigError(f"the policy {name} cannot be created: {type(error).__name__}: {error}") from error
         if not callable(getattr(self._policy, "allocate", None)):

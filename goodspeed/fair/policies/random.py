@@ -14,6 +14,8 @@ from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, registe
 class RandomPolicy:
     """Draws (S_1, ..., S_N) uniformly among those with a sum of at most C; max_length then limits single lengths."""
 
+    fairness = 0.0
+
     def __init__(self, seed: int = 0) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"the seed of the random policy is {seed!r}; it must be a whole number, 0 or more")

@@ -16,8 +16,10 @@ from goodspeed.fair.policies.base import ClientState, register
 class ThroughputPolicy:
     """Maximises the sum of w_i times expected tokens."""
 
+    fairness = 0.0
+
     def __init__(self) -> None:
-        self._gradient = gradient.GradientPolicy(fairness=0.0)
+        self._gradient = gradient.GradientPolicy(self.fairness)
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         return self._gradient.allocate(clients, budget)

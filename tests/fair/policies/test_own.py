@@ -29,6 +29,14 @@ class Mine:
         return [min(self.most, budget // len(clients), client.max_length) for client in clients]
 
 
+class Equal(Mine):
+    fairness = 0
+
+
+class Unfair(Mine):
+    fairness = -1
+
+
 class Plain:
     pass
 
@@ -65,6 +73,12 @@ def test_a_class_in_a_file_of_ones_own_is_a_policy_like_any_other(name: str) -> 
         create(name, most=1)
 
 
+def test_a_class_may_name_its_fairness() -> None:
+    load("own_policies:Mine")
+    load("own_policies:Equal")
+    assert [create(name).fairness for name in ("own_policies:Mine", "own_policies:Equal")] == [1.0, 0.0]
+
+
 def test_a_file_by_an_absolute_path_needs_no_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     load(name := f"{folder}/own_policies.py:Mine")
@@ -99,6 +113,10 @@ def test_only_command_lines_have_a_policy_imported() -> None:
         ("own_policies:Yours", "own_policies has no class 'Yours'"),
         ("own_policies:", "own_policies has no class ''"),
         ("own_policies:Plain", r"own_policies:Plain has no method allocate\(clients, budget\)"),
+        (
+            "own_policies:Unfair",
+            "own_policies:Unfair cannot be created: ConfigError: fairness is -1; it must lie within 0",
+        ),
         ("own_policies:Broken", "own_policies:Broken cannot be created: RuntimeError: no table"),
         (":", "cannot be imported"),
     ],

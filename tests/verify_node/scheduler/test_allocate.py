@@ -350,6 +350,14 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
     assert shown.num_tried > 50
 
 
+@pytest.mark.parametrize(("name", "worth"), [("gradient", 0.5), ("fixed", 1.0), ("random", 1.0), ("throughput", 1.0)])
+def test_a_tokens_worth_is_that_of_the_policys_utility(name, worth):
+    scheduler = make_scheduler(name)
+    client = scheduler.client("a")
+    client.goodput.value = 2.0
+    assert scheduler.worth_of(client) == worth
+
+
 # -- a policy of a user's own that fails -------------------------------------------------------------------------------
 
 
@@ -357,7 +365,7 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
 @pytest.mark.parametrize("goodput", [1e-300, 0.02, 1.0, 1e6])
 @pytest.mark.parametrize("weight", [5e-324, 1.0, 1000.0])
 def test_a_tokens_worth_is_a_number_above_zero_whatever_was_learned(fairness, goodput, weight):
-    scheduler = make_scheduler(fairness=fairness)
+    scheduler = make_scheduler(policies.create("gradient", fairness=fairness))
     client = scheduler.client("a")
     client.goodput.value, client.weight = goodput, weight
     assert 0.0 < scheduler.worth_of(client) < 1e250
