@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +23,7 @@ from experiments.harness import experiment as harness
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results
 from experiments.harness.progress import parts
-from experiments.simulation.presets import PARALLEL_DECAY
+from experiments.simulation.presets import FAMILIES, H100, PARALLEL_DECAY, charged
 from experiments.simulation.serving import (
     BUDGET_EACH,
     Gpu,
@@ -60,6 +60,7 @@ class Config:
     warm_tokens: int
     counted_tokens: int
     seed: int
+    is_charged: bool = False  # every token costs time, also where reading the weights takes longer (`presets.charged`)
     profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
 
 
@@ -97,6 +98,9 @@ def plan(name: str, config: Config) -> Plan:
         gpu, own = profiled(profiles.target), profiled(profiles.draft).round_cost
     else:
         gpu, own = shared_with_draft_model(family) if is_own else preset(family), own_draft(family)
+        if config.is_charged:
+            models = FAMILIES[family]
+            gpu, own = replace(gpu, round_cost=charged(models.target, H100)), charged(models.drafts[0], H100)
     return Plan(
         gpu,
         Linear() if is_own else preset_draft(family),

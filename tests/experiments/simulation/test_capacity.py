@@ -130,6 +130,16 @@ def test_the_experiment_tells_every_way():
     assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
 
 
+def test_passes_by_datasheets_may_be_charged_for_every_token():
+    free, charged = capacity.plan("co_located", quick()), capacity.plan("co_located", replace(quick(), is_charged=True))
+    for name in ("round_cost", "own_draft_cost"):
+        costs = [one.gpu.round_cost if name == "round_cost" else one.own_draft_cost for one in (free, charged)]
+        few, many = ([cost.round_s(number, 8, 0) for cost in costs] for number in (8, 64))
+        assert many[0] == few[0]
+        assert many[1] > few[1]
+    assert charged.gpu.cached_tokens == free.gpu.cached_tokens
+
+
 def test_a_profile(tmp_path):
     path = tmp_path / "profile.json"
     roofline = Roofline((Linear(fixed_s=0.01, token_s=0.001),))
