@@ -159,7 +159,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     tokens: Tokens
     num_verified: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]
     num_accepted: Annotated[int, Meta(ge=0, le=MAX_DRAFT)]  # of these, delivered; at most num_verified
-    may_draft: Counter = 0  # permission: drafted tokens beyond the text, allocated by the policy
+    may_draft: Counter = 0  # permission: how far beyond the text the draft model may draft, by the policy
     finish_reason: FinishReason | None = None
     least_probability: ProbabilityCode = (
         255  # code of the least path probability of tokens worth verifying; 255: no bound

@@ -150,7 +150,7 @@ class ByWorth(Choice):
         }
 
     def least_probability(self, session: Session) -> int:
-        """From the price of one more token's time in the previous round, which late sessions need not pay."""
+        """Half of the previous round's price as a path probability; the floor for sessions behind their objectives."""
         if not self._worth_per_s:  # nothing was priced yet
             return ALL
         price = self._price(session, self._worth(session.client))
@@ -160,7 +160,7 @@ class ByWorth(Choice):
         return session.session_id in self._owed_more
 
     def own_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
-        """Leaves out sessions whose draft node's model drafted for this round: it is at work, on time of its own."""
+        """Adds what the verify node's draft model shall draft for: sessions without a draft of a draft node's model."""
         wanting = [sessions[one.session_id] for one in planned.entries if one.samples and one.source != "model"]
         wanting = [session for session in wanting if session.allows_own]
         worths = self._worths(wanting)
