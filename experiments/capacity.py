@@ -1,6 +1,7 @@
 """Users that one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
-Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. Drafts
+Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. To them
+comes the verify node's own work for each session and round, as `benchmarks.scaling` measures it on two cores. Drafts
 come from a draft model on the verify node's GPU (*co-located*: its passes take time of every round, its weights and
 caches memory), or from draft nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a
 request in one (*parallel*). Whoever drafts, the same recorded texts say what is accepted. Users write texts of all
@@ -35,6 +36,7 @@ from experiments.simulation.serving import (
     preset_draft,
     profiled,
     shared_with_draft_model,
+    with_work,
 )
 from goodspeed.fair.round_time import Linear
 
@@ -60,6 +62,7 @@ class Config:
     warm_tokens: int
     counted_tokens: int
     seed: int
+    node_s: float  # of the verify node's own work in a round, for each session
     is_charged: bool = False  # every token costs time, also where reading the weights takes longer (`presets.charged`)
     profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
 
@@ -102,7 +105,7 @@ def plan(name: str, config: Config) -> Plan:
             models = FAMILIES[family]
             gpu, own = replace(gpu, round_cost=charged(models.target, H100)), charged(models.drafts[0], H100)
     return Plan(
-        gpu,
+        replace(gpu, round_cost=with_work(gpu.round_cost, config.node_s)),
         Linear() if is_own else preset_draft(family),
         0.0 if is_own else config.round_trip_s,
         context_tokens=config.context_tokens,

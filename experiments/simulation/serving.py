@@ -1,8 +1,8 @@
 """Simulates how quickly a GPU's users get tokens, by their number: **computed, not measured**.
 
 The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
-costs comes from datasheets or from a saved profile. What is not in it: the verify node's own work beside the model, and
-whatever else shares its GPU or its network.
+costs comes from datasheets or from a saved profile, and `with_work` adds the verify node's own work beside the model.
+What is not in it: whatever else shares its GPU or its network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import CostModel, Roofline
+from goodspeed.fair.round_time import CostModel, Linear, Roofline
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9
@@ -92,6 +92,15 @@ def profiled(path: str) -> Gpu:
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{path} is no profile; make one with `goodspeed profile --json > {path}`") from error
     return Gpu(f"{profile.model} on {profile.hardware}, profiled", profile.roofline)
+
+
+def with_work(cost: CostModel, session_s: float) -> Roofline:
+    """The time of rounds in which the node's own work takes so many seconds more for each session."""
+    if isinstance(cost, Linear):
+        cost = Roofline((cost,))
+    if not isinstance(cost, Roofline):
+        raise TypeError(f"{cost} has no terms that are known")
+    return Roofline(tuple(replace(term, session_s=term.session_s + session_s) for term in cost.terms))
 
 
 def _family(name: str) -> Family:
