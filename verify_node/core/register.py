@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import UpMessage
+from verify_node.core.counts import Kind
 from verify_node.core.sessions import Sessions
 from verify_node.session.checks import ANOTHERS_PEER, Rejection, check_hello, check_principal
 from verify_node.session.client import Client, Peer
@@ -144,16 +145,13 @@ class Register(Sessions):
 
     def leave(self, peer: Peer, now: float) -> None:
         """Handles a Leave: removes the peer and drops its sessions at once."""
-        del self.peers[peer.peer_id]
-        self._know_models(peer.client)
-        self.drop_all_of(peer)
-        self.diary.visit("left", peer.client.name, peer.draft_model, now)
+        self._remove(peer, now, "left")
 
-    def _remove(self, peer: Peer, now: float) -> None:
+    def _remove(self, peer: Peer, now: float, kind: Kind = "lost") -> None:
         del self.peers[peer.peer_id]
         self._know_models(peer.client)
-        self.drop_all_of(peer, may_return=True)
-        self.diary.visit("lost", peer.client.name, peer.draft_model, now)
+        self.drop_all_of(peer, may_return=kind == "lost")
+        self.diary.visit(kind, peer.client.name, peer.draft_model, now)
 
     def _know_models(self, client: Client) -> None:
         """Updates whether one of a client's connected processes has a draft model."""

@@ -19,8 +19,9 @@ from goodspeed.wire.messages import RefusalCode
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import PromiseOutcome
 from verify_node.slo.deadline import Cause
-from verify_node.watch.present import Present, behind, log_utility, present_clients, shown
+from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
+from verify_node.watch.tiers import rows
 
 SOURCES: tuple[DraftSource, ...] = get_args(DraftSource)
 Of = Callable[[Present], float]
@@ -124,7 +125,8 @@ class VerifyCollector(Collector):
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
         what = "Complete texts that were late here, by what took most of their time."
         yield counters_by("slo_violations", what, ("tier", "cause"), counts.violations, tiers, causes)
-        yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", behind(core, time.monotonic()))
+        now_behind = dict.fromkeys(tiers, 0) | {row.name: row.num_behind for row in rows(core, time.monotonic())}
+        yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", now_behind)
         what = "Texts that requested a promise, by outcome."
         yield counters_by("slo_promises", what, ("tier", "outcome"), counts.promises, tiers, get_args(PromiseOutcome))
         what = "Promised texts that were late, by what took most of their time."
