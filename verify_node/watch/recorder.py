@@ -57,11 +57,11 @@ class RoundRecorder:
         if session is None or session.client is not peer.client:
             return
         if isinstance(message, OpenSession):
-            self.opened(session, peer.draft_model, core.num_rounds, now)
+            self._opened(session, peer.draft_model, core.num_rounds, now)
         elif session.drafted is not None and session.drafted.made_on == message.base_len:
-            self.arrived(message, received.num_bytes, now)
+            self._known[message.session_id].draft = _Arrived(received.num_bytes, now)
 
-    def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
+    def _opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
         """Records that a session opened; a reopened one is known already."""
         if session.session_id in self._known:
             return
@@ -81,11 +81,6 @@ class RoundRecorder:
                 joined=num_rounds,
             )
         )
-
-    def arrived(self, draft: Draft, num_bytes: int, now: float) -> None:
-        """Records the arrival of a draft that was not refused."""
-        if known := self._known.get(draft.session_id):
-            known.draft = _Arrived(num_bytes, now)
 
     def finished(
         self,
