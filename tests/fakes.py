@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Request
+from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.models import DraftModel, Target
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
@@ -25,7 +26,6 @@ from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core.core import VerifyCore
-from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.round import Entry, Outcome, Round

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Send
 from draft_node.core.session import Session
+from experiments.simulation.nodes.invariants import validate
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_core, make_hello, make_open, session_id
 from tests.micro import VOCAB, make_runner
 from tests.together.line import TARGET, Line
 from tests.together.test_logprobs import PLAIN, alone, check_logprobs, make_request
-from verify_node.core.invariants import validate
 from verify_node.model.target import Target
 from verify_node.scheduler import pack as packing
 from verify_node.scheduler.round import Entry, PromptRows, Round

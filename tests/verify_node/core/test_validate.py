@@ -3,11 +3,11 @@
 import pytest
 
 from experiments.simulation.faults import play
+from experiments.simulation.nodes.invariants import validate
 from experiments.simulation.settings import Settings, with_faults
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, make_open, session_id
-from verify_node.core.invariants import validate
 from verify_node.core.register import Register
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
