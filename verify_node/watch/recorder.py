@@ -57,7 +57,7 @@ class RoundRecorder:
         if session is None or session.client is not peer.client:
             return
         if isinstance(message, OpenSession):
-            self._opened(session, peer.draft_model, core.num_rounds, now)
+            self._opened(session, peer.hello.draft_model, core.num_rounds, now)
         elif session.drafted is not None and session.drafted.made_on == message.base_len:
             self._known[message.session_id].draft = _Arrived(received.num_bytes, now)
 
