@@ -6,7 +6,7 @@ import time
 
 from draft_node import histories
 from draft_node.channels import ConnectTo
-from draft_node.config import DraftConfig, NgramSettings
+from draft_node.config import DraftConfig
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
@@ -57,19 +57,19 @@ def load(config: DraftConfig) -> Vocabulary:
     return loading.load(config)
 
 
-def read_history(settings: NgramSettings, vocabulary: Vocabulary, report: Report) -> History:
+def read_history(config: DraftConfig, vocabulary: Vocabulary, report: Report) -> History:
     """Returns the texts for n-gram drafts in addition to each session's own: from the history file and the corpora.
 
     Raises ConfigError for a history file that is damaged, or written with another tokenizer or another --history.
     """
-    per_user = settings.history == "user"
-    history = History(settings.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
-    if settings.history_file is not None:
-        num_texts = history.load(settings.history_file)
-        report("--history-file %s: %d texts, %d tokens", settings.history_file, num_texts, history.num_tokens)
-    if settings.corpora:
-        report("reading %s ...", ", ".join(settings.corpora))
-    for tokens in histories.read_corpus(settings.corpora, vocabulary.tokenizer, settings.history_tokens, report):
+    per_user = config.whose_history == "user"
+    history = History(config.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
+    if config.history_file is not None:
+        num_texts = history.load(config.history_file)
+        report("--history-file %s: %d texts, %d tokens", config.history_file, num_texts, history.num_tokens)
+    if config.corpus:
+        report("reading %s ...", ", ".join(config.corpus))
+    for tokens in histories.read_corpus(config.corpus, vocabulary.tokenizer, config.history_tokens, report):
         history.add_shared(tokens)
     return history
 
@@ -131,17 +131,16 @@ def build(
         vocabulary.model_fingerprint,
     )
     drafting = _make_drafting(config, vocabulary)
-    history = read_history(config.ngram, vocabulary, report)  # before the link's timers start
-    path = config.ngram.history_file
+    history = read_history(config, vocabulary, report)  # before the link's timers start
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
         link,
         config.connect_timeout_s,
         addresses=[Address(endpoint, keys.verify_key if keys else None) for endpoint in dict.fromkeys(config.verify)],
         stays=config.http is not None,  # users of HTTP get errors while the verify node is away; the node goes on
-        ngrams=Ngrams(history, keeps=config.ngram.history != "off"),
+        ngrams=Ngrams(history, keeps=config.whose_history != "off"),
         num_parallel=None if drafting is None else drafting.drafter.num_parallel,
         max_sessions=config.max_sessions,
     )
-    keeper = HistoryKeeper(history, path, report) if path is not None else None
+    keeper = HistoryKeeper(history, config.history_file, report) if config.history_file is not None else None
     return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))

@@ -17,16 +17,6 @@ NAME = r"[A-Za-z0-9._-]{1,64}"
 """Pattern of a client's name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NgramSettings:
-    """Sources of n-gram drafts in addition to a session's own text."""
-
-    history: History = "node"
-    history_tokens: int = 1_000_000  # most tokens of history, and of corpora; the oldest texts are dropped whole
-    history_file: str | None = None  # preserves the history across restarts; None: not saved
-    corpora: tuple[str, ...] = ()  # folders of documents
-
-
 def default_name() -> str:
     """Returns a name for this process, so that the verify node's logs and metrics distinguish draft nodes."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "draft"
@@ -161,6 +151,7 @@ class DraftConfig(Settings):
     drain_timeout_s: float = option(
         30.0, minimum=0.0, group="limits", help="time for running texts when the node is told to stop"
     )
+    history_tokens: int = 1_000_000  # most tokens of history, and of corpora; the oldest texts are dropped whole
     http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused
 
     def __post_init__(self) -> None:
@@ -184,10 +175,6 @@ class DraftConfig(Settings):
         return self.model.startswith(("http://", "https://"))
 
     @property
-    def ngram(self) -> NgramSettings:
-        """Sources of n-gram drafts."""
-        return NgramSettings(
-            history=self.history or ("user" if self.api_key is not None else "node"),
-            history_file=self.history_file,
-            corpora=self.corpus,
-        )
+    def whose_history(self) -> History:
+        """Whose earlier texts n-gram drafts use, in addition to a session's own text."""
+        return self.history or ("user" if self.api_key is not None else "node")

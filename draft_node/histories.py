@@ -128,7 +128,7 @@ class HistoryKeeper:
             if number <= self._num_saved:
                 return
             try:
-                history_file.write(self._path, history_file.encode(contents))
+                history_file.write(self._path, contents)
             except ConfigError as error:
                 if not self._has_failed:
                     self._report("%s; until then texts are kept in memory only", error)

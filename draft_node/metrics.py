@@ -67,19 +67,12 @@ class DraftCollector(Collector):
     def _slos(self) -> Iterator[Metric]:
         """Yields SLO metrics by tier: those of this node and the verify node, and `other` for objectives of no tier."""
         texts = self._texts
-        tiers = sorted({*Levels(self._daemon.link).tiers, *texts.slo_tokens, OTHER})
-        kinds: tuple[Outcome, ...] = get_args(Outcome)
-        outcomes: dict[tuple[str, ...], float] = {
-            (tier, kind): texts.slo_outcomes[tier, kind] for tier in tiers for kind in kinds
-        }
-        promised: dict[tuple[str, ...], float] = {
-            (tier, kind): texts.promised[tier, kind] for tier in tiers for kind in kinds
-        }
-        tokens: dict[str, float] = {tier: texts.slo_tokens[tier] for tier in tiers}
+        tiers, kinds = sorted({*Levels(self._daemon.link).tiers, *texts.slo_tokens, OTHER}), get_args(Outcome)
+        tokens = {tier: texts.slo_tokens[tier] for tier in tiers}
         what = "Complete texts with latency objectives, by outcome."
-        yield counters_by("slo_requests", what, ("tier", "outcome"), outcomes)
+        yield counters_by("slo_requests", what, ("tier", "outcome"), texts.slo_outcomes, tiers, kinds)
         what = "Of these, texts whose service level the verify node promised."
-        yield counters_by("slo_promised_requests", what, ("tier", "outcome"), promised)
+        yield counters_by("slo_promised_requests", what, ("tier", "outcome"), texts.promised, tiers, kinds)
         yield counters("slo_goodput_tokens", "Tokens of texts that attained all of their objectives.", "tier", tokens)
 
     def _tokens(self) -> Iterator[Metric]:
@@ -88,10 +81,9 @@ class DraftCollector(Collector):
         yield counter("generation_tokens", "Tokens written.", texts.num_tokens)
         yield counter("rounds", "Verdicts applied, over all sessions.", statistics.num_rounds)
         yield from metrics.speculation(statistics.num_drafts, statistics.num_drafted, statistics.num_accepted)
-        drafted: dict[str, float] = dict(by_source(statistics.drafted).items())
-        accepted: dict[str, float] = dict(by_source(statistics.accepted).items())
-        yield counters("drafted_tokens", "Drafted tokens verified, by what drafted them.", "source", drafted)
-        yield counters("accepted_tokens", "Of these, what was accepted.", "source", accepted)
+        what = "Drafted tokens verified, by what drafted them."
+        yield counters("drafted_tokens", what, "source", by_source(statistics.drafted))
+        yield counters("accepted_tokens", "Of these, what was accepted.", "source", by_source(statistics.accepted))
         drafting = self._daemon.drafting
         failures = 0 if drafting is None else drafting.breaker.num_failures
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)

@@ -72,7 +72,7 @@ def _check_folders(config: DraftConfig) -> None:
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
         if not os.access(parent, os.W_OK):
             raise ConfigError(f"--history-file {config.history_file}: {parent} cannot be written to; choose another")
-        history_file.read(config.history_file, config.ngram.history_tokens)  # raises for a damaged file
+        history_file.read(config.history_file, config.history_tokens)  # raises for a damaged file
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:

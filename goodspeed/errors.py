@@ -39,6 +39,11 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
+def first_line(error: Exception) -> str:
+    """Returns the first line of another library's error, without its final point; the error's type if it has none."""
+    return str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
+
+
 class GoodSpeedError(Exception):
     """Root of the tree; to be caught at a program's outermost level."""
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from draft_node.core.actions import Propose, Request
+from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.models import DraftModel, Target
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
@@ -21,11 +22,10 @@ from goodspeed.exact.positions import certain
 from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel
-from goodspeed.wire.fields import MAX_DRAFT
-from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core.core import VerifyCore
-from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.round import Entry, Outcome, Round
@@ -40,6 +40,7 @@ __all__ = [
     "make_core",
     "make_hello",
     "make_open",
+    "make_welcome",
     "next_token",
     "propose",
     "replace_message",
@@ -110,6 +111,12 @@ def make_core(
 
 def make_hello(name: str = "a", **changes: Any) -> Hello:
     return replace_message(Hello(VERSION, name, name.encode()[-8:].rjust(8), "fake", "fake-draft"), **changes)
+
+
+def make_welcome(**terms: Any) -> Welcome:
+    """Returns the Welcome of a verify node that serves any text; terms: what differs."""
+    welcome = Welcome(VERSION, b"verify-1", "fake", VOCAB, MAX_CONTEXT, MAX_BYTES, heartbeat_s=1.0, lease_s=6.0)
+    return replace(welcome, **{"constraints": True, "promises": True, **terms})
 
 
 def make_open(number: int = 1, *, epoch: int = 1, prompt: Sequence[int] = (1, 2, 3), **changes: Any) -> OpenSession:

@@ -90,14 +90,7 @@ class Openings:
         welcome = self._links[link].welcome if link is not None else None
         if welcome is None:
             return []
-        opening = session.connect(
-            now,
-            welcome.target_fingerprint,
-            welcome.context_len,
-            constraints=welcome.constraints,
-            promises=welcome.promises,
-        )
-        return self.of(session, opening)
+        return self.of(session, session.connect(now, welcome))
 
     def redirect(self, session: Session, redirect: Redirect, now: float) -> list[NodeAction]:
         """Moves a session to the verify node that the redirect names; opens it later if that node is unknown."""

@@ -16,8 +16,9 @@ from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
 from draft_node.core.retransmission import RetransmissionTimer
-from draft_node.core.text import Text, text_end, unserved
+from draft_node.core.text import Text
 from goodspeed.wire.fields import MAX_HOPS
+from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
 
 MAX_REFUSALS = 20
@@ -102,25 +103,12 @@ class Session:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def connect(
-        self,
-        now: float,
-        target: str = "",
-        context_len: int | None = None,
-        *,
-        constraints: bool = True,
-        promises: bool = True,
-    ) -> list[Action]:
-        """Opens the session at a connected verify node, or ends the session if the node cannot serve it.
-
-        target: fingerprint of the target model. context_len: of the target, in tokens; None: unknown. constraints:
-        the node supports structured output. promises: the node promises SLOs.
-        """
+    def connect(self, now: float, welcome: Welcome) -> list[Action]:
+        """Opens the session at a connected verify node, or ends the session if the node cannot serve it."""
         if self.done:
             return []
-        end = text_end(len(self.request.prompt), len(self.tokens), context_len, before=self.target, now=target)
-        self.target = target if self.target is None else self.target
-        end = end or unserved(self.request, constraints=constraints, promises=promises, begins=not self.committed)
+        end = self.text.end_at(welcome, self.target)
+        self.target = welcome.target_fingerprint if self.target is None else self.target
         if end is None:
             return self._open(now)
         self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from draft_node.core.actions import Fail, Finish, Request
+from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import OpenSession, Slo, TokenLogprobs, Verdict
 
 TARGET_CHANGED = "the verify node has another target model now, which cannot continue this text; ask again"
@@ -103,37 +104,24 @@ class Text:
         self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and of_prompt is None
         return News(new, logprobs, of_prompt)
 
+    def end_at(self, welcome: Welcome, target: str | None) -> Finish | Fail | None:
+        """Returns the reason why a verify node cannot continue the text; None: it can.
 
-def text_end(
-    num_prompt: int, num_tokens: int, context_len: int | None, *, before: str | None, now: str
-) -> Finish | Fail | None:
-    """Returns the reason why a text cannot be continued; None: it can.
+        A session belongs to one target and fails at another, because this node does not know the other target's stop
+        ids. The user may start another session. A text in progress continues even if its SLO is not promised.
 
-    A session belongs to one target and fails at another, because this node does not know the other target's stop ids.
-    The user may start another session.
-
-    num_prompt, num_tokens: lengths of the prompt, and of prompt and output. context_len: of the connected target, in
-    tokens; None: unknown. before: fingerprint of the text's target; None: none so far. now: of the connected target.
-    """
-    if before not in (None, now):
-        return Fail("target_changed", TARGET_CHANGED)
-    if context_len is None or num_tokens < context_len:
+        target: fingerprint of the text's target; None: none so far.
+        """
+        request, num_tokens, begins = self.request, len(self.tokens), not self.committed
+        if target not in (None, welcome.target_fingerprint):
+            return Fail("target_changed", TARGET_CHANGED)
+        if num_tokens >= welcome.context_len:
+            if not begins:
+                return Finish("length")  # it fills the context
+            room = f"no room in the target's context of {welcome.context_len}"
+            return Fail("prompt", f"{num_tokens} tokens leave {room}; shorten the prompt")
+        if request.constraint is not None and not welcome.constraints:
+            return Fail("unsupported", "the verify node does not support structured output; ask without it")
+        if request.slo is not None and request.otherwise == "refuse" and begins and not welcome.promises:
+            return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
         return None
-    if num_tokens > num_prompt:
-        return Finish("length")  # it fills the context
-    what = f"{num_tokens} tokens leave no room in the target's context of {context_len}; shorten the prompt"
-    return Fail("prompt", what)
-
-
-def unserved(request: Request, *, constraints: bool, promises: bool, begins: bool) -> Fail | None:
-    """Returns the reason why a verify node cannot serve the request; None: it can.
-
-    constraints, promises: the node supports structured output, promises SLOs. begins: nothing is generated yet. A text
-    in progress continues even if its SLO is not promised.
-    """
-    if request.constraint is not None and not constraints:
-        return Fail("unsupported", "the verify node does not support structured output; ask without it")
-    insists = request.slo is not None and request.otherwise == "refuse" and begins
-    if insists and not promises:
-        return Fail("not_promised", "this verify node promises no service level; ask for best_effort otherwise")
-    return None

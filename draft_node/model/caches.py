@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from draft_node.core.actions import Request
-from draft_node.model.job import Job, num_common
+from draft_node.model.job import Job
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.exact import trees
+from goodspeed.exact.counts import num_common
 from goodspeed.exact.trees import BASE
 
 PREFILL_CHUNK = 256

@@ -200,11 +200,3 @@ class Jobs:
         except ConstraintError:
             return None
         return matcher.allowed([*job.text[len(request.prompt) :], *path])
-
-
-def num_common(cached: tuple[int, ...], text: tuple[int, ...]) -> int:
-    """Returns the length of the longest common prefix."""
-    most = min(len(cached), len(text))
-    if cached[:most] == text[:most]:
-        return most
-    return next(place for place in range(most) if cached[place] != text[place])

@@ -106,7 +106,7 @@ class Stage:
 
     async def play(self, num_rounds: int) -> list[Played]:
         for number, (player, line) in enumerate(zip(self.players, self.lines, strict=True)):  # every run in this order
-            for peer_id in await self._take(await send_all(line, player.greet()), Watch()):
+            for peer_id in await self._take(await send_all(line, player.greet(self.core.welcome)), Watch()):
                 self.players_by_peer[peer_id] = number
             player.hear(await line.receive())  # Welcome
         return [await self._round() for _ in range(num_rounds)]

@@ -97,7 +97,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     )
     token_ids = _write(tokens, growing, config.min_tokens, give)
     elapsed_s = time.perf_counter() - started
-    give(growing.end(counts=len(token_ids) >= config.min_tokens).text)
+    give(growing.end(counts=len(token_ids) >= config.min_tokens))
     finish_reason = "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted)
     return _result(config, "".join(pieces), token_ids, finish_reason, elapsed_s)
 
@@ -133,7 +133,7 @@ def _write(
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
-            give(growing.push(token, counts=len(token_ids) >= min_tokens).text)
+            give(growing.push(token, counts=len(token_ids) >= min_tokens))
             if growing.stop is not None:
                 break
     return token_ids

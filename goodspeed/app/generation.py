@@ -5,7 +5,6 @@ simplest form.
 """
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import ConfigError, PromptError
-from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.fields import FinishReason
@@ -43,11 +41,35 @@ def generate(
     Raises PromptError for a prompt that leaves no room, and ConfigError if the rules leave no token to draw. Frees the
     session's KV pages when the iteration ends.
     """
-    limit = len(prompt_ids) + num_wanted(checkpoint, prompt_ids, max_tokens)
+    most, prompt = num_wanted(checkpoint, prompt_ids, max_tokens), tuple(prompt_ids)
     if min_tokens > max_tokens:
         raise ConfigError(f"min_tokens {min_tokens} is above max_tokens {max_tokens}; lower it")
-    asked = _Asked(tuple(prompt_ids), sampling, limit, tuple(stop_ids), len(prompt_ids) + min_tokens, rules, matcher)
-    return _generate(checkpoint, runner, asked, prefill_chunk)
+
+    def tokens() -> Generator[int, None, None]:
+        session, output = object(), list[int]()
+        try:
+            logits = _prefill(runner, session, prompt, prefill_chunk)
+            while True:
+                text = TextRows(
+                    rules=rules,
+                    temperature=sampling.temperature,
+                    prompt=prompt,
+                    output=output,
+                    banned=[stop_ids] if len(output) < min_tokens else None,
+                    allowed=None if matcher is None else matcher.allowed(output),
+                )
+                token = _draw(checkpoint, logits, text, sampling)
+                if token in stop_ids:
+                    return
+                output.append(token)
+                yield token
+                if len(output) >= most:
+                    return
+                logits = runner.forward([Chunk(session, (token,), 1)])
+        finally:
+            runner.free(session)
+
+    return tokens()
 
 
 def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: int) -> int:
@@ -69,37 +91,6 @@ def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
     return "length" if num_tokens >= wanted else "stop"
 
 
-class _Asked(NamedTuple):
-    """A text to generate, with its end conditions."""
-
-    prompt: tuple[int, ...]
-    sampling: Sampling
-    limit: int  # tokens of prompt and output
-    stop_ids: tuple[int, ...]
-    may_stop_at: int  # position from which stop_ids may be drawn
-    rules: LogitRules | None
-    matcher: Matcher | None  # of the output's constraint
-
-
-def _generate(checkpoint: Checkpoint, runner: Runner, asked: _Asked, prefill_chunk: int) -> Generator[int, None, None]:
-    session = object()
-    output: list[int] = []
-    counts = TextCounts(len(asked.prompt))
-    try:
-        logits = _prefill(runner, session, asked.prompt, prefill_chunk)
-        while True:
-            token = _draw(checkpoint, logits, asked, output, counts)
-            if token in asked.stop_ids:
-                return
-            output.append(token)
-            yield token
-            if len(asked.prompt) + len(output) >= asked.limit:
-                return
-            logits = runner.forward([Chunk(session, (token,), 1)])
-    finally:
-        runner.free(session)
-
-
 def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
     """Prefills the prompt; returns logits [1, vocab] after its final token."""
     for first in range(0, len(tokens), chunk_len):
@@ -110,21 +101,12 @@ def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: 
 
 
 @torch.inference_mode()
-def _draw(checkpoint: Checkpoint, logits: Tensor, asked: _Asked, output: Sequence[int], counts: TextCounts) -> int:
-    """Samples the next token under the match rule. logits: [1, vocab]. counts: of the text so far, updated here."""
-    position = len(asked.prompt) + len(output)
-    if asked.rules is not None and asked.rules.reads_text:
-        counts.go_to((*asked.prompt, *output))
-    rows = TextRows(
-        rules=asked.rules,
-        temperature=asked.sampling.temperature,
-        banned=[asked.stop_ids] if position < asked.may_stop_at else None,
-        counts=counts,
-        allowed=None if asked.matcher is None else asked.matcher.allowed(output),
-    )
-    changed = process(logits, [rows], num_tokens=checkpoint.num_tokens)
+def _draw(checkpoint: Checkpoint, logits: Tensor, text: TextRows, sampling: Sampling) -> int:
+    """Samples the next token under the match rule. logits: [1, vocab]."""
+    position = len(text.prompt) + len(text.output)
+    changed = process(logits, [text], num_tokens=checkpoint.num_tokens)
     if changed is not logits and not changed.amax().isfinite() and logits.amax().isfinite():
         raise ConfigError(f"the rules leave no token to draw at position {position}; loosen them")
-    batch = SamplingBatch.of([asked.sampling], device=logits.device)
+    batch = SamplingBatch.of([sampling], device=logits.device)
     positions = torch.tensor([position]).to(logits.device)
     return int(choose(changed, batch, positions, num_tokens=checkpoint.num_tokens).item())

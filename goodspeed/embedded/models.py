@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from goodspeed.errors import CheckpointError
+
 ROLES = {
     "tiny-target": "target: writes the text, at the verify node",
     "tiny-draft-s": "draft: the small one, quick and often wrong",
@@ -13,7 +15,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 
 def path(name: str) -> Path:
-    """Returns the checkpoint folder of an embedded model; KeyError for any other name."""
+    """Returns the checkpoint folder of an embedded model; CheckpointError for any other name."""
     if name not in NAMES:
-        raise KeyError(f"no embedded model is named {name!r}; choose one of: {', '.join(NAMES)}")
+        raise CheckpointError(f"no embedded model is named {name!r}; choose one of: {', '.join(NAMES)}")
     return WEIGHTS / name

@@ -25,7 +25,7 @@ from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
+from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
 
 __all__ = ["DTYPES", "Checkpoint", "fingerprint", "load", "load_tokenizer"]
 
@@ -158,7 +158,7 @@ def load_tokenizer(name: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # whatever transformers raises for malformed files
-        what = f"{name}: the tokenizer cannot be loaded ({_first_line(error)})"
+        what = f"{name}: the tokenizer cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
 
 
@@ -279,12 +279,8 @@ def _wrapped(name: str) -> Iterator[None]:
     except GoodSpeedError:
         raise
     except Exception as error:
-        what = f"{name}: the model cannot be loaded ({_first_line(error)})"
+        what = f"{name}: the model cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again, or use another model") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
 
 
 @contextlib.contextmanager

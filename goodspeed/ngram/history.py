@@ -43,10 +43,6 @@ class History:
         self._shared = NgramIndex(max_tokens)
         self._by_user: dict[str, NgramIndex] = {}  # in order of each user's latest addition
 
-    @property
-    def num_bytes(self) -> int:
-        return self._shared.num_bytes + sum(index.num_bytes for index in self._by_user.values())
-
     def add(self, user: str, tokens: Sequence[int]) -> None:
         """Adds an ended text with its prompt, in about 0.3 us per token; ignores one of at most MIN_ORDER tokens."""
         tokens = tokens[-max(self.max_tokens // MAX_SHARE, 1) :]
@@ -78,15 +74,11 @@ class History:
         """Returns the index that drafts for all users, if it has texts; it contains no user's text."""
         return [self._shared] if self._shared.num_tokens else []
 
-    def save(self, path: str | Path) -> None:
-        """Writes users' texts atomically to a file of mode 0600. Raises ConfigError on failure.
-
-        Waits for the disk: from an event loop, call `contents`, and encode and write the result in a thread.
-        """
-        history_file.write(path, history_file.encode(self.contents()))
-
     def contents(self) -> SavedHistory:
-        """Returns a copy of the users' texts for the file, without shared texts; about 4 ms for a million tokens."""
+        """Returns a copy of the users' texts for `history_file.write`, without shared texts; 4 ms for a million tokens.
+
+        Writing waits for the disk: do it on a thread, not in an event loop.
+        """
         users = [SavedUser(name, [history_file.pack(text) for text in i.texts()]) for name, i in self._by_user.items()]
         return SavedHistory(self.tokenizer, self.per_user, users)
 

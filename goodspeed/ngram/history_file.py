@@ -56,10 +56,10 @@ def encode(saved: SavedHistory) -> bytes:
     return msgspec.msgpack.encode(_File(VERSION, _digest(contents), contents))
 
 
-def write(path: str | Path, data: bytes) -> None:
+def write(path: str | Path, saved: SavedHistory) -> None:
     """Atomically replaces the file by one of mode 0600, and waits for the disk. Raises ConfigError on failure."""
     try:
-        files.write_whole(path, data, durable=True)
+        files.write_whole(path, encode(saved), durable=True)
     except OSError as error:
         raise ConfigError(f"cannot write the history file {path}: {reason(error)}; give another path") from None
 

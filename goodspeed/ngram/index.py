@@ -114,10 +114,6 @@ class GrowingText:
     def __len__(self) -> int:
         return len(self._chains.tokens) - 1
 
-    @property
-    def num_bytes(self) -> int:
-        return self._chains.num_bytes
-
     def follow(self, tokens: Sequence[int]) -> None:
         """Updates to the session's current whole text: appends the new tokens, in about 0.3 us each.
 

@@ -4,7 +4,6 @@ Defaults come from the target's generation_config.json, else from the API. The v
 in its Welcome.
 """
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -24,26 +23,6 @@ def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) 
     if welcome is None:
         return of_checkpoint(settings, chat=chat)
     return welcome.chat_defaults if chat else welcome.defaults
-
-
-def sampling(
-    defaults: Defaults, *, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
-) -> Sampling:
-    """Returns sampling parameters. None: the value in `defaults`.
-
-    If that is None, too: temperature 1.0, top_k 0 (off), top_p 1.0 (off).
-    """
-    return Sampling(
-        temperature=float(_first(temperature, defaults.temperature, 1.0)),
-        top_k=int(_first(top_k, defaults.top_k, 0)),
-        top_p=float(_first(top_p, defaults.top_p, 1.0)),
-        seed=seed,
-    )
-
-
-def stops(defaults: Defaults, own: Iterable[str] = ()) -> tuple[str, ...]:
-    """Returns all stop strings: the request's, then the target's."""
-    return tuple(dict.fromkeys((*own, *defaults.stop)))
 
 
 class Resolved(NamedTuple):
@@ -72,8 +51,14 @@ class SamplingRequest:
 
     def resolve(self, defaults: Defaults) -> Resolved:
         """Returns the request's parameters with these defaults filled in."""
-        own = sampling(defaults, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
-        return Resolved(own, stops(defaults, self.stop) if self.adds_stops else self.stop, self._rules(defaults))
+        sampling = Sampling(
+            temperature=float(_first(self.temperature, defaults.temperature, 1.0)),
+            top_k=int(_first(self.top_k, defaults.top_k, 0)),  # 0 and 1.0: off
+            top_p=float(_first(self.top_p, defaults.top_p, 1.0)),
+            seed=self.seed,
+        )
+        stop = tuple(dict.fromkeys((*self.stop, *defaults.stop))) if self.adds_stops else self.stop
+        return Resolved(sampling, stop, self._rules(defaults))
 
     def _rules(self, defaults: Defaults) -> LogitRules | None:
         rules = LogitRules(

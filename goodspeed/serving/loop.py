@@ -56,10 +56,6 @@ def leave(status: int) -> int:
     return status
 
 
-def _nothing(_: Exception) -> Mapping[str, object]:
-    return {}
-
-
 class Failures:
     """Counts consecutive failures of a step that a loop repeats."""
 
@@ -71,7 +67,7 @@ class Failures:
         self._num_in_a_row = 0
 
     @asynccontextmanager
-    async def survived(self, undo: Undo = _nothing) -> AsyncIterator[None]:
+    async def survived(self, undo: Undo | None = None) -> AsyncIterator[None]:
         """Logs an exception of the block and suppresses it, except those in `ends`.
 
         Pauses after each consecutive failure from the second on. Raises NodeFailed after more than MAX_FAILURES.
@@ -81,8 +77,9 @@ class Failures:
         except self._ends:
             raise
         except Exception as error:
-            self._failed(error, undo(error))
-            await self._pause()
+            self._failed(error, undo(error) if undo is not None else {})
+            if self._num_in_a_row > 1:
+                await asyncio.sleep(PAUSE_S)
         else:
             self._num_in_a_row = 0
 
@@ -92,7 +89,3 @@ class Failures:
         if self._num_in_a_row > MAX_FAILURES:
             times = f"{self._what} failed {self._num_in_a_row} times in a row"
             raise NodeFailed(f"{times}, most recently with {type(error).__name__}: {error}; see the log") from error
-
-    async def _pause(self) -> None:
-        if self._num_in_a_row > 1:
-            await asyncio.sleep(PAUSE_S)

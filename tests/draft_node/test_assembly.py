@@ -12,6 +12,7 @@ from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
+from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
 from goodspeed.wire.messages import Sampling
 from tests.memory_network import MemoryNetwork
@@ -59,7 +60,7 @@ def saved(tmp_path: Path) -> str:
     """The file of a node without keys."""
     history = History(100, per_user=False, tokenizer=VOCABULARY.tokenizer_fingerprint)
     history.add("", range(20))
-    history.save(tmp_path / "history")
+    history_file.write(tmp_path / "history", history.contents())
     return str(tmp_path / "history")
 
 
@@ -89,7 +90,7 @@ def test_texts_for_all_are_not_handed_to_users_with_keys(saved: str, tmp_path: P
 
 
 def test_the_file_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
-    History(100, per_user=False, tokenizer="another").save(tmp_path / "history")
+    history_file.write(tmp_path / "history", History(100, per_user=False, tokenizer="another").contents())
     with pytest.raises(ConfigError, match="was written with another tokenizer"):
         build(history_file=str(tmp_path / "history"))
 

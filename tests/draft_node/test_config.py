@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from draft_node.cli import build_parser, serve
-from draft_node.config import DraftConfig, NgramSettings
+from draft_node.config import DraftConfig
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.serving.config import from_namespace
 
@@ -69,12 +69,12 @@ def test_the_paper_by_one_switch() -> None:
 
 
 def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:
-    assert parsed(*BARE).ngram == NgramSettings() == NgramSettings(history="node", history_tokens=1_000_000)
+    assert (parsed(*BARE).whose_history, parsed(*BARE).history_tokens) == ("node", 1_000_000)
     keyed = (*BARE, "--http", "127.0.0.1:0", "--api-key", "keys")
-    assert parsed(*keyed).ngram.history == "user"
-    assert parsed(*keyed, "--history", "node").ngram.history == "node"
-    words = ("--history-file", "h", "--corpus", "a", "--corpus", "b")
-    assert parsed(*keyed, *words).ngram == NgramSettings(history="user", history_file="h", corpora=("a", "b"))
+    assert parsed(*keyed).whose_history == "user"
+    assert parsed(*keyed, "--history", "node").whose_history == "node"
+    config = parsed(*keyed, "--history-file", "h", "--corpus", "a", "--corpus", "b")
+    assert (config.whose_history, config.history_file, config.corpus) == ("user", "h", ("a", "b"))
 
 
 @pytest.mark.parametrize(

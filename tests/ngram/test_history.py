@@ -110,7 +110,6 @@ def test_many_users_take_little_memory():
     finally:
         tracemalloc.stop()
     assert num_bytes <= 10 << 20
-    assert found.num_bytes <= num_bytes
 
 
 def test_what_is_too_short_to_be_matched_is_not_kept():
@@ -132,7 +131,7 @@ def saved(tmp_path):
         found.add("a", [number, 1 << 30, 2])
     found.add("b", [9, 9, 9])
     found.add_shared([4, 4, 4])
-    found.save(tmp_path / "history")
+    history_file.write(tmp_path / "history", found.contents())
     return tmp_path / "history"
 
 
@@ -148,7 +147,7 @@ def test_texts_of_a_file_that_are_not_kept_are_not_counted(tmp_path):
     forged = SavedHistory(
         "f1", True, [SavedUser("a", [pack(array("i", [1]))] * 1000 + [pack(array("i", [1, 2, 3]))] * 6)]
     )
-    history_file.write(tmp_path / "history", history_file.encode(forged))
+    history_file.write(tmp_path / "history", forged)
     found = make(max_tokens=12)
     assert found.load(tmp_path / "history") == 4
     assert found.num_tokens == 12
@@ -157,7 +156,7 @@ def test_texts_of_a_file_that_are_not_kept_are_not_counted(tmp_path):
 def test_a_file_is_private_and_replaced_whole(saved, monkeypatch):
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     saved.chmod(0o644)
-    make().save(saved)
+    history_file.write(saved, make().contents())
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     before = saved.read_bytes()
 
@@ -166,7 +165,7 @@ def test_a_file_is_private_and_replaced_whole(saved, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ConfigError, match=r"cannot write .*history: No space left on device"):
-        make().save(saved)
+        history_file.write(saved, make().contents())
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]  # nothing half written is left
 
@@ -174,7 +173,7 @@ def test_a_file_is_private_and_replaced_whole(saved, monkeypatch):
 def test_no_file_is_no_history(tmp_path):
     assert make().load(tmp_path / "none") == 0
     with pytest.raises(ConfigError, match=r"cannot write .*none/here"):
-        make().save(tmp_path / "none" / "here")
+        history_file.write(tmp_path / "none" / "here", make().contents())
     with pytest.raises(ConfigError, match="cannot read"):
         make().load(tmp_path)
 

@@ -82,4 +82,4 @@ def test_a_long_text_gets_more_buckets():
         text.follow([number % 50 for number in range(length)])
     assert len(text) / 2 <= text._chains.num_buckets
     assert few < 100
-    assert text.num_bytes <= 64 * len(text)
+    assert text._chains.num_bytes <= 64 * len(text)

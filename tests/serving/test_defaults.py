@@ -14,7 +14,6 @@ from goodspeed.wire.handshake import VERSION, Defaults, Welcome
 from goodspeed.wire.messages import LogitRules, Sampling
 from tests.engine.tokenizing.test_generation_settings import settings
 
-OPEN: dict[str, Any] = {"temperature": None, "top_k": None, "top_p": None}
 RULES = {"repetition_penalty": 100, "min_p": 1}
 SETTINGS = GenerationSettings(TextDefaults(0.6), TextDefaults(0.7, stop=("\n\n",)))
 
@@ -34,12 +33,13 @@ def welcome(**changes: Any) -> Welcome:
     ],
 )
 def test_sampling(says: Defaults, asked: dict[str, Any], expected: Sampling) -> None:
-    assert defaults.sampling(says, **(OPEN | asked), seed=5) == expected
+    assert defaults.SamplingRequest(seed=5, **asked).resolve(says).sampling == expected
 
 
 def test_stop_strings_add_up() -> None:
-    assert defaults.stops(Defaults()) == ()
-    assert defaults.stops(Defaults(stop=("a", "b")), ("c", "a")) == ("c", "a", "b")
+    assert defaults.SamplingRequest(seed=5).resolve(Defaults()).stop == ()
+    asked = defaults.SamplingRequest(seed=5, stop=("c", "a"))
+    assert asked.resolve(Defaults(stop=("a", "b"))).stop == ("c", "a", "b")
 
 
 def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:

@@ -12,7 +12,7 @@ from draft_node.core.session import Session
 from draft_node.model.drafter import Drafter
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import Refusal, TokenLogprobs, Verdict
-from tests.fakes import make_core, make_hello
+from tests.fakes import make_core, make_hello, make_welcome
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Outcome, Round
@@ -62,7 +62,7 @@ class Line:
         self.core.receive(b"a", make_hello("a"), self.now)
         for request in requests:
             user = self.users[request.session_id] = User(request)
-            self._act(user, user.session.connect(self.now))
+            self._act(user, user.session.connect(self.now, make_welcome()))
         for _ in range(20_000):
             if all(user.session.done for user in self.users.values()):
                 return self
@@ -90,7 +90,7 @@ class Line:
             self._act(user, user.session.tick(self.now))
             if self.random.random() < self.faults / 8 and not user.session.done:
                 user.session.disconnect()
-                self._act(user, user.session.connect(self.now))
+                self._act(user, user.session.connect(self.now, make_welcome()))
                 self.num_reopened += bool(user.tokens)
 
     def _decide(self, planned: Round) -> Sequence[Outcome]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from draft_node.core.actions import Deliver
 from draft_node.core.session import Session
 from goodspeed.wire.messages import Ack, DownMessage, Verdict
-from tests.fakes import Desk, alone, make_open, request_of
+from tests.fakes import Desk, alone, make_open, make_welcome, request_of
 
 
 def verdicts(messages: Sequence[DownMessage]) -> list[Verdict]:
@@ -19,7 +19,7 @@ def test_the_accepted_tokens_before_a_stop_token_are_marked_where_the_verdict_be
     opened = make_open(3, stop_ids=(text[6],))
     desk, session = Desk(), Session(request_of(opened))
     desk.hello()
-    session.connect(0.0)
+    session.connect(0.0, make_welcome())
     desk.up("a", opened)
     [first] = verdicts(desk.round())
     session.receive(first, desk.now)

@@ -7,6 +7,7 @@ import pytest
 
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
+from experiments.simulation.nodes.invariants import CheckedCore
 from goodspeed.app import generation
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Constraints
@@ -16,7 +17,6 @@ from goodspeed.engine.runner import Runner
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
-from verify_node.core.invariants import CheckedCore
 from verify_node.core.settings import CoreSettings
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Send
 from draft_node.core.session import Session
+from experiments.simulation.nodes.invariants import validate
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import make_core, make_hello, make_open, session_id
+from tests.fakes import make_core, make_hello, make_open, make_welcome, session_id
 from tests.micro import VOCAB, make_runner
 from tests.together.line import TARGET, Line
 from tests.together.test_logprobs import PLAIN, alone, check_logprobs, make_request
-from verify_node.core.invariants import validate
 from verify_node.model.target import Target
 from verify_node.scheduler import pack as packing
 from verify_node.scheduler.round import Entry, PromptRows, Round
@@ -62,13 +62,13 @@ def test_a_text_that_ends_at_once_is_told_its_prompt():
 
 def test_once_they_are_there_they_are_not_asked_for_again():
     session = Session(make_request(1, num_prompt_logprobs=0, num_logprobs=None))
-    [opened, *_] = session.connect(0.0)
+    [opened, *_] = session.connect(0.0, make_welcome())
     assert isinstance(opened, Send)
     assert isinstance(opened.message, OpenSession)
     assert opened.message.num_prompt_logprobs == 0
     session.receive(Verdict(session.request.session_id, 1, 4, (5,), 0, 0, prompt_logprobs=()), 0.1)
     session.disconnect()
-    [again, *_] = session.connect(0.2)
+    [again, *_] = session.connect(0.2, make_welcome())
     assert isinstance(again, Send)
     assert isinstance(again.message, OpenSession)
     assert again.message.num_prompt_logprobs is None

@@ -19,7 +19,7 @@ from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Draft, Sampling, UpMessage, Verdict
 from tests.exact import chi_square
-from tests.fakes import make_core, make_hello, session_id
+from tests.fakes import make_core, make_hello, make_welcome, session_id
 from tests.micro import make_checkpoint, make_runner
 from verify_node.model.target import Target
 
@@ -104,7 +104,7 @@ class Crowd:
         )
         for key, session in self.sessions.items():
             self.core.receive(key, make_hello(f"client-{int.from_bytes(key, 'big')}"), 0.0)
-            self._act(key, session.connect(0.0))
+            self._act(key, session.connect(0.0, make_welcome()))
         while not all(session.done for session in self.sessions.values()):
             while self.drafter.busy:
                 for proposed in self.drafter.step():

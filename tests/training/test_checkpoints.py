@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from goodspeed.embedded import models
+from goodspeed.errors import CheckpointError
 
 SIZES = {"tiny-target": (12e6, 16e6), "tiny-draft-s": (0.5e6, 1e6), "tiny-draft-m": (1.5e6, 2.5e6)}
 SIZES["tiny-draft-p"] = SIZES["tiny-draft-m"]
@@ -44,5 +45,5 @@ def test_family_shares_one_tokenizer_and_fits_in_50_mb() -> None:
 
 
 def test_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(KeyError, match=r"no embedded model is named 'gpt'.*tiny-draft-s"):
+    with pytest.raises(CheckpointError, match=r"no embedded model is named 'gpt'.*tiny-draft-s"):
         models.path("gpt")

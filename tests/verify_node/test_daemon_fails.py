@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from experiments.simulation.nodes.invariants import validate
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import NodeFailed, TransportError
 from goodspeed.serving import loop as serving_loop
@@ -19,7 +20,6 @@ from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.verify_node.slo.test_promises import COST
 from tests.waiting import until
-from verify_node.core.invariants import validate
 from verify_node.enrolment import Enrolment
 
 Where = Callable[[Loop], tuple[Any, str]]

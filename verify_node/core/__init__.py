@@ -1,4 +1,4 @@
 """The verify node as a state machine: events in, messages out, time as an argument.
 
-`core.py` is the state machine; the other modules are its parts. `invariants.py` checks the state between two events.
+`core.py` is the state machine; the other modules are its parts.
 """

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import UpMessage
+from verify_node.core.counts import Kind
 from verify_node.core.sessions import Sessions
 from verify_node.session.checks import ANOTHERS_PEER, Rejection, check_hello, check_principal
 from verify_node.session.client import Client, Peer
@@ -68,17 +69,7 @@ class Register(Sessions):
             alike = f", another one named {hello.name}" if name != hello.name else ""
             self.diary.visit("joined", name, (hello.draft_model or "without a model") + alike, now)
         since = now if old is None else old.since
-        self.peers[peer_id] = Peer(
-            peer_id,
-            hello.boot_id,
-            client,
-            hello.name,
-            hello.draft_model,
-            hello.draft_fingerprint,
-            since,
-            now,
-            principal,
-        )
+        self.peers[peer_id] = Peer(peer_id, hello, client, since, now, principal)
         self._know_models(client)
         return None
 
@@ -90,7 +81,7 @@ class Register(Sessions):
         if principal is not None:
             return hello.name
         for peer in self.peers.values():
-            if (peer.boot_id, peer.name) == (hello.boot_id, hello.name):
+            if (peer.hello.boot_id, peer.hello.name) == (hello.boot_id, hello.name):
                 return peer.client.name  # the same process connects again, or repeats its Hello
         taken = {peer.client.name for peer in self.peers.values() if peer.peer_id != peer_id}
         names = (f"{hello.name[:MAX_STEM]}-{number}" for number in count(2))
@@ -116,7 +107,7 @@ class Register(Sessions):
         process that had the new peer id end.
         """
         for old in list(self.peers.values()):
-            is_same = old.client is client and (old.principal, old.boot_id) == (principal, boot_id)
+            is_same = old.client is client and (old.principal, old.hello.boot_id) == (principal, boot_id)
             if is_same and old.peer_id != peer_id:
                 if (replaced := self.peers.get(peer_id)) is not None:
                     self.drop_all_of(replaced)
@@ -144,23 +135,20 @@ class Register(Sessions):
 
     def leave(self, peer: Peer, now: float) -> None:
         """Handles a Leave: removes the peer and drops its sessions at once."""
-        del self.peers[peer.peer_id]
-        self._know_models(peer.client)
-        self.drop_all_of(peer)
-        self.diary.visit("left", peer.client.name, peer.draft_model, now)
+        self._remove(peer, now, "left")
 
-    def _remove(self, peer: Peer, now: float) -> None:
+    def _remove(self, peer: Peer, now: float, kind: Kind = "lost") -> None:
         del self.peers[peer.peer_id]
         self._know_models(peer.client)
-        self.drop_all_of(peer, may_return=True)
-        self.diary.visit("lost", peer.client.name, peer.draft_model, now)
+        self.drop_all_of(peer, may_return=kind == "lost")
+        self.diary.visit(kind, peer.client.name, peer.hello.draft_model, now)
 
     def _know_models(self, client: Client) -> None:
         """Updates whether one of a client's connected processes has a draft model."""
-        client.know_models(has_model=any(one.draft_model for one in self.peers.values() if one.client is client))
+        client.know_models(has_model=any(one.hello.draft_model for one in self.peers.values() if one.client is client))
 
 
 def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:
     """True if a Hello comes from the peer's own process, with the same client name and draft model."""
-    known = (peer.boot_id, peer.draft_fingerprint)
+    known = (peer.hello.boot_id, peer.hello.draft_fingerprint)
     return peer.client is client and known == (hello.boot_id, hello.draft_fingerprint)

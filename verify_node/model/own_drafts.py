@@ -9,8 +9,6 @@ import logging
 import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from operator import and_, eq
 
 import torch
 from msgspec.structs import replace
@@ -18,6 +16,7 @@ from msgspec.structs import replace
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.confidence import acceptance_probabilities
+from goodspeed.exact.counts import num_common
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
@@ -202,8 +201,7 @@ class OwnDrafts:
             pool.adopt(job.key, hit)
         first = pool.length(job.key) - len(guessed)
         text = job.part(first, first + len(guessed))
-        num_right = sum(accumulate(map(eq, guessed, text), and_))  # guesses before the first wrong one
-        num_kept = min(first + num_right, job.text_len - 1)
+        num_kept = min(first + num_common(guessed, text), job.text_len - 1)
         if pool.length(job.key) > num_kept:
             self.runner.truncate(job.key, num_kept)
 

@@ -217,15 +217,12 @@ def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, i
     A client's sessions share its limit; the remainder rotates among them by verify round `number`.
     """
     sharing: dict[str, list[Session]] = defaultdict(list)
-    clients: dict[str, Client] = {}
     for session in sessions:
         if session.client.max_round_tokens is not None:
             sharing[session.client.name].append(session)
-            clients[session.client.name] = session.client
     rooms: dict[bytes, int] = {}
-    for name, client in clients.items():
-        each, left = divmod(client.max_round_tokens or 0, len(sharing[name]))
-        own = sharing[name]
+    for own in sharing.values():
+        each, left = divmod(own[0].client.max_round_tokens or 0, len(own))
         rooms |= {one.session_id: each + ((place + number) % len(own) < left) for place, one in enumerate(own)}
     return rooms
 

@@ -8,7 +8,6 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
-from verify_node.scheduler.drafts import of_own_model
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.drafted import Drafted
@@ -131,7 +130,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:
-        session.take_own(of_own_model(outcome.own_tokens, outcome.own_codes))
+        session.take_own(Drafted(outcome.own_tokens, outcome.own_codes, "self", is_own=True))
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:

@@ -30,21 +30,6 @@ def of_draft(session: Session, *, has_trees: bool = True) -> Drafted:
     return found if found.parents is not None else found.cut(session.max_length)
 
 
-def of_text(tokens: tuple[int, ...], claimed: tuple[float, ...]) -> Drafted:
-    """Returns the verify node's own draft from the session's text."""
-    return Drafted(tokens, probabilities.encode(claimed), "self") if tokens else NOTHING
-
-
-def of_own_model(tokens: tuple[int, ...], codes: bytes) -> Drafted:
-    """Returns the draft of the verify node's draft model."""
-    return Drafted(tokens, codes, "self", is_own=True)
-
-
-def of_constraint(tokens: tuple[int, ...]) -> Drafted:
-    """Returns the tokens forced by the output's constraint as the verify node's own draft; they are certain."""
-    return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True) if tokens else NOTHING
-
-
 def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
     """Returns each token's calibrated probability given its predecessors, for use under the session's rule."""
     if drafted.is_forced:
@@ -161,10 +146,11 @@ class SelfDrafts:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
         stop_ids = session.opened.stop_ids
         if session.forced_next:
-            return of_constraint(_before(session.forced_next[: session.max_length], stop_ids))
+            tokens = _before(session.forced_next[: session.max_length], stop_ids)
+            return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True)
         found = self._find(session, min(MAX_LENGTH, session.max_length), least_probability)
         tokens = _before(found.tokens, stop_ids)
-        return of_text(tokens, found.probabilities[: len(tokens)])
+        return Drafted(tokens, probabilities.encode(found.probabilities[: len(tokens)]), "self")
 
     def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
         """Returns the continuation found by the text's index."""

@@ -165,12 +165,11 @@ class ByWorth(Choice):
         wanting = [session for session in wanting if session.allows_own]
         worths = self._worths(wanting)
         calibrated = {one.client.name: one.client.calibration("own").by_code for one in wanting}
-        named = [(one, one.client.name) for one in wanting]
-        requests = tuple([self._own_draft(one, worths[name], calibrated[name]) for one, name in named])
-        return replace_fields(planned, own_drafts=requests, worth_per_s=self._worth_per_s)
+        requests = [self._own_draft(one, worths[one.client.name], calibrated[one.client.name]) for one in wanting]
+        return replace_fields(planned, own_drafts=tuple(requests), worth_per_s=self._worth_per_s)
 
     def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
-        opened, least = session.opened, max(probabilities.FLOOR, self._price(session, worth))
+        opened = session.opened
         return OwnDraft(
             session_id=session.session_id,
             text=session.tokens,
@@ -180,7 +179,7 @@ class ByWorth(Choice):
             most=session.limit - len(session.tokens) - 1,
             worth=worth,
             calibrated=calibrated,
-            least_probability=least,
+            least_probability=max(probabilities.FLOOR, self._price(session, worth)),
             prefix_scope=session.prefix_scope if session.shares else b"",
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smoothed
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import DraftSource, NodeSource
+from goodspeed.wire.handshake import Hello
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration, ClaimedOf
 from verify_node.session.suspicion import Suspicion
@@ -260,11 +261,8 @@ class Peer:
     """One connected draft process."""
 
     peer_id: bytes
-    boot_id: bytes
+    hello: Hello  # its latest; its client may be named differently if another peer has the same name
     client: Client
-    name: str  # from its Hello; its client may be named differently if another peer has this name
-    draft_model: str
-    draft_fingerprint: str
     since: float  # connected without a break
     last_seen: float
     principal: str | None = None  # the key that it proved to have; None where there are no keys

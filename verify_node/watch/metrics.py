@@ -4,7 +4,8 @@ Retains the name stems that vLLM's dashboards expect. Changes nothing, and runs 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import get_args
 
 from prometheus_client.metrics_core import Metric
@@ -17,11 +18,12 @@ from goodspeed.wire.fields import DraftSource, RedirectReason
 from goodspeed.wire.messages import RefusalCode
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import PromiseOutcome
-from verify_node.session.client import Client
 from verify_node.slo.deadline import Cause
-from verify_node.watch.present import Present, behind, log_utility, present_clients, shown
+from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
+from verify_node.watch.tiers import rows
 
+SOURCES: tuple[DraftSource, ...] = get_args(DraftSource)
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
     ("client_sessions", "Open sessions.", lambda one: len(one.sessions)),
@@ -84,7 +86,9 @@ class VerifyCollector(Collector):
         yield from metrics.speculation(counts.num_drafts, counts.num_drafted, counts.num_accepted)
         what = "Drafts whose token at this position was accepted."
         yield counters("spec_decode_num_accepted_tokens_per_pos", what, "position", by_position)
-        drafted, accepted = _by_source(counts.drafted_by), _by_source(counts.accepted_by)
+        drafted, accepted = (
+            {source: by[source] for source in SOURCES} for by in (counts.drafted_by, counts.accepted_by)
+        )
         yield counters("draft_tokens_by_source", "Drafted tokens verified, by what drafted them.", "source", drafted)
         yield counters("accepted_tokens_by_source", "Drafted tokens accepted.", "source", accepted)
         rejected = counts.num_alternatives - counts.num_alternatives_accepted
@@ -116,40 +120,22 @@ class VerifyCollector(Collector):
 
     def _slos(self) -> Iterator[Metric]:
         """SLO metrics by tier, as measured at this node; draft nodes report the times that readers saw."""
-        core, counts = self._core, self._core.counts
-        attained: dict[str, float] = {tier: counts.num_attained[tier] for tier in core.register.tier_names}
-        causes: tuple[Cause, ...] = get_args(Cause)
-        late: dict[tuple[str, ...], float] = {
-            (tier, cause): counts.violations[tier, cause] for tier in core.register.tier_names for cause in causes
-        }
-        now_behind: dict[str, float] = dict(behind(core, time.monotonic()).items())
+        core, counts, tiers, causes = self._core, self._core.counts, self._core.register.tier_names, get_args(Cause)
+        attained = {tier: counts.num_attained[tier] for tier in tiers}
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
         what = "Complete texts that were late here, by what took most of their time."
-        yield counters_by("slo_violations", what, ("tier", "cause"), late)
+        yield counters_by("slo_violations", what, ("tier", "cause"), counts.violations, tiers, causes)
+        now_behind = dict.fromkeys(tiers, 0) | {row.name: row.num_behind for row in rows(core, time.monotonic())}
         yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", now_behind)
-        yield from self._promises()
-
-    def _promises(self) -> Iterator[Metric]:
-        """Promises by tier and outcome."""
-        core, counts = self._core, self._core.counts
-        outcomes: tuple[PromiseOutcome, ...] = get_args(PromiseOutcome)
-        causes: tuple[Cause, ...] = get_args(Cause)
-        asked: dict[tuple[str, ...], float] = {
-            (tier, outcome): counts.promises[tier, outcome] for tier in core.register.tier_names for outcome in outcomes
-        }
-        broken: dict[tuple[str, ...], float] = {
-            (tier, cause): counts.broken[tier, cause] for tier in core.register.tier_names for cause in causes
-        }
         what = "Texts that requested a promise, by outcome."
-        yield counters_by("slo_promises", what, ("tier", "outcome"), asked)
+        yield counters_by("slo_promises", what, ("tier", "outcome"), counts.promises, tiers, get_args(PromiseOutcome))
         what = "Promised texts that were late, by what took most of their time."
-        yield counters_by("slo_broken_promises", what, ("tier", "cause"), broken)
+        yield counters_by("slo_broken_promises", what, ("tier", "cause"), counts.broken, tiers, causes)
         yield gauge("slo_promised", "Open texts whose service level is promised.", len(core.promises.promised))
         yield gauge("slo_promised_pages", "Pages that are reserved for them.", core.promises.num_pages)
 
     def _fleet(self) -> Iterator[Metric]:
-        reasons: tuple[RedirectReason, ...] = get_args(RedirectReason)
-        sent_on: dict[str, float] = {reason: self._core.counts.redirects[reason] for reason in reasons}
+        sent_on = {reason: self._core.counts.redirects[reason] for reason in get_args(RedirectReason)}
         yield counters("redirects", "Sessions redirected to another replica.", "reason", sent_on)
 
     def _wire(self) -> Iterator[Metric]:
@@ -178,24 +164,14 @@ class VerifyCollector(Collector):
             yield gauges(name, what, "client", {one.client.name: of(one) for one in clients})
         for name, what, of in CLIENT_COUNTERS:
             yield counters(name, what, "client", {one.client.name: of(one) for one in clients})
-        drafted = _by_client(clients, lambda client: client.num_drafted_by)
-        accepted = _by_client(clients, lambda client: client.num_accepted_by)
-        labels = ("client", "source")
-        yield counters_by("client_draft_tokens_by_source", "Drafted tokens verified.", labels, drafted)
-        yield counters_by("client_accepted_tokens_by_source", "Drafted tokens accepted.", labels, accepted)
-
-
-def _by_source(counts: Mapping[DraftSource, int]) -> dict[str, float]:
-    """Counts of all sources, including those that drafted nothing yet."""
-    return {source: counts.get(source, 0) for source in get_args(DraftSource)}
-
-
-def _by_client(
-    clients: Iterable[Present], of: Callable[[Client], Mapping[DraftSource, int]]
-) -> dict[tuple[str, ...], float]:
-    return {
-        (one.client.name, source): number for one in clients for source, number in _by_source(of(one.client)).items()
-    }
+        names, labels = [one.client.name for one in clients], ("client", "source")
+        drafted = Counter({(one.client.name, by): n for one in clients for by, n in one.client.num_drafted_by.items()})
+        accepted = Counter(
+            {(one.client.name, by): n for one in clients for by, n in one.client.num_accepted_by.items()}
+        )
+        yield counters_by("client_draft_tokens_by_source", "Drafted tokens verified.", labels, drafted, names, SOURCES)
+        what = "Drafted tokens accepted."
+        yield counters_by("client_accepted_tokens_by_source", what, labels, accepted, names, SOURCES)
 
 
 def create_registry(core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> metrics.Registry:

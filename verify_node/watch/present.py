@@ -6,7 +6,6 @@ Names come from the network, so at most `MAX_SHOWN` clients are shown; departed 
 import math
 from dataclasses import dataclass, field
 
-from goodspeed.slo.objectives import OTHER
 from verify_node.core.core import VerifyCore
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
@@ -56,15 +55,6 @@ def present_clients(core: VerifyCore) -> list[Present]:
 def shown(present: list[Present]) -> list[Present]:
     """Returns at most MAX_SHOWN clients, those with open sessions first."""
     return sorted(present, key=lambda one: not one.sessions)[:MAX_SHOWN]
-
-
-def behind(core: VerifyCore, now: float) -> dict[str, int]:
-    """Returns each tier's number of unfinished texts that are behind their objectives now."""
-    found = dict.fromkeys(core.register.tier_names, 0)
-    for session in core.sessions.values():
-        if session.deadline is not None and not session.finished:
-            found[session.deadline.slo.tier or OTHER] += session.deadline.is_behind(now)
-    return found
 
 
 def log_utility(present: list[Present]) -> float:

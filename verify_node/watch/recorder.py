@@ -23,20 +23,13 @@ EVENT = "recorded"
 
 
 @dataclass(slots=True)
-class _Arrived:
-    """A draft's size and its time of arrival."""
-
-    num_bytes: int
-    at: float
-
-
-@dataclass(slots=True)
 class _Known:
     """The recorder's state of one session."""
 
     number: int
     answered_at: float = 0.0  # time of its latest verdict
-    draft: _Arrived | None = None  # its newest draft since then
+    arrived_at: float | None = None  # time of its newest draft since then; None: there was none
+    num_bytes: int = 0  # of that draft
 
 
 @dataclass(slots=True)
@@ -57,11 +50,12 @@ class RoundRecorder:
         if session is None or session.client is not peer.client:
             return
         if isinstance(message, OpenSession):
-            self.opened(session, peer.draft_model, core.num_rounds, now)
+            self._opened(session, peer.hello.draft_model, core.num_rounds, now)
         elif session.drafted is not None and session.drafted.made_on == message.base_len:
-            self.arrived(message, received.num_bytes, now)
+            known = self._known[message.session_id]
+            known.arrived_at, known.num_bytes = now, received.num_bytes
 
-    def opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
+    def _opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
         """Records that a session opened; a reopened one is known already."""
         if session.session_id in self._known:
             return
@@ -81,11 +75,6 @@ class RoundRecorder:
                 joined=num_rounds,
             )
         )
-
-    def arrived(self, draft: Draft, num_bytes: int, now: float) -> None:
-        """Records the arrival of a draft that was not refused."""
-        if known := self._known.get(draft.session_id):
-            known.draft = _Arrived(num_bytes, now)
 
     def finished(
         self,
@@ -116,9 +105,7 @@ class RoundRecorder:
         self._write(line)
 
     def _drafted(self, verdict: Verdict, outcome: Outcome, session: Session, base_len: int, now: float) -> Drafted:
-        known = self._known[verdict.session_id]
-        arrived = known.draft
-        decisions = outcome.decisions
+        known, decisions = self._known[verdict.session_id], outcome.decisions
         line = Drafted(
             session=known.number,
             base_len=base_len,
@@ -129,11 +116,11 @@ class RoundRecorder:
             may_draft=verdict.may_draft,
             acceptance_rate=round(session.acceptance.value, 6),
             goodput=round(session.client.goodput.value, 6),
-            num_bytes=arrived.num_bytes if arrived else 0,
-            answer_s=_seconds(max(0.0, arrived.at - known.answered_at)) if arrived else 0.0,
+            num_bytes=known.num_bytes,
+            answer_s=0.0 if known.arrived_at is None else _seconds(max(0.0, known.arrived_at - known.answered_at)),
             finish_reason=verdict.finish_reason,
         )
-        known.answered_at, known.draft = now, None
+        known.answered_at, known.arrived_at, known.num_bytes = now, None, 0
         return line
 
     def _write(self, line: Opened | Round) -> None:

@@ -248,7 +248,7 @@ class Watch:
                 yield self._row(Present(client), "lost", loss.at, now, (loss.what,))
 
     def _row(self, one: Present, state: State, since: float, now: float, draft_models: Iterable[str] = ()) -> ClientRow:
-        models = draft_models or dict.fromkeys(peer.draft_model for peer in one.peers)
+        models = draft_models or dict.fromkeys(peer.hello.draft_model for peer in one.peers)
         client, moved_at = one.client, one.moved_at
         return ClientRow(
             name=client.name,

@@ -17,10 +17,11 @@ from math import exp, log
 import numpy as np
 
 from draft_node.core.actions import Propose, Proposed
-from draft_node.model.job import Job, Jobs, num_common
+from draft_node.model.job import Job, Jobs
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
+from goodspeed.exact.counts import num_common
 from goodspeed.exact.kept import Kept
 from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.exact.trees import BASE

@@ -20,7 +20,7 @@ from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.codec import decode_down, decode_up, encode
-from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Sampling, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import bind_verify
 from verify_node import assembly
@@ -77,9 +77,9 @@ class Client:
     def peer_id(self) -> bytes:
         return b"p" + self.number.to_bytes(8, "big")
 
-    def open(self) -> list[bytes]:
+    def open(self, welcome: Welcome) -> list[bytes]:
         hello = Hello(VERSION, f"client-{self.number}", self.number.to_bytes(8, "big"), self.fingerprint)
-        return [pack(hello), *self.send(self.session.connect(0.0))]
+        return [pack(hello), *self.send(self.session.connect(0.0, welcome))]
 
     def hear(self, data: bytes) -> list[Action]:
         """Handles a message from the verify node, as bytes, as a draft node does; returns its actions."""
@@ -129,7 +129,7 @@ class Node:
         for start in range(0, num_cached, PREFILL_CHUNK):
             runner.forward([Chunk(source, prompt[start : min(start + PREFILL_CHUNK, num_cached)], 0)])
         for client in clients:
-            for data in client.open():
+            for data in client.open(self.core.welcome):
                 self.receive(client, data, 0.0)
             session = self.core.sessions[client.session.request.session_id]
             copy_cache(runner, source, session.session_id)

@@ -14,7 +14,7 @@ from experiments.simulation.texts.models import likeliest_path
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.wire.handshake import VERSION, Hello
+from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal, Sampling, UpMessage, Verdict
 
 DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
@@ -63,8 +63,8 @@ class Client:
     session: Session
     recording: Recording
 
-    def greet(self) -> list[UpMessage]:
-        return [self.hello, *self._act(self.session.connect(0.0))]
+    def greet(self, welcome: Welcome) -> list[UpMessage]:
+        return [self.hello, *self._act(self.session.connect(0.0, welcome))]
 
     def hear(self, message: DownMessage) -> list[UpMessage]:
         if isinstance(message, Refusal):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.nodes.failures import WHY, Failures
+from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.nodes.own_drafts import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.settings import Settings
@@ -20,7 +21,6 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
-from verify_node.core.invariants import CheckedCore
 from verify_node.core.replies import Send
 from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.scheduler.round import Outcome, Round

@@ -36,7 +36,6 @@ class Progress:
     accepted_by: dict[str, int] = field(default_factory=dict)  # num_accepted by source, likewise
     first_round: int = 0
     last_round: int = 0
-    estimate: float = INITIAL_GOODPUT  # the verify node's, Eq. (4)
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str = ""  # empty: not finished
@@ -152,7 +151,6 @@ class DemoState:
         one.first_round = one.first_round or number
         one.last_round = number
         one.may_draft = row["may_draft"]
-        one.estimate = row["goodput"]
         if not one.finish_reason:  # else the draft node's final counts are known
             one.num_rounds += 1
             one.num_tokens += row["num_tokens"]

@@ -21,7 +21,7 @@ from goodspeed.engine.parallel import joining, orders
 from goodspeed.engine.parallel.joining import Part
 from goodspeed.engine.runner import try_model
 from goodspeed.engine.splitting import Split
-from goodspeed.errors import MalformedMessage
+from goodspeed.errors import MalformedMessage, first_line
 
 FAILED = 1
 
@@ -74,8 +74,7 @@ def run(done: Callable[[KVPool | None], None] = lambda _: None) -> NoReturn:
         done(follow(sys.stdin.buffer, *load(part)))
         status = 0
     except Exception as error:
-        first_line = str(error).strip().split("\n")[0] or type(error).__name__
-        print(f"a rank of --tp stopped: {first_line}", file=sys.stderr, flush=True)
+        print(f"a rank of --tp stopped: {first_line(error)}", file=sys.stderr, flush=True)
     os._exit(status)  # torch's threads may still wait for a rank that is gone
 
 

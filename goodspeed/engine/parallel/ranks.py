@@ -16,7 +16,7 @@ from goodspeed.engine.paged.passes import Order
 from goodspeed.engine.parallel import joining, orders
 from goodspeed.engine.parallel.joining import POLL_S, Part
 from goodspeed.engine.splitting import Split
-from goodspeed.errors import GoodSpeedError, RankLost
+from goodspeed.errors import GoodSpeedError, RankLost, first_line
 
 NOTICE_S = 3.0
 """Longest wait, after a failed order, for a rank's process to exit and thereby explain the failure."""
@@ -136,8 +136,7 @@ class Ranks:
             except RankLost as lost:
                 return lost
             time.sleep(POLL_S)
-        first_line = str(error).strip().split("\n")[0] or type(error).__name__
-        return self._error(f"a joint computation of the ranks of --tp {self.num_ranks} failed ({first_line})")
+        return self._error(f"a joint computation of the ranks of --tp {self.num_ranks} failed ({first_line(error)})")
 
     def _error(self, what: str) -> RankLost:
         return RankLost(f"{what}; restart the verify node")

@@ -1,7 +1,6 @@
 """Decodes token ids to text piece by piece, up to the first stop string, never splitting a character."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from goodspeed.engine.tokenizing.text import decode, special_ids
@@ -146,15 +145,6 @@ class LeadingWhitespace:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """The text that one token adds. All counts are characters."""
-
-    num_decoded: int  # some may be held back as the possible beginning of a stop string
-    num_left_out: int  # whitespace before the text, dropped
-    text: str  # certain and released
-
-
 class GrowingText:
     """Turns tokens into text that is certain, until a stop string is complete."""
 
@@ -169,16 +159,10 @@ class GrowingText:
         """The stop string that ended the text."""
         return self._stops.found
 
-    def push(self, token_id: int, *, counts: bool = True) -> Growth:
-        """Adds a token. counts: False: a stop string that the token completes is ordinary text."""
-        decoded = self._stream.push([token_id])
-        return self._grow(len(decoded), self._stops.push(decoded, counts=counts))
+    def push(self, token_id: int, *, counts: bool = True) -> str:
+        """Returns the text that a token makes certain. counts: False: a stop string that it completes is text."""
+        return self._leading.push(self._stops.push(self._stream.push([token_id]), counts=counts))
 
-    def end(self, *, counts: bool = True) -> Growth:
+    def end(self, *, counts: bool = True) -> str:
         """Returns the text held back, after the final token; the text may still complete a stop string."""
-        decoded = self._stream.end()
-        return self._grow(len(decoded), self._stops.push(decoded, counts=counts) + self._stops.end())
-
-    def _grow(self, num_decoded: int, text: str) -> Growth:
-        kept = self._leading.push(text)
-        return Growth(num_decoded, len(text) - len(kept), kept)
+        return self._leading.push(self._stops.push(self._stream.end(), counts=counts) + self._stops.end())

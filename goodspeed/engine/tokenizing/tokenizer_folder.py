@@ -11,7 +11,7 @@ from typing import Any
 from goodspeed.embedded import models
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import CheckpointError
+from goodspeed.errors import CheckpointError, first_line
 
 FILE = "tokenizer.json"
 EOS_FILES = ("generation_config.json", "config.json")
@@ -46,8 +46,7 @@ def load(name: str) -> Vocabulary:
             num_tokens=known,
         )
     except Exception as error:  # whatever the libraries raise for malformed files
-        first_line = str(error).strip().split("\n")[0].rstrip(".: ") or type(error).__name__
-        what = f"--tokenizer {name}: the tokenizer cannot be loaded ({first_line})"
+        what = f"--tokenizer {name}: the tokenizer cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the tokenizer's files again") from error
 
 

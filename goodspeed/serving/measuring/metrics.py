@@ -4,8 +4,10 @@ Collectors read the daemons' own counters at each scrape, in the daemon's event 
 meanwhile.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -51,18 +53,18 @@ def counter(name: str, what: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(PREFIX + name, what, value=value)
 
 
-def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+def counters(name: str, what: str, label: str, values: Mapping[Any, float]) -> CounterMetricFamily:
     """Returns a counter with one sample per label value."""
     return _fill(CounterMetricFamily(PREFIX + name, what, labels=[label]), values)
 
 
 def counters_by(
-    name: str, what: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+    name: str, what: str, labels: Sequence[str], counted: Counter[Any], *values: Iterable[str]
 ) -> CounterMetricFamily:
-    """Returns a counter with one sample per combination of label values."""
+    """Returns a counter with one sample, maybe 0, per combination of label values. values: those of each label."""
     family = CounterMetricFamily(PREFIX + name, what, labels=labels)
-    for names, value in values.items():
-        family.add_metric(names, value)
+    for names in product(*values):
+        family.add_metric(names, counted[names])
     return family
 
 
@@ -70,12 +72,12 @@ def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, what, value=value)
 
 
-def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+def gauges(name: str, what: str, label: str, values: Mapping[Any, float]) -> GaugeMetricFamily:
     """Returns a gauge with one sample per label value."""
     return _fill(GaugeMetricFamily(PREFIX + name, what, labels=[label]), values)
 
 
-def _fill(family: Family, values: Mapping[str, float]) -> Family:
+def _fill(family: Family, values: Mapping[Any, float]) -> Family:
     for key, value in values.items():
         family.add_metric([key], value)
     return family

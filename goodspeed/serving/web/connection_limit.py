@@ -130,9 +130,9 @@ def possible_connections(wanted: int) -> int:
     return possible
 
 
-def check_capacity(wanted: int = MAX_CONNECTIONS) -> None:
+def check_capacity() -> None:
     """Raises the ConfigError of `possible_connections` early, before anything is loaded."""
-    _possible(wanted)
+    _possible(MAX_CONNECTIONS)
 
 
 def _possible(wanted: int) -> int:

@@ -10,6 +10,7 @@ from draft_node.core.session import Session
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.ngram.history import History
 from goodspeed.wire.messages import OpenSession
+from tests.fakes import make_welcome
 
 
 @dataclass(slots=True)
@@ -27,8 +28,9 @@ class ScriptedDrafter(NgramDrafter):
         return Continuation(expected, (self.probabilities,) * len(expected))
 
 
-def opened(session: Session, now: float = 0.0, *given: Any, **terms: Any) -> OpenSession:
-    """Connects the session; returns what the verify node is sent."""
-    [message] = [action.message for action in session.connect(now, *given, **terms) if isinstance(action, Send)]
+def opened(session: Session, now: float = 0.0, **terms: Any) -> OpenSession:
+    """Connects the session to a verify node of these terms; returns what the verify node is sent."""
+    actions = session.connect(now, make_welcome(**terms))
+    [message] = [action.message for action in actions if isinstance(action, Send)]
     assert isinstance(message, OpenSession)
     return message

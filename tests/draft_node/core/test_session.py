@@ -11,6 +11,7 @@ from draft_node.core.session import MAX_REFUSALS, Session, State
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.draft_node.core.scripted import opened
+from tests.fakes import make_welcome
 
 ID = b"0123456789abcdef"
 REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
@@ -44,7 +45,7 @@ def sent(actions):
 @pytest.fixture
 def session():
     session = Session(REQUEST)
-    session.connect(0.0)
+    session.connect(0.0, make_welcome())
     return session
 
 
@@ -62,7 +63,7 @@ def running(session):
 
 def test_connect_opens_and_warms_the_draft_model():
     session = Session(REQUEST)
-    opened, warm = session.connect(0.0)
+    opened, warm = session.connect(0.0, make_welcome())
     assert opened == Send(
         OpenSession(ID, 1, (1, 2, 3), (), Sampling(seed=5), 20, stop_ids=(0,), verification="ratio", max_draft=7)
     )
@@ -90,7 +91,7 @@ def test_the_end(running):
     actions = running.receive(verdict(4, [8, 9], finish_reason="stop"), 3.0)
     assert actions == [Deliver((8, 9)), Send(Close(ID, 1)), Finish("stop")]
     assert running.done
-    assert running.tick(99.0) == running.cancel() == running.connect(99.0) == []
+    assert running.tick(99.0) == running.cancel() == running.connect(99.0, make_welcome()) == []
     assert running.receive(verdict(6, [1]), 99.0) == []
 
 
@@ -141,7 +142,7 @@ def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
     session.receive(verdict(4, [8, 8]), 3.0)
     assert session.receive(verdict(8, [9]), 3.0) == [Send(Ack(ID, 1, 6))], "the next gap"
     session.disconnect()
-    session.connect(4.0)
+    session.connect(4.0, make_welcome())
     assert session.receive(verdict(8, [9], epoch=2), 5.0) == [Send(Ack(ID, 2, 6))], "and one after a reopening"
 
 
@@ -186,7 +187,7 @@ def test_disconnected_it_keeps_what_is_committed_and_waits(running):
     running.disconnect()
     assert running.tick(99.0) == []
     assert running.receive(verdict(4, [8]), 99.0) == []
-    opened, warm = running.connect(100.0)
+    opened, warm = running.connect(100.0, make_welcome())
     assert (opened.message.epoch, opened.message.committed) == (2, (7,))
     assert (warm.epoch, warm.round, warm.tokens) == (2, 2, (1, 2, 3, 7))
 
@@ -220,7 +221,7 @@ def test_what_will_pass_is_waited_for_until_it_is_opened_again(session, code):
         assert session.receive(refusal(code, session.epoch), float(attempt)) == []
         assert session.state is State.OFFLINE
         assert session.tick(attempt + 1000.0) == []
-        opened, _ = session.connect(attempt + 0.5)
+        opened, _ = session.connect(attempt + 0.5, make_welcome())
         assert opened.message.epoch == attempt + 1
 
 
@@ -237,7 +238,7 @@ def test_refusals_in_a_row_are_followed_by_ever_longer_waits_and_too_many_end_it
 
 def test_a_token_in_between_forgives_refusals():
     session = Session(replace(REQUEST, max_tokens=3 * MAX_REFUSALS + 1))
-    session.connect(0.0)
+    session.connect(0.0, make_welcome())
     for step in range(3 * MAX_REFUSALS):
         session.receive(refusal("unknown_session", session.epoch), 1.0)
         session.receive(verdict(3 + step, [7], epoch=session.epoch), 1.0)
@@ -252,7 +253,7 @@ def test_the_first_verdict_tells_what_was_in_memory(session, num_cached):
     session.receive(verdict(3, [7], num_cached=num_cached), 1.0)
     session.receive(verdict(4, [8], num_cached=3), 2.0)
     session.disconnect()
-    session.connect(3.0)
+    session.connect(3.0, make_welcome())
     session.receive(verdict(5, [9], epoch=2, num_cached=5), 4.0)
     assert session.tokens == [1, 2, 3, 7, 8, 9]
     assert session.statistics.num_cached == num_cached
@@ -266,16 +267,16 @@ def test_the_verify_node_is_sent_the_users_salt():
 def test_where_its_constraint_is_not_served_a_text_ends_by_name_and_is_never_opened_without(is_begun):
     session = Session(replace(REQUEST, constraint=Constraint("regex", "[ab]+")))
     if is_begun:
-        opened(session, 1.0, "t", 100)
+        opened(session, 1.0, target_fingerprint="t")
         session.receive(verdict(3, [7]), 2.0)
         session.disconnect()
-    [failed] = session.connect(3.0, "t", 100, constraints=False)
+    [failed] = session.connect(3.0, make_welcome(target_fingerprint="t", constraints=False))
     assert (type(failed), failed.code, session.done) == (Fail, "unsupported", True)
     assert "structured output" in failed.what
 
 
 def test_what_asks_for_nothing_is_opened_everywhere():
-    assert opened(Session(REQUEST), 1.0, "t", 100, constraints=False, promises=False)
+    assert opened(Session(REQUEST), 1.0, constraints=False, promises=False)
 
 
 # -- another target ----------------------------------------------------------------------------------------------------
@@ -283,26 +284,27 @@ def test_what_asks_for_nothing_is_opened_everywhere():
 
 def test_a_text_is_not_continued_by_another_target():
     session = Session(REQUEST)
-    session.connect(0.0, "one", context_len=100)
+    session.connect(0.0, make_welcome(target_fingerprint="one"))
     session.receive(verdict(3, [7], may_draft=2), 1.0)
     session.disconnect()
-    [failed] = session.connect(2.0, "another", context_len=4)  # a shorter context does not seem to finish it
+    another = make_welcome(target_fingerprint="another", context_len=4)
+    [failed] = session.connect(2.0, another)  # a shorter context does not seem to finish it
     assert (failed.code, session.state, session.target) == ("target_changed", State.DONE, "one")
     assert session.committed == (7,)
-    assert session.connect(3.0, "one") == session.cancel() == []
+    assert session.connect(3.0, make_welcome(target_fingerprint="one")) == session.cancel() == []
 
 
 def test_a_text_begins_only_with_the_target_that_it_was_asked_for():
     """Its end-of-sequence ids and its sampling are that target's."""
     session = Session(replace(REQUEST, target="one"))
-    [failed] = session.connect(0.0, "another")
+    [failed] = session.connect(0.0, make_welcome(target_fingerprint="another"))
     assert (failed.code, session.state) == ("target_changed", State.DONE)
 
 
 def test_what_fills_the_context_does_not_go_on():
-    [failed] = Session(REQUEST).connect(0.0, "one", context_len=3)
+    [failed] = Session(REQUEST).connect(0.0, make_welcome(context_len=3))
     assert failed.code == "prompt"
     assert "3 tokens leave no room" in failed.what
     alone = Session(REQUEST)
     alone.tokens.append(9)  # another verify node had a longer context
-    assert alone.connect(0.0, "one", context_len=4) == [Finish("length")]
+    assert alone.connect(0.0, make_welcome(context_len=4)) == [Finish("length")]

@@ -13,6 +13,7 @@ from draft_node.core.session import Session, State
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
+from tests.fakes import make_welcome
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
@@ -115,7 +116,7 @@ class SessionLaws(RuleBasedStateMachine):
 
     @rule()
     def connect(self) -> None:
-        actions = self._take(self.session.connect(self.now))
+        actions = self._take(self.session.connect(self.now, make_welcome()))
         assert bool(actions) == (not self.ended and not self.session.done)
 
     @rule()

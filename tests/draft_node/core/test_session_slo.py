@@ -7,6 +7,7 @@ from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling, Slo, Verdict
 from tests.draft_node.core.scripted import opened
+from tests.fakes import make_welcome
 
 ID = b"0123456789abcdef"
 CHAT = Objectives(0.5, 0.05, "chat")
@@ -37,7 +38,7 @@ def test_it_says_what_becomes_of_a_text_that_cannot_be_promised():
 
 def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
     session = Session(replace(REQUEST, otherwise="refuse"))
-    [fail] = session.connect(10.0, promises=False)
+    [fail] = session.connect(10.0, make_welcome(promises=False))
     assert isinstance(fail, Fail)
     assert fail.code == "not_promised"
     assert session.done

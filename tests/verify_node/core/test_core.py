@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.simulation.nodes.invariants import validate
 from goodspeed.errors import MalformedMessage, MessageTooLarge
 from goodspeed.exact.positions import certain
 from goodspeed.exact.trees import pack
@@ -23,7 +24,6 @@ from tests.fakes import (
     session_id,
     told,
 )
-from verify_node.core.invariants import validate
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.round import Outcome
 from verify_node.session.state import MAX_RETURNS, WINDOW

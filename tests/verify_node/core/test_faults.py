@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from experiments.simulation.nodes.invariants import validate
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from verify_node.core.invariants import validate
 
 NUMBERS = (1, 2, 3)
 EVERY = 997

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from experiments.simulation.nodes.invariants import validate
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.round_time import Linear
@@ -14,7 +15,6 @@ from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
-from verify_node.core.invariants import validate
 from verify_node.core.sessions import STUCK_S
 from verify_node.session.phase import BrokenInvariant
 

@@ -3,11 +3,11 @@
 import pytest
 
 from experiments.simulation.faults import play
+from experiments.simulation.nodes.invariants import validate
 from experiments.simulation.settings import Settings, with_faults
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, make_open, session_id
-from verify_node.core.invariants import validate
 from verify_node.core.register import Register
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
@@ -145,7 +145,7 @@ def test_a_transition_that_forgets_something_is_found_in_a_world(monkeypatch, ow
 
 def test_another_client_with_the_same_boot_id_takes_no_sessions_along(desk):
     """The id is equal by chance, or because it was told: the sessions stay with the connection that they came by."""
-    same = desk.core.peers[b"a"].boot_id
+    same = desk.core.peers[b"a"].hello.boot_id
     desk.hello("b", boot_id=same)
     assert {session.peer_id for session in desk.core.sessions.values()} == {b"a"}
     assert set(desk.core.peers) == {b"a", b"b"}

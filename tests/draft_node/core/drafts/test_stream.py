@@ -17,6 +17,7 @@ from goodspeed.exact.positions import certain
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
+from tests.fakes import make_welcome
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
@@ -34,7 +35,7 @@ def begin(request=REQUEST, *, text=None, chance=0.9, **options):
     """A session that is opened. text: what its index expects; None: it has none."""
     index = ScriptedDrafter(request, text=text, probabilities=chance) if text is not None else None
     session = Session(request, ngrams=index, **options)
-    session.connect(0.0)
+    session.connect(0.0, make_welcome())
     return session
 
 
@@ -131,7 +132,7 @@ def test_a_session_that_is_opened_anew_drafts_anew():
 @pytest.mark.parametrize("request_", [replace(REQUEST, drafter="none"), replace(REQUEST, max_draft=0)])
 def test_who_wants_no_drafts_gets_none(request_):
     session = Session(request_)
-    [opened] = session.connect(0.0)
+    [opened] = session.connect(0.0, make_welcome())
     assert opened.message.max_draft == 0
     assert session.receive(verdict(3, 10, may_draft=0), 1.0) == [Deliver((10,)), ack(4)]
 
