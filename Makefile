@@ -130,8 +130,7 @@ $(CLIENTS)/.ready: $(READY) Makefile
 	@touch $@
 
 clients: $(CLIENTS)/.ready
-	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin tests/together/http/test_other_clients.py tests/together/http/test_frameworks.py \
-	  tests/together/http/test_npm_clients.py tests/draft_node/http/test_agents.py $(ARGS)
+	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin -m clients tests/together/http tests/draft_node/http/test_agents.py $(ARGS)
 
 # Known vulnerabilities of all that is installed, from the package index, or with ARGS="--vulnerability-service osv". Needs
 # the network, so CI does not run it. --strict: a package of which the service says nothing is an error, not a pass.

@@ -1,10 +1,10 @@
 """Serves a verify node on a thread of another program's process, without signals and without output."""
 
 import asyncio
-import io
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, suppress
+from contextlib import suppress
+from typing import NoReturn
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
@@ -42,14 +42,16 @@ class Hosted:
 
     async def _serve(self) -> None:
         prepare("warning")
-        try:
-            with redirect_stderr(io.StringIO()) as said:
-                namespace = build_parser().parse_args(self._words)
-        except SystemExit:
-            raise ConfigError(said.getvalue().strip()) from None
-        daemon, serving = load(namespace, EventLog(enabled=False), QUIET)
+        parser = build_parser()
+        parser.exit = _refuse  # type: ignore[method-assign]
+        daemon, serving = load(parser.parse_args(self._words), EventLog(enabled=False), QUIET)
         daemon.member = self._member
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(serving())
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         with suppress(asyncio.CancelledError):
             await task
+
+
+def _refuse(status: int = 0, message: str | None = None) -> NoReturn:
+    """Raises what a parser would print before it ended the process."""
+    raise ConfigError((message or "").strip())

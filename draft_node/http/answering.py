@@ -20,7 +20,7 @@ from draft_node.http import streams
 from draft_node.http.body import LargeWork, ignored_of, reads, takes
 from draft_node.http.choices import Choice
 from draft_node.http.errors import WORK, Answers, ApiError
-from draft_node.http.requests import Asking, Extension
+from draft_node.http.requests import Asking
 from draft_node.http.streams import EventStream, unless_gone
 from draft_node.http.wanted import Batch, Caller
 from draft_node.service.answer import Piece
@@ -102,7 +102,7 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
 
 def check_stream(body: Asking) -> None:
     """Refuses stream options without a stream, and options that streams do not support."""
-    own = body.goodspeed or Extension()
+    own = body.own
     if body.stream_options is not None and not body.stream:
         raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
     if own.mark_accepted and not body.stream:

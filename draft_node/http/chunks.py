@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from draft_node.http.answering import Shape, now
 from draft_node.http.choices import Choice, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import CompletionStreamOptions, Extension, Generation
+from draft_node.http.requests import CompletionStreamOptions, Generation
 from draft_node.http.wanted import Batch
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
@@ -40,7 +40,7 @@ class Chunked(Shape):
         super().__init__(batch)
         self.head: dict[str, Any] = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
         self._options = body.stream_options or CompletionStreamOptions()
-        self._marks_accepted = (body.goodspeed or Extension()).mark_accepted is True
+        self._marks_accepted = body.own.mark_accepted is True
         self._is_begun = False
 
     @abstractmethod
@@ -80,12 +80,10 @@ class Chunked(Shape):
         """Serializes choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
         frame = self.frame(usage_of(self.batch, self.choices))
         self._tell_of_all(frame)
-        written = ",".join(self._written(i, choice) for i, choice in enumerate(self.choices))
+        written = ",".join(
+            self.told(i, choice).model_dump_json(exclude_unset=True) for i, choice in enumerate(self.choices)
+        )
         return json_with(frame, "choices", written).encode()
-
-    def _written(self, index: int, choice: Choice) -> str:
-        told = self.told(index, choice)
-        return told.model_dump_json(exclude_unset=True)
 
     def _tell_of_all(self, answer: ChatCompletion | Chunk) -> None:
         answer.system_fingerprint = system_fingerprint_of(self.batch, self.choices)

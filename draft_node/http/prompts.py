@@ -95,10 +95,15 @@ def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
 async def encoded(prompt: str | list[int], service: Service, user: str) -> tuple[int, ...]:
     if isinstance(prompt, str):
         return await encode_prompt(prompt, service, user)
-    if service.vocab_size and max(prompt) >= service.vocab_size:
-        what = f"prompt: {max(prompt)} is no token id; they go from 0 to {service.vocab_size - 1}"
-        raise ApiError(400, what, param="prompt", code="vocabulary")
+    check_ids(prompt, "prompt", service.vocab_size)
     return tuple(prompt)
+
+
+def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
+    most = max(tokens, default=0)
+    if most >= vocab_size:
+        what = f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}"
+        raise ApiError(400, what, param=param, code="vocabulary")
 
 
 async def encode_prediction(
@@ -202,9 +207,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
     ) -> Detokenized:
         check_model(body.model, config)
-        if body.tokens and max(body.tokens) >= service.vocab_size:
-            what = f"tokens: {max(body.tokens)} is no token id; they go from 0 to {service.vocab_size - 1}"
-            raise ApiError(400, what, param="tokens", code="vocabulary")
+        check_ids(body.tokens, "tokens", service.vocab_size)
         decoding = service.decode(body.tokens, user_of(request.scope))
         return Detokenized(prompt=await unless_gone(request.receive, decoding))
 

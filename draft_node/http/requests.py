@@ -17,21 +17,21 @@ from goodspeed.wire.fields import (
 
 MAX_LOGPROBS = 20
 MAX_MESSAGES = MAX_PARTS = 1024
-MAX_DETOKENIZED = 1 << 16
-MAX_BIAS = 100.0
+MAX_DETOKENIZED, MAX_BIAS = 1 << 16, 100.0
 MAX_TOOLS = MAX_CALLS = 128
 """Most tools of a request, and calls of a message."""
 
 MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 14, 1 << 20, 256, (1 << 63) - 1
 
 
-def _few(most: int, least: int = 0) -> Any:
+def listed(most: int | None, least: int | None = None) -> Any:
+    """Bounds a list's length; only the first wrong member is an error."""
     return Field(fail_fast=True, min_length=least, max_length=most)
 
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
-TokenIds: TypeAlias = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
+TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
 NumLogprobs: TypeAlias = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
@@ -69,7 +69,7 @@ class StructuredOutputs(Strict):
 
     json_: Schema | Source | None = Field(default=None, alias="json", description="a JSON schema, or one as a string")
     regex: Source | None = None
-    choice: Annotated[list[str], _few(4096, 1)] | None = None
+    choice: Annotated[list[str], listed(4096, 1)] | None = None
     grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
     json_object: bool | None = Field(default=None, description="true: any JSON object")
 
@@ -111,7 +111,7 @@ class ToolCall(Strict):
     function: CalledFunction
 
 
-Tools: TypeAlias = Annotated[list[Tool], _few(MAX_TOOLS)] | None
+Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None
 
 
 class StreamOptions(Strict):
@@ -180,6 +180,11 @@ class Asking(Strict):
     stream_options: StreamOptions | None = None
     goodspeed: Extension | None = None
 
+    @property
+    def own(self) -> Extension:
+        """GoodSpeed's own parameters, of which none may be given."""
+        return self.goodspeed or Extension()
+
 
 class Generation(Asking):
     """Parameters of completions and chat completions."""
@@ -198,8 +203,8 @@ class Generation(Asking):
     )
     logit_bias: LogitBias | None = Field(default=None, description="token ids with what is added to their logits")
     n: Annotated[int, Field(ge=1)] | None = None
-    stop: Stop | Annotated[list[Stop], _few(4)] | None = None
-    stop_token_ids: Annotated[list[TokenId], _few(MAX_STOP_IDS)] | None = Field(
+    stop: Stop | Annotated[list[Stop], listed(4)] | None = None
+    stop_token_ids: Annotated[list[TokenId], listed(MAX_STOP_IDS)] | None = Field(
         default=None, description="tokens that end the text, also with ignore_eos"
     )
     structured_outputs: StructuredOutputs | None = Field(default=None, description="exactly one of its members")
@@ -211,12 +216,7 @@ class Generation(Asking):
 
 
 class CompletionRequest(Generation):
-    prompt: (
-        str
-        | Annotated[list[str], Field(fail_fast=True, min_length=1)]
-        | TokenIds
-        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1)]
-    )
+    prompt: str | Annotated[list[str], listed(None, 1)] | TokenIds | Annotated[list[TokenIds], listed(None, 1)]
     max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
     echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
     logprobs: NumLogprobs | None = None
@@ -227,7 +227,7 @@ class TextPart(Strict):
     text: str
 
 
-Text: TypeAlias = str | Annotated[list[TextPart], _few(MAX_PARTS, 1)]
+Text: TypeAlias = str | Annotated[list[TextPart], listed(MAX_PARTS, 1)]
 
 
 class Message(Strict):
@@ -236,7 +236,7 @@ class Message(Strict):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | None = Field(default=None, description="may be left out, or null, where there are tool_calls")
     name: Annotated[str, Field(max_length=512)] | None = None
-    tool_calls: Annotated[list[ToolCall], _few(MAX_CALLS)] | None = None
+    tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
     reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
         default=None, description="what the assistant thought; templates show the model what it needs of it"
@@ -267,7 +267,7 @@ class Prediction(Strict):
 
 
 class ChatRequest(Generation):
-    messages: Annotated[list[Message], _few(MAX_MESSAGES, 1)]
+    messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
     response_format: ResponseFormat | None = None
     tools: Tools = None
     tool_choice: ToolChoice | None = None
@@ -290,11 +290,11 @@ class ChatRequest(Generation):
 class TokenizeRequest(Strict):
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], _few(MAX_MESSAGES, 1)] | None = None
+    messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
     tools: Tools = Field(default=None, description="with messages")
     chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
 
 
 class DetokenizeRequest(Strict):
     model: str | None = None
-    tokens: Annotated[list[TokenId], _few(MAX_DETOKENIZED)]
+    tokens: Annotated[list[TokenId], listed(MAX_DETOKENIZED)]

@@ -1,11 +1,12 @@
 """Checks a request's sampling options: logit biases, stop tokens, log-probabilities, prediction and service level."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation, Slo
+from draft_node.http.prompts import check_ids
+from draft_node.http.requests import ChatRequest, CompletionRequest, Generation, Slo
 from draft_node.service.request import Wanted
 from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused
@@ -15,32 +16,25 @@ from goodspeed.wire.generation import TokenBias
 
 
 def biases(request: Generation, vocab_size: int) -> tuple[TokenBias, ...]:
-    """Returns the request's logit biases; ApiError for an id >= vocab_size. vocab_size: 0: unknown."""
+    """Returns the request's logit biases; ApiError for an id >= vocab_size."""
     given = {int(token): bias for token, bias in (request.logit_bias or {}).items()}
-    _check_ids(given, "logit_bias", vocab_size)
+    check_ids(given, "logit_bias", vocab_size)
     return tuple(TokenBias(token, float(bias)) for token, bias in sorted(given.items()) if bias)
 
 
 def stop_token_ids(request: Generation, vocab_size: int, eos_ids: Collection[int]) -> tuple[int, ...]:
     """Returns the request's stop tokens; ApiError for an id >= vocab_size, or for too many with eos_ids.
 
-    vocab_size: 0: unknown. eos_ids: further tokens that end the text.
+    eos_ids: further tokens that end the text.
     """
     given = tuple(dict.fromkeys(request.stop_token_ids or ()))
-    _check_ids(given, "stop_token_ids", vocab_size)
+    check_ids(given, "stop_token_ids", vocab_size)
     num_own = len({*eos_ids, *given}) - len(given)
     if len(given) + num_own > MAX_STOP_IDS:
         what = f"stop_token_ids: {len(given)} in addition to {num_own} of the target's own are too many"
         ask = f"send at most {MAX_STOP_IDS - num_own}, or ignore_eos"
         raise ApiError(400, f"{what}; {ask}", param="stop_token_ids")
     return given
-
-
-def _check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
-    most = max(tokens, default=0)
-    if vocab_size and most >= vocab_size:
-        what = f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}"
-        raise ApiError(400, what, param=param, code="vocabulary")
 
 
 MAX_LOGPROBS_TOLD = 1 << 19
@@ -90,7 +84,7 @@ def predicted(texts: Sequence[Wanted], expected: tuple[int, ...], request: ChatR
 
     Truncates a long prediction to max_tokens plus `MAX_LEFT_OUT`, a margin for parts that the text omits.
     """
-    asked = request.goodspeed or Extension()
+    asked = request.own
     if asked.drafter in ("model", "none") or asked.speculate is False or asked.max_draft == 0:
         what = "prediction: it is a source of drafts, but goodspeed excludes such drafts; leave out one of them"
         raise ApiError(400, what, param="prediction")
@@ -115,7 +109,7 @@ def asked_slo(
 
     The level comes from `goodspeed.slo`, `service_tier` or headers; else it is the tier named default, if any.
     """
-    own = request.goodspeed or Extension()
+    own = request.own
     tier = request.service_tier if isinstance(request, ChatRequest) else None
     ways: dict[str, Any] = {
         "goodspeed.slo": own.slo,

@@ -73,18 +73,16 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
     functions = tuple(tool.function for tool in tools)
     names = [function.name for function in functions]
     for i, function in enumerate(functions):
+        param = f"tools.{i}.function.parameters"
         if function.name in names[:i]:
             what = f"tools.{i}.function.name: another tool is named {function.name!r}, too; give each its own name"
             raise ApiError(400, what, param=f"tools.{i}.function.name")
         if depth(function.parameters) > MAX_DEPTH:
-            param = f"tools.{i}.function.parameters"
             raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
         if not _is_of_object(function.parameters or {}):
-            param = f"tools.{i}.function.parameters"
             what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
             raise ApiError(400, what, param=param)
         if has_options(function.parameters):
-            param = f"tools.{i}.function.parameters"
             what = f"{param} must not have x-guidance, which would change how schemas are enforced; leave it out"
             raise ApiError(400, what, param=param)
     return () if choice == "none" else functions
@@ -122,7 +120,7 @@ def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str
     """Returns the template's reasoning switches, if any; ApiError if reasoning cannot be switched off as requested."""
     if thinks is None:
         return {}
-    found = {name: thinks for name in SWITCHES if chats.knows(name, tools=tools)}
+    found = dict.fromkeys(_switches(chats, tools=tools), thinks)
     if not found and not thinks and chats.formats.thinking is not None:
         what = "enable_thinking: this model's chat template cannot switch thinking off; leave it out"
         raise ApiError(400, what, param="enable_thinking", code="unsupported_parameter")
@@ -131,14 +129,18 @@ def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str
 
 def has_switch(chats: ChatForms, *, tools: bool) -> bool:
     """True if the template can switch reasoning on and off."""
-    return any(chats.knows(name, tools=tools) for name in SWITCHES)
+    return bool(_switches(chats, tools=tools))
+
+
+def _switches(chats: ChatForms, *, tools: bool) -> list[str]:
+    return [name for name in SWITCHES if chats.knows(name, tools=tools)]
 
 
 def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
     """Returns the variables for an effort that the template knows; ApiError if it knows none that are needed."""
     if effort is None:
         return {}
-    found: dict[str, Any] = {name: effort != "none" for name in SWITCHES if chats.knows(name, tools=tools)}
+    found: dict[str, Any] = dict.fromkeys(_switches(chats, tools=tools), effort != "none")
     if chats.knows("reasoning_effort", tools=tools) and (effort != "none" or not found):
         found["reasoning_effort"] = effort
     if not found and (effort != "none" or chats.formats.thinking is not None):

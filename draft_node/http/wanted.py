@@ -176,7 +176,7 @@ def _wanted(
 ) -> list[Wanted]:
     """Builds one `Wanted` per prompt and choice."""
     service, config, is_chat = caller.service, caller.config, isinstance(request, ChatRequest)
-    drafter, max_draft = _drafting(request.goodspeed or Extension(), config)
+    drafter, max_draft = _drafting(request.own, config)
     slo, otherwise = asked_slo(request, service.levels, caller.headers)
     says = service.defaults(chat=is_chat)
     alike = partial(
@@ -191,11 +191,11 @@ def _wanted(
         slo=slo,
         otherwise=otherwise,
         constraint=form,
-        prefix_cache=request.goodspeed is None or request.goodspeed.prefix_cache is not False,
+        prefix_cache=request.own.prefix_cache is not False,
         user=caller.user,
         priority=request.priority or 0,
         verification=config.verification,
-        restarts=request.goodspeed is not None and request.goodspeed.on_target_change == "restart",
+        restarts=request.own.on_target_change == "restart",
         target=service.target_fingerprint,
     )
     bias = biases(request, service.vocab_size)

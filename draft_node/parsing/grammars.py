@@ -13,9 +13,10 @@ from typing import Any, Literal
 from draft_node.parsing.bodies import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from draft_node.parsing.formats import Formats, ToolFormat
 from draft_node.parsing.schemas import choices_of, may_be_call, needed, types_of, without_definitions
+from goodspeed.constraint.forcing import ANY_TEXT, without
 
-ANY_TEXT, LINE = r"/(.|\n)*/", r'"\n"'
-BARE_CALL = r"/[\s\x1c-\x1f]*\{(.|\n)*/ | "  # after blanks: those of Python's str.isspace
+LINE = r'"\n"'
+BARE_CALL = r"/[\s\x1c-\x1f]*\{/ | "  # after blanks: those of Python's str.isspace
 
 MAX_CHARS = 1 << 16
 """Longest grammar of an answer."""
@@ -114,8 +115,8 @@ class _Writer:
 
     def _text(self, name: str, *markers: str, beginning: str = "") -> str:
         """Adds a terminal for any text without these markers, and this beginning; returns its name."""
-        others = f"{beginning}{ANY_TEXT} ({' | '.join(map(_quoted, markers))}) {ANY_TEXT}"
-        self._rule(f"{name}: {ANY_TEXT} & ~({others})")  # a form that `goodspeed/constraint/forcing.py` knows
+        self._rule(f"UNLIKE_{name}: {beginning}{ANY_TEXT} ({' | '.join(map(_quoted, markers))})")
+        self._rule(f"{name}: {without(f'UNLIKE_{name}')}")
         return name
 
     def _until(self, rule: str, text: str, marker: str) -> str:

@@ -66,6 +66,13 @@ class Parser:
             self._take(char)
         return self._given()
 
+    def think(self, text: str) -> list[Part]:
+        """Adds reasoning text in which no marker counts; returns the parts that are now certain."""
+        text = self._blank + text
+        self._add_text(text.rstrip())
+        self._blank = text[len(text.rstrip()) :]
+        return self._given()
+
     def end(self) -> list[Part]:
         """Ends the text; returns the parts that were held back."""
         if self._body is not None:

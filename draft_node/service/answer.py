@@ -99,14 +99,18 @@ class Answer:
         prompt: tuple[int, ...] = (),
         parser: ParserSettings = ONLY_CONTENT,
         is_thinking: bool = False,
+        after: tuple[int, ...] = (),
     ) -> None:
         """min_tokens: number of tokens before which stop strings are ignored.
 
         is_trimmed: strips leading whitespace from the text, not from the tokens. parser: how to parse the text.
-        is_thinking: the prompt opened reasoning.
+        is_thinking: the prompt opened reasoning. after: the tokens that end it, as `Constraint.after`; empty: any
+        spelling of the closing marker ends it.
         """
         self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
         self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking)
+        self._after = after
+        self._newest: tuple[int, ...] = ()
         self._all_stops = stops
         self._stops = StopFinder(stops)
         self._leading = LeadingWhitespace(is_left_out=is_trimmed)
@@ -144,7 +148,7 @@ class Answer:
             was_thinking = self._parser.is_thinking
             decoded = self._stream.push([token_id])
             self._origins.push(len(decoded), bool(accepted))
-            parts += self._grow(self._parser.push(decoded))
+            parts += self._grow(self._parsed(token_id, decoded))
             self.num_thinking += was_thinking or self._parser.is_thinking
             if self._is_over:
                 break
@@ -152,6 +156,14 @@ class Answer:
         if delivered.prompt_logprobs is not None:
             prompt = PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts)
         return self._piece(parts, tokens, prompt)
+
+    def _parsed(self, token_id: int, decoded: str) -> list[Part]:
+        if self._after:
+            self._newest = (*self._newest, token_id)[-len(self._after) :]
+            if self._newest != self._after:
+                return self._parser.think(decoded)
+            self._after = ()
+        return self._parser.push(decoded)
 
     def _end(self) -> Piece:
         """Returns the text held back after the final token; this text may still complete a stop string."""

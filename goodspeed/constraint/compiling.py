@@ -60,7 +60,7 @@ class CompiledConstraint:
 
 def compiled_matcher(constraint: Constraint, table: TokenTable) -> LLMatcher:
     """Compiles a constraint; ConstraintError with llguidance's reason if it is invalid or allows no first token."""
-    matcher = LLMatcher(table.tokenizer, to_grammar(constraint), log_level=0, limits=LIMITS)
+    matcher = LLMatcher(table.tokenizer, to_grammar(constraint, table.special_ids), log_level=0, limits=LIMITS)
     beginning = matcher if matcher.is_error() else matcher.deep_copy()
     if not beginning.is_error():
         beginning.compute_bitmask()

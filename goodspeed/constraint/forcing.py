@@ -25,15 +25,21 @@ FORMAT_BYTES, MARK_BYTES = 64, 6  # forced by a `format`; quotes and separators 
 _SAYS_NOTHING = frozenset("$defs definitions title description default examples deprecated x-guidance".split())
 _COUNT = re.compile(r"\{\s*(\d+)")
 _HEAD = re.compile(r"^[?!]?(\w+)(?:\[\w+\])?[ \t]*:", re.MULTILINE)
-_ANY = r"/\(\.\|\\n\)\*/"
-_BEGINNING, _LITERALS = r"/\[\\s\\x1c-\\x1f\]\*\\\{\(\.\|\\n\)\*/\ \|\ ", r'\((?:"(?:\\.|[^"\\\n])*"(?:\ \|\ )?)+\)'
-_PART = re.compile(  # `free`: any text without some literals, which may end anywhere; other intersections are unbounded
-    rf"""\s*(?: (?P<free>{_ANY}\ &\ ~(?=\((?:{_BEGINNING})?{_ANY}\ {_LITERALS}\ {_ANY}\))) |"""
-    r"""(?P<comment>//[^\n]*|\#[^\n]*) | (?P<literal>"(?:\\.|[^"\\\n])*"i?|<[^<>\s]*>)
+_PART = re.compile(
+    r"""\s*(?: (?P<comment>//[^\n]*|\#[^\n]*) | (?P<literal>"(?:\\.|[^"\\\n])*"i?|<[^<>\s]*>)
     | (?P<regex>/(?:\\.|[^/\\\n])+/[imslu]*) | (?P<name>\w+) | (?P<op>[()\[\]|*+?]) )""",
     re.VERBOSE,
 )
-_ANY_TEXT = frozenset((r"/(.|\n)*/", "/.*/", r"/[ \n]*/"))
+ANY_TEXT = r"/(.|\n)*/"
+_FREE = frozenset((ANY_TEXT, "/.*/", r"/[ \n]*/"))
+
+
+def without(beginning: str) -> str:
+    """Returns the expression of texts that do not begin with a terminal: they may end anywhere, so force nothing."""
+    return f"{ANY_TEXT} & ~({beginning} {ANY_TEXT})"
+
+
+_WITHOUT = re.compile(rf"\s*{re.escape(without('NAME'))}".replace("NAME", r"\w+"))
 
 
 def of_pattern(pattern: str) -> float:
@@ -134,6 +140,8 @@ def of_grammar(source: str, schemas: Mapping[str, float]) -> float:
         return known[name]
 
     def of_body(body: str, path: tuple[str, ...]) -> float:
+        if _WITHOUT.fullmatch(body):
+            return 0
         choices, depth, times, at = [0.0], 0, 1, 0
         while at < len(body):
             part = _PART.match(body, at)
@@ -146,7 +154,7 @@ def of_grammar(source: str, schemas: Mapping[str, float]) -> float:
                 choices.append(0.0)
             elif kind == "literal":
                 choices[-1] += len(text.encode())
-            elif kind == "regex" and text not in _ANY_TEXT:
+            elif kind == "regex" and text not in _FREE:
                 choices[-1] += of_pattern(text)
             elif kind == "name":
                 choices[-1] += of_rule(text, path)

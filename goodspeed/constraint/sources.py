@@ -8,6 +8,7 @@ satisfies the schema.
 import json
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -30,13 +31,25 @@ _UNFORCED = '\n%llguidance {"no_forcing": true}\n'
 
 _RULE = re.compile(r"^([a-z_][a-z0-9_]*): %json (\{.*\})$")
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"i?|/(?:\\.|[^/\\\n])+/[imslux]*|//[^\n]*|#[^\n]*')
+_NAMED = re.compile(rf"{_TEXT.pattern}|(?P<name><[^<>\s\[\]]+>)")
 _DIRECTIVE = re.compile(r"%(?!ignore\b|import\b)\w*")
 
+NO_IDS: Mapping[str, int] = MappingProxyType({})
 
-def to_grammar(constraint: Constraint) -> str:
-    """Returns llguidance's grammar for a constraint; ConstraintError with the reason if its source is invalid."""
+
+def to_grammar(constraint: Constraint, special_ids: Mapping[str, int] = NO_IDS) -> str:
+    """Returns llguidance's grammar for a constraint; ConstraintError with the reason if its source is invalid.
+
+    special_ids: of special tokens by name, which a grammar may have: there they are written as ids.
+    """
+
+    def by_id(found: re.Match[str]) -> str:
+        return f"<[{special_ids[found['name']]}]>" if found["name"] in special_ids else found[0]
+
     try:
         source, num_forced = _MAKERS[constraint.kind](constraint.source)
+        if constraint.kind == "grammar":
+            source = _NAMED.sub(by_id, source)
         return str(LLMatcher.grammar_from_lark(source + _UNFORCED * (num_forced > MAX_BYTES)))
     except (ValueError, RecursionError) as error:  # e.g. lone surrogates, or lists nested a thousand deep
         raise ConstraintError(f"its source cannot be read: {str(error)[:200]}") from error

@@ -1,12 +1,20 @@
 """A vocabulary in llguidance's form: each token's bytes, special tokens and EOS tokens."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
 from llguidance import LLTokenizer
 
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
+
+NO_TEXT = "\uffff"
+"""Begins the name of a special token in llguidance's copy of the tokenizer: Unicode assigns it no character."""
+
+_TAG = re.compile("<.*>", re.DOTALL)  # llguidance takes these added tokens for special
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +23,7 @@ class TokenTable:
 
     tokenizer: LLTokenizer = field(repr=False)
     eos_ids: frozenset[int]
+    special_ids: Mapping[str, int] = field(repr=False)  # of tokens that are no text, by their names
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> "TokenTable":
@@ -25,8 +34,9 @@ class TokenTable:
     def read(cls, tokenizer: str, eos_ids: Collection[int]) -> "TokenTable":
         """Reads the text of a tokenizer.json; ConstraintError if llguidance cannot map its tokens to bytes."""
         try:
-            return cls(LLTokenizer(tokenizer, eos_token=list(eos_ids)), frozenset(eos_ids))
-        except ValueError as error:
+            renamed, special_ids = _without_names(tokenizer)
+            return cls(LLTokenizer(renamed, eos_token=list(eos_ids)), frozenset(eos_ids), special_ids)
+        except (ValueError, LookupError, TypeError) as error:
             raise ConstraintError(f"structured output cannot read this tokenizer: {error}") from error
 
     @property
@@ -43,3 +53,37 @@ def as_json(vocabulary: Vocabulary) -> str:
     if not vocabulary.eos_ids:
         raise ConstraintError("structured output needs a token that ends a text; name one as eos_token_id")
     return str(backend.to_str())
+
+
+def _without_names(tokenizer: str) -> tuple[str, dict[str, int]]:
+    """Renames the special tokens of a tokenizer.json to what no text has; returns it, and their ids by name.
+
+    llguidance tokenizes forced text with the tokenizer, but does not take a special token for its name's text: a
+    constraint that forces this text would allow that token alone, and then be violated by it.
+    """
+    read = msgspec.json.decode(tokenizer)
+    special = [each for each in read["added_tokens"] if each["special"] or _TAG.fullmatch(each["content"])]
+    special_ids = {each["content"]: each["id"] for each in special}
+    for each in special:
+        each |= {"content": NO_TEXT + each["content"], "special": True}
+    model = read["model"]
+    known, merges = model.get("vocab"), model.get("merges") or ()
+
+    def renamed(name: Any) -> Any:
+        return NO_TEXT + name if name in special_ids else name
+
+    if isinstance(known, dict):
+        model["vocab"] = {renamed(name): token_id for name, token_id in known.items()}
+    elif known is not None:
+        model["vocab"] = [[renamed(name), score] for name, score in known]
+    if merges:
+        model["merges"] = [pair for pair in merges if special_ids.keys().isdisjoint(_names(pair))]
+    if "unk_token" in model:
+        model["unk_token"] = renamed(model["unk_token"])
+    return msgspec.json.encode(read).decode(), special_ids
+
+
+def _names(pair: str | list[str]) -> tuple[str, str, str]:
+    """Returns the two tokens of a merge and the one that they become."""
+    left, right = pair.split(" ") if isinstance(pair, str) else pair
+    return left, right, left + right

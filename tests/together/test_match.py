@@ -61,4 +61,6 @@ def test_a_lossy_line_costs_seconds(seed):
     faults = Faults(lose=0.15, repeat=0.1)
     policy = ["gradient", "phases"][seed % 2]
     settings = replace(GOOD, num_sessions=1, max_tokens=25, faults=faults)
-    written(seed, with_policy(settings, policy, seed), limit_s=28.0)
+    world = written(seed, with_policy(settings, policy, seed), limit_s=28.0)
+    assert world.num_faults_in_all > 0
+    assert max(draft.done_at for draft in world.drafts) < 28.0

@@ -18,7 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
 from goodspeed.wire import descriptors
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.messages import Ack, Draft, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
@@ -454,11 +454,19 @@ async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_er
 @run_async
 async def test_who_connects_again_drops_what_waited_and_closes_without_harm() -> None:
     with unused_endpoint() as endpoint:
-        draft = connect_draft(endpoint, send_queue=1, send_timeout_s=60)
+        draft, forgotten = (connect_draft(endpoint, send_queue=1, send_timeout_s=60) for _ in range(2))
         await draft.send(ack(1))
         await draft.reconnect()
         await draft.send(ack(2))
-        draft.close()  # returns, though what was sent last cannot leave
+        await forgotten.send(ack(3))
+        forgotten.close()  # returns, though what was sent last cannot leave
+    verify = bind_verify(endpoint)
+    try:
+        assert (await verify.receive()).message == ack(2)
+        assert verify.receive_ready() == []
+    finally:
+        draft.close()
+        verify.close()
 
 
 @run_async
@@ -501,12 +509,15 @@ def test_a_wildcard_is_refused_without_trust() -> None:
         connect_draft("tcp://*:5555", trusted_network=True)
 
 
-async def hello_arrives(verify: VerifyChannel, host: str) -> None:
-    """Sends a hello from a draft node that connects by this name of the host; closes both channels."""
+async def greeted(verify: VerifyChannel, host: str) -> UpMessage | ProtocolError:
+    """Sends a hello from a draft node that connects by this name of the host, and returns what arrives.
+
+    Closes both channels.
+    """
     draft = connect_draft(f"tcp://{host}:{verify.endpoint.rpartition(':')[2]}")
     try:
         await draft.send(hello("a"))
-        assert (await verify.receive()).message == hello("a")
+        return (await verify.receive()).message
     finally:
         draft.close()
         verify.close()
@@ -515,7 +526,7 @@ async def hello_arrives(verify: VerifyChannel, host: str) -> None:
 @pytest.mark.parametrize("host", ["*", "0.0.0.0"])
 @run_async
 async def test_a_trusted_network_is_served(host: str) -> None:
-    await hello_arrives(bind_verify(f"tcp://{host}:0", trusted_network=True), "127.0.0.1")
+    assert await greeted(bind_verify(f"tcp://{host}:0", trusted_network=True), "127.0.0.1") == hello("a")
 
 
 @pytest.mark.parametrize(
@@ -525,7 +536,7 @@ async def test_a_trusted_network_is_served(host: str) -> None:
 async def test_loopback_by_any_name(bind: str, connect: str) -> None:
     if bind == "[::1]" and not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
-    await hello_arrives(bind_verify(f"tcp://{bind}:0"), connect)
+    assert await greeted(bind_verify(f"tcp://{bind}:0"), connect) == hello("a")
 
 
 def test_a_port_that_was_taken_meanwhile_is_told_once() -> None:

@@ -4,7 +4,7 @@ Peers join with a Hello and leave with a Leave, or when their lease runs out. Wi
 key, and is removed with the key. Invalid requests are answered by a `Rejection`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
 
 from msgspec.structs import replace
@@ -36,8 +36,7 @@ class Register(Sessions):
         ended = [
             one for one in self.peers.values() if self.record(one) is None or self.record(one) != before[one.peer_id]
         ]
-        for peer in ended:
-            self._remove(peer, now)
+        self._lose(ended, now)
         return ended
 
     def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Rejection | None:
@@ -46,7 +45,7 @@ class Register(Sessions):
             return None
         peer = self.peers.get(peer_id)
         if principal in self.enrolled and peer is not None and peer.principal != principal:
-            self._remove(peer, now)  # its connection ended: no later message for it may use this peer id
+            self._lose([peer], now)  # its connection ended: no later message for it may use this peer id
             return ANOTHERS_PEER
         return check_principal(principal, self.enrolled, message)
 
@@ -63,14 +62,14 @@ class Register(Sessions):
         self._follow(peer_id, hello.boot_id, client, principal)
         old = self.peers.get(peer_id)
         if old is not None and not _is_same_draft_node(old, client, hello):
-            self.drop_all_of(old)  # the new process does not know these sessions
+            self.drop_all_of([old])  # the new process does not know these sessions
             old = None
         if old is None:
             alike = f", another one named {hello.name}" if name != hello.name else ""
             self.diary.visit("joined", name, (hello.draft_model or "without a model") + alike, now)
         since = now if old is None else old.since
         self.peers[peer_id] = Peer(peer_id, hello, client, since, now, principal)
-        self._know_models(client)
+        self._know_models([client])
         return None
 
     def _client_name(self, peer_id: bytes, hello: Hello, principal: str | None) -> str:
@@ -110,7 +109,7 @@ class Register(Sessions):
             is_same = old.client is client and (old.principal, old.hello.boot_id) == (principal, boot_id)
             if is_same and old.peer_id != peer_id:
                 if (replaced := self.peers.get(peer_id)) is not None:
-                    self.drop_all_of(replaced)
+                    self.drop_all_of([replaced])
                 self.peers[peer_id] = self.peers.pop(old.peer_id)
                 for session in self.sessions.values():
                     if session.peer_id == old.peer_id:
@@ -121,31 +120,38 @@ class Register(Sessions):
 
         round_s: duration of a round.
         """
-        for peer in [peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s]:
-            self._remove(peer, now)
+        self._lose([peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s], now)
         return self.expire_sessions(now, round_s)
 
     def put_out(self, sender: bytes) -> list[bytes]:
         """Ends a sender's connections and sessions, with keys all of its key; returns the ended peers' ids."""
         ended = [peer for peer in self.peers.values() if peer.sender == sender]
-        for peer in ended:
-            del self.peers[peer.peer_id]
-            self.drop_all_of(peer)
+        self._remove(ended)
         return [peer.peer_id for peer in ended]
 
     def leave(self, peer: Peer, now: float) -> None:
         """Handles a Leave: removes the peer and drops its sessions at once."""
-        self._remove(peer, now, "left")
+        self._remove([peer])
+        self.diary.visit("left", peer.client.name, peer.hello.draft_model, now)
 
-    def _remove(self, peer: Peer, now: float, kind: Kind = "lost") -> None:
-        del self.peers[peer.peer_id]
-        self._know_models(peer.client)
-        self.drop_all_of(peer, may_return=kind == "lost")
-        self.diary.visit(kind, peer.client.name, peer.hello.draft_model, now)
+    def _lose(self, peers: Sequence[Peer], now: float) -> None:
+        self._remove(peers, may_return=True)
+        for peer in peers:
+            self.diary.visit("lost", peer.client.name, peer.hello.draft_model, now)
 
-    def _know_models(self, client: Client) -> None:
-        """Updates whether one of a client's connected processes has a draft model."""
-        client.know_models(has_model=any(one.hello.draft_model for one in self.peers.values() if one.client is client))
+    def _remove(self, peers: Sequence[Peer], *, may_return: bool = False) -> None:
+        """Removes all these peers and their sessions in one pass, since thousands may vanish at once."""
+        for peer in peers:
+            del self.peers[peer.peer_id]
+        if peers:
+            self._know_models([peer.client for peer in peers])
+            self.drop_all_of(peers, may_return=may_return)
+
+    def _know_models(self, clients: Iterable[Client]) -> None:
+        """Updates whether one of each client's connected processes has a draft model."""
+        have = {peer.client.name for peer in self.peers.values() if peer.hello.draft_model}
+        for client in clients:
+            client.know_models(has_model=client.name in have)
 
 
 def _is_same_draft_node(peer: Peer, client: Client, hello: Hello) -> bool:

@@ -4,7 +4,7 @@ A session is opened by an OpenSession. It ends with a Close, with its peer, or w
 it. Invalid requests are answered by a `Rejection`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -190,9 +190,10 @@ class Sessions:
             self.drop(session)
         return stuck
 
-    def drop_all_of(self, peer: Peer, *, may_return: bool = False) -> None:
-        """Closes the sessions of a disconnected peer."""
-        for session in [session for session in self.sessions.values() if session.peer_id == peer.peer_id]:
+    def drop_all_of(self, peers: Iterable[Peer], *, may_return: bool = False) -> None:
+        """Closes the sessions of disconnected peers."""
+        gone = {peer.peer_id for peer in peers}
+        for session in [session for session in self.sessions.values() if session.peer_id in gone]:
             self.drop(session, may_return=may_return)
 
     @property

@@ -35,9 +35,6 @@ UNWAITED, SELDOM = 8, 64
 """One in UNWAITED rounds waits for no draft, to measure the gain of waiting. Once it is known, one in SELDOM rounds
 does, and another one waits whatever the gain was: it may have grown."""
 
-LOWEST_BOUND = 0.02
-"""Lowest bound sent to a draft node: the next round may have more room than the previous one."""
-
 BOUND_SHARE = 0.5
 """The bound sent to a draft node, as a share of the previous round's price. Tokens below the price of a round may be
 worth the next one's, above all when they follow tokens that were accepted meanwhile. With the whole price, drafts came
@@ -154,7 +151,7 @@ class ByWorth(Choice):
         if not self._worth_per_s:  # nothing was priced yet
             return ALL
         price = self._price(session, self._worth(session.client))
-        return probabilities.code(max(LOWEST_BOUND, BOUND_SHARE * price))
+        return probabilities.code(max(probabilities.FLOOR, BOUND_SHARE * price))
 
     def owes_more(self, session: Session) -> bool:
         return session.session_id in self._owed_more

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.web import error_answer, error_body
+from goodspeed.serving.web.errors import FAILED_HERE
 from verify_node.watch.snapshot import Snapshot
 
 PAGE = Path(__file__).parent / "page"
@@ -138,7 +139,7 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
             Route("/events", events),
             *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
         ],
-        exception_handlers={404: _missing},
+        exception_handlers={404: _missing, 405: _read_only, Exception: _failed},
         middleware=[Middleware(_Headers)],
     )
 
@@ -153,6 +154,17 @@ async def _missing(request: Request, error: Exception) -> Response:
     path = request.url.path
     what = NO_TEXTS if path.startswith("/v1/") else f"there is nothing at {path[:200]}"
     return error_answer(request.scope, 404, error_body(what, type="invalid_request_error", code="not_found"))
+
+
+async def _read_only(request: Request, error: Exception) -> Response:
+    what = f"{request.method} {request.url.path} is not served; use GET"
+    body = error_body(what, type="invalid_request_error", code="method_not_allowed")
+    return error_answer(request.scope, 405, body, {"Allow": "GET, HEAD"})
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Answers 500; the server gets the exception, too, and logs it."""
+    return error_answer(request.scope, 500, error_body(FAILED_HERE, type="server_error", code="internal"), HEADERS)
 
 
 def _file(path: str, name: str, media_type: str) -> Route:

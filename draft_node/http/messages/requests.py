@@ -24,6 +24,7 @@ from draft_node.http.requests import (
     Schema,
     Stop,
     TextPart,
+    listed,
 )
 from draft_node.http.strict import Strict, refused
 from draft_node.http.tools import has_switch
@@ -32,7 +33,7 @@ from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.serving.web.errors import NO_THREADS
 
-Texts: TypeAlias = str | Annotated[list[TextPart], Field(fail_fast=True, max_length=MAX_PARTS)]
+Texts: TypeAlias = str | Annotated[list[TextPart], listed(MAX_PARTS)]
 Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
@@ -79,7 +80,7 @@ OF_ROLE = {"user": ("text", "tool_result"), "assistant": ("text", "tool_use", "t
 
 class Message(Strict):
     role: Literal["user", "assistant", "system"]
-    content: str | Annotated[list[Block], Field(fail_fast=True, min_length=1, max_length=MAX_PARTS)]
+    content: str | Annotated[list[Block], listed(MAX_PARTS, 1)]
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -131,9 +132,9 @@ class CountRequest(Strict):
     """The parameters that a prompt is made of."""
 
     model: str | None = None
-    messages: Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
     system: Texts | None = None
-    tools: Annotated[list[CustomTool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[CustomTool], listed(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = Field(default=None, description="left out: disabled where the model can do without")
     output_config: OutputConfig | None = None
@@ -147,7 +148,7 @@ class CountRequest(Strict):
 
 class MessagesRequest(CountRequest, Translated):
     max_tokens: NumTokens
-    stop_sequences: Annotated[list[Stop], Field(fail_fast=True, max_length=4)] | None = None
+    stop_sequences: Annotated[list[Stop], listed(4)] | None = None
     thread: Any = Field(default=None, description="refused: no conversation is kept here")
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from draft_node.http.requests import (
     NamedFunction,
     NumTokens,
     ServiceTier,
+    listed,
 )
 from draft_node.http.strict import Strict, few
 from draft_node.http.translation import Translated, chat_request, kind_of, without_type
@@ -35,7 +36,7 @@ class Part(Strict):
     logprobs: list[Any] | None = Field(default=None, description="likewise")
 
 
-Parts: TypeAlias = Annotated[list[Part], Field(fail_fast=True, max_length=MAX_PARTS)]
+Parts: TypeAlias = Annotated[list[Part], listed(MAX_PARTS)]
 
 
 class Item(Strict):
@@ -121,10 +122,10 @@ class Reasoning(Strict):
 
 
 class ResponsesRequest(Translated):
-    input: str | Annotated[list[AnyItem], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
+    input: str | Annotated[list[AnyItem], listed(MAX_MESSAGES, 1)]
     instructions: str | None = Field(default=None, description="a message of the system before the input")
     max_output_tokens: NumTokens | None = None
-    tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[FunctionTool], listed(MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None

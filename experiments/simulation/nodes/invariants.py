@@ -6,6 +6,7 @@ after every event.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 from goodspeed.engine.paged.pages import PagePool
@@ -48,6 +49,11 @@ class CheckedCore(VerifyCore):
     farewell, admit = _checked(VerifyCore.farewell), _checked(VerifyCore.admit)
     withdraw, plan = _checked(VerifyCore.withdraw), _checked(VerifyCore.plan)
     finish, abort = _checked(VerifyCore.finish), _checked(VerifyCore.abort)
+
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, **options)
+        know = self.fleet.know
+        self.fleet.know = partial(_checked(lambda core, *told: know(*told)), self)  # type: ignore[method-assign]
 
 
 def _claims(core: VerifyCore) -> Iterator[Claim]:

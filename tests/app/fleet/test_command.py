@@ -1,5 +1,6 @@
 """The errors of `goodspeed-fleet`; nothing is started here."""
 
+import argparse
 import json
 import socket
 import subprocess
@@ -22,7 +23,8 @@ from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.events import QUIET
-from verify_node.hosting import Hosted
+from verify_node import hosting
+from verify_node.cli import build_parser
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = UpConfig(model="tiny-target")
@@ -279,16 +281,25 @@ def test_a_replica_that_does_not_find_its_files_reports_it(folder: str, monkeypa
     assert ("none.key: cannot read it" if folder == "." else "No such file or directory: '/no/such") in told[1].why
 
 
-def test_options_that_a_replica_does_not_take_are_told() -> None:
+def test_options_that_a_replica_does_not_take_are_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     ended, why = threading.Event(), list[str]()
+
+    def speak() -> argparse.ArgumentParser:
+        print("of another thread", file=sys.stderr)
+        return build_parser()
+
+    monkeypatch.setattr(hosting, "build_parser", speak)
 
     def failed(told: str) -> None:
         why.append(told)
         ended.set()
 
-    Hosted(["--model=tiny-target", "--buget=3"], Mock(), failed)
+    hosting.Hosted(["--model=tiny-target", "--buget=3"], Mock(), failed)
     assert ended.wait(60.0)
     assert why == ["goodspeed-verify: unknown option --buget; did you mean --budget? See goodspeed-verify --help"]
+    assert capfd.readouterr().err == "of another thread\n"
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
     check(service, response.output_text)
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("stream", [False, True])
 def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic")
@@ -92,6 +93,7 @@ def asynchronous(service: Scripted) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0)
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
 def test_the_agents_sdk(service: Scripted, kind: str, streamed: bool) -> None:
@@ -112,6 +114,7 @@ def test_the_agents_sdk(service: Scripted, kind: str, streamed: bool) -> None:
     check(service, asyncio.run(run()))
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("by_responses", [False, True])
 def test_langchain(service: Scripted, by_responses: bool) -> None:
     langchain = pytest.importorskip("langchain_openai")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
-from draft_node.parsing.formats import Call
+from draft_node.parsing.formats import THINKING, Call, Formats
 from draft_node.parsing.parser import ParserSettings
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.tokens import TokenTexts
@@ -87,3 +87,28 @@ def test_deliveries_do_not_matter_and_spans_are_the_text(parser: ParserSettings,
         for part in piece.each():
             if part.call is None:
                 assert "".join(span.text for span in part.spans) == part.text + part.thinking
+
+
+R1 = ParserSettings(Formats(THINKING["think"]), HIDDEN)
+SPELLED = [token for char in "\nso\n</think>\n no\n" for token in ids_of(char)]
+
+
+@pytest.mark.parametrize("num_at_once", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("after", "thought", "said"),
+    [((), "so", "no\n</think>\n\n{}"), (tuple(ids_of("</think>")), "so\n</think>\n no", "{}")],
+)
+def test_thinking_ends_where_the_constraint_begins(
+    num_at_once: int, after: tuple[int, ...], thought: str, said: str
+) -> None:
+    ids = [*SPELLED, *ids_of("</think>\n\n{}")]
+    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=R1, is_thinking=True, after=after)
+    pieces = [answer.take(Deliver(tuple(ids[i : i + num_at_once]))) for i in range(0, len(ids), num_at_once)]
+    assert told([*pieces, answer.take(Finish("stop"))]) == (said, thought, [])
+    assert answer.num_thinking == len(ids) - len(ids_of("\n\n{}" if after else " no\n</think>\n\n{}")) - (not after)
+
+
+def test_thinking_that_never_ends_is_no_content() -> None:
+    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=R1, is_thinking=True, after=tuple(ids_of("</think>")))
+    pieces = [answer.take(Deliver(tuple(SPELLED[:-1]))), answer.take(Finish("length"))]
+    assert told(pieces) == ("", "so\n</think>\n no", [])

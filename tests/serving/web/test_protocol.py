@@ -85,13 +85,13 @@ async def answered(max_connections: int, num_wanted: int) -> list[bool]:
 
 @run_async
 async def test_who_is_being_answered_stays_connected() -> None:
-    """Of six connections one host may have five."""
+    """One host may have five of six connections."""
     assert await answered(6, 7) == [True] * 5 + [False] * 2
 
 
 @asynccontextmanager
 async def served(app: ASGIApp, **options: int) -> AsyncIterator[int]:
-    """The port."""
+    """Yields the port at which the application is served."""
     listener = listen(parse_address("127.0.0.1:0"), None)
     serving = asyncio.create_task(serve(LocalHost(app), listener, **options))
     try:

@@ -1,7 +1,7 @@
 """Other people's clients, on real nodes: each gets the text that a plain request with its seed gets.
 
-The official client is always at hand. The others are where `make clients` put them, or the extra `clients`; each test
-of one that is not installed is skipped by its name.
+The official client is always at hand. The others are where `make clients` puts them; each test of one that is not
+installed is skipped by its name.
 """
 
 import asyncio
@@ -99,6 +99,7 @@ def test_a_call_in_a_response_that_has_to_be(tools_client: openai.OpenAI, choice
     assert [(one.name, one.arguments) for one in streamed] == [(call.name, call.arguments)]
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
 def test_the_agents_sdk_with_a_tool(tools_url: str, kind: str) -> None:
     """The agent ends with its tool's result; what the target would write after it is nonsense."""
@@ -124,6 +125,7 @@ def test_the_agents_sdk_with_a_tool(tools_url: str, kind: str) -> None:
     assert [f"{number} degrees in {name}" for name, number in called] == [told]
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("by_responses", [False, True])
 def test_langchain_with_tools(tools_url: str, by_responses: bool) -> None:
     langchain = pytest.importorskip("langchain_openai")
@@ -145,6 +147,7 @@ def anthropics(url: str) -> Any:
     return anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
 
 
+@pytest.mark.clients
 def test_anthropics_client(url: str, expected: str) -> None:
     options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": MAX_TOKENS, "extra_body": EXTRA}
     with anthropics(url) as client:
@@ -173,6 +176,7 @@ class Place(BaseModel):
     kind: Literal["city", "town"]
 
 
+@pytest.mark.clients
 def test_anthropics_parsed_answers(url: str) -> None:
     options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": 100, "extra_body": EXTRA}
     with anthropics(url) as client:
@@ -182,6 +186,7 @@ def test_anthropics_parsed_answers(url: str) -> None:
             assert stream.get_final_message().parsed_output == parsed
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}], ids=["any", "tool"])
 def test_a_call_in_a_message_that_has_to_be(tools_url: str, choice: Any) -> None:
     tool = {"name": "weather", "input_schema": WEATHER["parameters"], "strict": True}
@@ -199,6 +204,7 @@ def test_a_call_in_a_message_that_has_to_be(tools_url: str, choice: Any) -> None
         assert client.messages.count_tokens(model=MODEL, messages=user(ASKED), tools=[tool]).input_tokens > 50
 
 
+@pytest.mark.clients
 def test_what_anthropics_client_is_refused(url: str) -> None:
     options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": 1}
     anthropic = pytest.importorskip("anthropic")
@@ -213,6 +219,7 @@ def test_what_anthropics_client_is_refused(url: str) -> None:
 # -- the agents SDK ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
 def test_the_agents_sdk(url: str, expected: str, kind: str) -> None:
     agents = pytest.importorskip("agents")
@@ -241,6 +248,7 @@ def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
     return pytest.importorskip("litellm")
 
 
+@pytest.mark.clients
 def test_litellm(url: str, expected: str, litellm: Any) -> None:
     options: dict[str, Any] = {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none", "messages": user(ASKED)}
     options |= {"seed": 7, "max_tokens": MAX_TOKENS}
@@ -252,6 +260,7 @@ def test_litellm(url: str, expected: str, litellm: Any) -> None:
 # -- langchain ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clients
 @pytest.mark.parametrize("by_responses", [False, True])
 def test_langchain(url: str, expected: str, by_responses: bool) -> None:
     langchain = pytest.importorskip("langchain_openai")

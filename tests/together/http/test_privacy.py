@@ -1,5 +1,7 @@
-"""Where there are API keys, one user's text never drafts for another, and what was read of it is found by nobody else:
-what another user can count, and so time, is the same as at a node that nobody has asked before."""
+"""With API keys, one user's text never drafts for another user, and nobody else finds what was read of it.
+
+Another user's counts, and so times, are those of a node that nobody has asked before.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

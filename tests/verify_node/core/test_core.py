@@ -739,7 +739,7 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
 
 @pytest.mark.parametrize("num_tokens", [30, 200])
 def test_a_clients_many_prompts_hold_up_anothers_for_one_round(num_tokens):
-    """Of 64 tokens, half are for prompts: each long one takes many rounds."""
+    """Half of a round's 64 tokens are for prompts, so the many prompts take many rounds."""
     desk = Desk(max_round_tokens=64, num_pages=500, max_sessions=64)
     for name in ("many", "one"):
         desk.hello(name)

@@ -204,6 +204,29 @@ def test_a_draft_model_is_used_whichever_process_of_its_key_has_it(models: tuple
     assert not client.has_model, "the other is lost"
 
 
+class Looked(dict[Any, Any]):
+    """Counts the values that are looked at."""
+
+    num = 0
+
+    def values(self):
+        self.num += len(self)
+        return super().values()
+
+
+def test_many_processes_that_vanish_at_once_are_removed_in_a_few_passes() -> None:
+    desk = Desk(validates=False, max_sessions=300, max_client_sessions=300)
+    for number in range(300):
+        desk.hello(str(number))
+        desk.open(str(number), number)
+    register = desk.core.register
+    register.peers, register.sessions = peers, sessions = Looked(register.peers), Looked(register.sessions)
+    register.expire(desk.now + desk.core.welcome.lease_s + 1.0, 0.01)
+    assert not peers
+    assert not sessions
+    assert peers.num + sessions.num <= 5 * 300
+
+
 def test_another_process_of_a_key_resets_nothing_while_the_first_is_there() -> None:
     """Else a client could have false claims believed again at any time."""
     desk = KeyedDesk()

@@ -285,7 +285,7 @@ def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_w
 
 
 def test_only_rounds_that_needed_an_answer_show_what_it_brings() -> None:
-    """Where the text still follows the previous draft, no round waits for another one."""
+    """No round waits for another draft while the text still follows the previous one."""
     desk = Desk(self_draft=False)
     desk.hello()
     desk.open(max_tokens=60)

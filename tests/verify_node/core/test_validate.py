@@ -37,6 +37,16 @@ def test_what_is_sound_is_not_found_fault_with(desk):
         assert len(desk.session().tokens) > num_tokens
 
 
+@pytest.mark.parametrize(
+    "event", [lambda desk: desk.core.tick(desk.now), lambda desk: desk.core.fleet.know("own", [], desk.now)]
+)
+def test_events_are_followed_by_a_check(desk, event):
+    event(desk)
+    desk.session(2).may_draft = 1
+    with pytest.raises(BrokenInvariant):
+        event(desk)
+
+
 def drafted(desk, **changes):
     """Puts a draft there as no arrival would."""
     session = desk.session()

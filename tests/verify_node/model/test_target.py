@@ -341,7 +341,7 @@ def test_logprobs_are_of_the_models_own_logits():
 
 
 def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
-    """What follows a rejected token decides nothing."""
+    """A row after a rejected token decides nothing."""
     target = make_target()
     right = alone(make_open(1, prompt=(1, 2, 3), max_tokens=2))
     wrong = (right[0] + 1) % VOCAB

@@ -25,7 +25,7 @@ from tests.verify_node.scheduler.drafting import (
 )
 from tests.verify_node.scheduler.sessions import pack
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ALL, LOWEST_BOUND, SELDOM, Choice
+from verify_node.scheduler.select import ALL, SELDOM, Choice
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 
@@ -95,7 +95,7 @@ def test_tokens_that_cost_no_time_have_the_lowest_bound():
     """And not the bound of an unknown price, at which a draft node's index ends its drafts much sooner."""
     choice = make_choice(cost=Roofline((Linear(fixed_s=0.01), Linear(token_s=0.0001))), budget=4)
     lengths(choice, drafting(1, EVEN))
-    assert choice.least_probability(make_session()) == probabilities.code(LOWEST_BOUND)
+    assert choice.least_probability(make_session()) == probabilities.code(probabilities.FLOOR)
 
 
 RIDGE = Roofline((Linear(fixed_s=0.01), Linear(token_s=0.001)))

@@ -80,7 +80,7 @@ def test_it_is_told_when_others_can_read_a_secret(
     mode: int, is_own: bool, warned: bool,
     made: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """What root owns, as systemd's credentials and Kubernetes' secrets, a node may read through its group."""
+    """A node may read a file of root, such as systemd's credentials or Kubernetes' secrets, through its group."""
     (made / "verify.key").chmod(mode)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner if is_own else owner + 1)

@@ -84,7 +84,18 @@ def test_a_node_that_stops_is_alive_and_not_ready() -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(method: str) -> None:
     client = TestClient(make_app())
-    assert {client.request(method, path).status_code for path in paths()} == {405}
+    for path in paths():
+        answer = client.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+        assert answer.json()["error"]["message"] == f"{method} {path} is not served; use GET"
+
+
+def test_a_failure_is_answered_like_every_error() -> None:
+    client = TestClient(make_app(is_ready=lambda: bool(1 // 0)), raise_server_exceptions=False)
+    answer = client.get("/ready")
+    assert (answer.status_code, answer.headers["x-content-type-options"]) == (500, "nosniff")
+    error = answer.json()["error"]
+    assert (error["type"], error["code"], "log says why" in error["message"]) == ("server_error", "internal", True)
 
 
 def test_every_answer_tells_the_browser_to_be_careful() -> None:
