@@ -41,14 +41,13 @@ class Target:
         self.pool = pool
         self.limits = limits
         self.context_len = context_len
-        self.num_rounds = self.num_drafted = self.num_deferred = self.num_preempted = self.num_chunks = 0
+        self.num_rounds = self.num_drafted = self.num_preempted = self.num_chunks = 0
         self._rows: dict[int, int] = {}  # of the memory: the state after the token there, and all before it, from 0
 
     def run(self, planned: Round) -> list[Outcome]:
         self._check(planned)
         self.num_rounds += 1
         self.num_drafted += planned.num_drafted
-        self.num_deferred += len(planned.deferred)
         self.num_preempted += len(planned.preempted)
         outcomes = []
         for entry in planned.entries:
