@@ -79,25 +79,34 @@ class Course:
     errors: Floats  # mean absolute error of the estimates
 
 
-def course(config: Config, variant: Variant) -> Course:
-    draws = IndependentDraws(config.alphas[0], range(config.num_seeds))
+def begin(config: Config, variant: Variant, draws: IndependentDraws, budget: int) -> Worlds:
     settings = ArraySettings(
         num_clients=config.num_clients,
-        budget=config.budget,
+        budget=budget,
         eta=variant.eta,
         weigh_evidence=variant.weigh_evidence,
         num_worlds=config.num_seeds,
     )
-    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), draws), variant.rule()
+    return Worlds(settings, rows.create(variant.policy, config.num_seeds), draws)
+
+
+def step(worlds: Worlds, rule: Rule | None) -> None:
+    """Runs a round, after which the rule sets eta by the errors of what was believed before."""
+    believed = worlds.acceptance.copy()
+    worlds.step()
+    if rule is not None:
+        worlds.eta = rule.eta(worlds.num_agreed / np.maximum(worlds.drafted, 1) - believed, worlds.drafted)
+
+
+def course(config: Config, variant: Variant) -> Course:
+    draws = IndependentDraws(config.alphas[0], range(config.num_seeds))
+    worlds, rule = begin(config, variant, draws, config.budget), variant.rule()
     goodput, errors = [], []
     worlds.step()  # the prompts' round
     for alphas in config.alphas:
         draws.rates = np.array(alphas)[:, None]
         for _ in range(config.rounds_each):
-            before = worlds.acceptance.copy()
-            worlds.step()
-            if rule is not None:
-                worlds.eta = rule.eta(worlds.num_agreed / np.maximum(worlds.drafted, 1) - before, worlds.drafted)
+            step(worlds, rule)
             goodput.append((worlds.accepted + 1.0).mean(axis=0))
             errors.append(np.abs(worlds.acceptance - alphas).mean())
     return Course(np.log(_smoothed(np.array(goodput), config.rounds_each)).sum(axis=1), np.array(errors))
@@ -123,22 +132,12 @@ def fallen_for_want_of_budget(config: Config, variant: Variant) -> float:
     before, after = config.fallen_alphas
     others = [0.8] * (config.num_clients - 1)
     draws = IndependentDraws([before, *others], range(config.num_seeds))
-    settings = ArraySettings(
-        num_clients=config.num_clients,
-        budget=config.num_clients,
-        eta=variant.eta,
-        weigh_evidence=variant.weigh_evidence,
-        num_worlds=config.num_seeds,
-    )
-    worlds, rule = Worlds(settings, rows.create(variant.policy, config.num_seeds), draws), variant.rule()
+    worlds, rule = begin(config, variant, draws, config.num_clients), variant.rule()
     needed = np.full(config.num_seeds, np.nan)
     for number in range(config.rounds_each + config.fallen_rounds):
         if number == config.rounds_each:
             draws.rates[0] = after
-        known = worlds.acceptance.copy()
-        worlds.step()
-        if rule is not None:
-            worlds.eta = rule.eta(worlds.num_agreed / np.maximum(worlds.drafted, 1) - known, worlds.drafted)
+        step(worlds, rule)
         if number >= config.rounds_each:
             believed = np.isnan(needed) & (worlds.acceptance[:, 0] >= (before + after) / 2)
             needed[believed] = number - config.rounds_each + 1

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Propose, Request
 from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
-from experiments.simulation.texts.models import DraftModel, Target
+from experiments.simulation.texts.models import DraftModel, Target, likeliest_path
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
@@ -42,6 +42,7 @@ __all__ = [
     "make_open",
     "make_welcome",
     "next_token",
+    "proposal",
     "propose",
     "replace_message",
     "request_of",
@@ -54,7 +55,12 @@ MAX_BYTES = 1 << 20
 
 def propose(wanted: Propose, alpha: float) -> tuple[int, ...]:
     """Returns a draft that agrees with the fake target at each position with probability alpha, reproducibly."""
-    return DraftModel({wanted.request.session_id: Independent(alpha)}).propose(wanted)
+    return proposal(DraftModel({wanted.request.session_id: Independent(alpha)}), wanted)
+
+
+def proposal(model: DraftModel, wanted: Propose) -> tuple[int, ...]:
+    """Returns the tokens that the model drafts behind the likeliest leaf."""
+    return tuple(one.token for one in model.propose(wanted, likeliest_path(wanted)))
 
 
 # -- one verify node, by hand ------------------------------------------------------------------------------------------

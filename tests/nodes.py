@@ -27,8 +27,8 @@ from httpx2 import Client, ConnectError
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
+from experiments.harness.forks import Fork
 from goodspeed.serving.options import NO_MODEL
-from tests.forks import Fork
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -58,7 +58,7 @@ class Line(NamedTuple):
 class Process:
     """A node's process, started by the constructor, ended by its `with`. `events` and `log` go on over restarts.
 
-    A fork (`tests/forks.py`), unless it is to have no model, or llama.cpp's, and so no torch. Each
+    A fork (`experiments/harness/forks.py`), unless it is to have no model, or llama.cpp's, and so no torch. Each
     event has one field more: `heard_at`, of `time.monotonic`.
     """
 

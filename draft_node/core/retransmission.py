@@ -2,8 +2,8 @@
 
 The answer time is measured only on messages sent once: after a retransmission it is unknown which copy was answered
 (Karn's rule; RFC 6298). If rounds wait for drafts, the answer time includes the round trip. The timeout is twice the
-smoothed answer time, within RESEND_S and MAX_RESEND_S. A retransmission doubles the timeout until a message sent once is answered. Otherwise
-copies would queue up on a narrow line, delay the messages behind them, and so cause more copies.
+smoothed answer time, within RESEND_S and MAX_RESEND_S. A retransmission doubles the timeout until a message sent once
+is answered. Otherwise copies would queue up on a narrow line, delay the messages behind them, and so cause more copies.
 """
 
 from dataclasses import dataclass

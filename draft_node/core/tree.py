@@ -8,7 +8,10 @@ right in two of five cases, the third in one of six, the fourth in one of eleven
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from heapq import nlargest
+
+from msgspec import Struct
 
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
@@ -26,7 +29,7 @@ KEPT = 0.05
 because the text may reach the parent."""
 
 
-class Nodes(NamedTuple):
+class Nodes(Struct, frozen=True, dict=True):
     """Nodes of a token tree, parents before their children, and the first choice before its alternatives."""
 
     tokens: tuple[int, ...] = ()
@@ -38,13 +41,13 @@ class Nodes(NamedTuple):
         """Returns a chain as a tree."""
         return cls(chain.tokens, chain.probabilities, tuple(range(BASE, len(chain.tokens) - 1)))
 
-    @property
-    def path_probabilities(self) -> list[float]:
-        """Returns for each node the product of the probabilities from the base to the node."""
-        found: list[float] = []
+    @cached_property
+    def path_probabilities(self) -> Sequence[float]:
+        """For each node the product of the probabilities from the base to the node."""
+        found = [1.0]  # of the base, then of each node
         for probability, parent in zip(self.probabilities, self.parents, strict=True):
-            found.append(probability * (found[parent] if parent != BASE else 1.0))
-        return found
+            found.append(probability * found[parent + 1])
+        return found[1:]
 
     @property
     def num_expected(self) -> float:
@@ -63,21 +66,34 @@ class Nodes(NamedTuple):
 
         Leaves out stop ids and the nodes after them: the target draws the end of the text in the same round anyway.
         """
-        likely = self.path_probabilities
-        chain = {node: place for place, node in enumerate(trees.first_choices(self.parents))}
-        kept = {BASE}
-        for node, (token, parent) in enumerate(zip(self.tokens, self.parents, strict=True)):
-            if parent in kept and token not in stop_ids:
-                kept.add(node)
-        nodes = sorted(kept - {BASE})
-        nodes.sort(key=lambda node: (chain.get(node, len(chain)), -likely[node]))  # stable, so parents stay first
+        every = range(len(self.tokens))
+        chain = trees.first_choices(self.parents)
+        others = sorted(set(every).difference(chain))
+        others.sort(key=self.path_probabilities.__getitem__, reverse=True)  # stable, so parents stay first
+        nodes = [*chain, *others]
+        if not set(stop_ids).isdisjoint(self.tokens):
+            nodes = self._before(stop_ids, nodes)
         nodes = nodes[:number]
-        return self if nodes == list(range(len(self.tokens))) else self._cut_to(nodes, trees.pick(self.parents, nodes))
+        return self if nodes == [*every] else self._cut_to(nodes, trees.pick(self.parents, nodes))
 
     def includes(self, other: "Nodes") -> bool:
         """Returns whether each path of the other tree is a path of this one."""
-        known = set(trees.paths(self.tokens, self.parents))
-        return all(path in known for path in trees.paths(other.tokens, other.parents))
+        known = {key: node for node, key in enumerate(zip(self.parents, self.tokens, strict=True))}
+        places = [BASE]  # here, of the base and of each node of the other tree
+        for token, parent in zip(other.tokens, other.parents, strict=True):
+            place = known.get((places[parent + 1], token))
+            if place is None:
+                return False
+            places.append(place)
+        return True
+
+    def _before(self, stop_ids: Collection[int], nodes: Sequence[int]) -> list[int]:
+        """Returns those of the nodes, parents first, that neither are stop ids nor follow one."""
+        kept = {BASE: None}  # in order
+        for node in nodes:
+            if self.parents[node] in kept and self.tokens[node] not in stop_ids:
+                kept[node] = None
+        return [*kept][1:]
 
     def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...]) -> "Nodes":
         tokens, probabilities = self.tokens, self.probabilities
@@ -97,7 +113,7 @@ class Tree:
 
     @classmethod
     def of(cls, nodes: Nodes) -> "Tree":
-        depths, likely = trees.depths(nodes.parents), nodes.path_probabilities
+        likely, depths = list(nodes.path_probabilities), trees.depths(nodes.parents)
         return cls(
             list(nodes.tokens), list(nodes.probabilities), list(nodes.parents), depths, likely, set(nodes.parents)
         )
@@ -120,7 +136,9 @@ class Tree:
         """Adds those of the nodes that are not in the tree."""
         known = {key: node for node, key in enumerate(zip(self.parents, self.tokens, strict=True))}
         places = {BASE: BASE}
-        for node, (token, probability, parent) in enumerate(zip(*nodes, strict=True)):
+        for node, (token, probability, parent) in enumerate(
+            zip(nodes.tokens, nodes.probabilities, nodes.parents, strict=True)
+        ):
             key = places[parent], token
             if key not in known:
                 known[key] = self.add(token, probability, places[parent])
@@ -147,13 +165,6 @@ class Tree:
             node = self.parents[node]
         return found[::-1]
 
-    def reach(self, way: Sequence[int]) -> int:
-        """Returns the node at the end of this path of tokens. Raises ValueError if there is none."""
-        node = trees.follow(self.tokens, self.parents, way)
-        if node is None:
-            raise ValueError(f"{list(way)} is not a path of the tree")
-        return node
-
     def others(self, parent: int, first: float) -> list[float]:
         """Returns the probabilities of the alternatives worth drafting beside a child, the likeliest first.
 
@@ -178,4 +189,4 @@ class Tree:
             and self.depths[node] < max_depth
             and token not in stop_ids
         ]
-        return sorted(found, key=self._path_probabilities.__getitem__, reverse=True)[:width]
+        return nlargest(width, found, key=self._path_probabilities.__getitem__)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.harness.forks import Fork
 from experiments.harness.runner import run_all
 
 
@@ -24,8 +25,6 @@ def has_main(module: ast.Module) -> bool:
 
 def fork(module: str, arguments: Sequence[str]) -> Any:
     """Starts a benchmark as a fork of one process that has imported torch, which saves 3 s of CPU each."""
-    from tests.forks import Fork  # late: it imports what it forks
-
     return Fork(module, *arguments, stderr=sys.stderr.fileno())
 
 

@@ -29,13 +29,13 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.nodes.processes import START_S, command, ignore
+from experiments.benchmarks.nodes.proxy import Proxy
 from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded.prompts import load
 from goodspeed.engine import checkpoints
 from goodspeed.serving import prompts
 from goodspeed.serving.prompts import Prompt
-from tests.faults.proxy import Proxy
 
 SLOWER = 10.0
 WANTED = 1.10

@@ -90,7 +90,9 @@ class Comparison:
                 rate = sum(len(one.tokens) for one in written[way]) / (time.perf_counter() - started)
                 if repetition:
                     self.rates[way].append(rate)
-                say(f"T={self.temperature:g}: repetition {repetition} of {len(rows) - 1}: {way} {rate:.1f} tokens/s")
+                benchmark.note(
+                    f"T={self.temperature:g}: repetition {repetition} of {len(rows) - 1}: {way} {rate:.1f} tokens/s"
+                )
             self.num_different += self._differ(written)
 
     def _differ(self, written: dict[str, list[Written]]) -> int:
@@ -146,10 +148,6 @@ def show(result: dict[str, Any]) -> None:
     print(f"  texts that differ: {result['num_different']}")
 
 
-def say(what: str) -> None:
-    print(what, file=sys.stderr)
-
-
 @contextlib.contextmanager
 def somebody_else(is_busy: bool) -> Iterator[None]:
     """Another process that computes on one core, if wanted."""
@@ -171,14 +169,16 @@ def encode(rows: Sequence[Sequence[Prompt]]) -> list[list[Text]]:
 
 def measure(options: argparse.Namespace, target: str, temperature: float, busy: bool) -> dict[str, Any]:
     """All ways at one temperature, with nodes of its own: nothing of another temperature is in their history."""
-    model = str(in_cache(TARGET, say=lambda text, *values: say(text % values))) if target == PADDED else target
+    model = target
+    if target == PADDED:
+        model = str(in_cache(TARGET, say=lambda text, *values: benchmark.note(text % values)))
     rows = [row[: options.texts] for row in encode(held_out_texts.measured(options.repetitions + 1))]
     earlier = encode(held_out_texts.earlier(options.history, len(rows)) if options.history else [])
     sizes = {"history": bool(options.history), "pin": options.pin}
     with nodes(options.ways, model, options.clients, options.verify, options.draft, **sizes) as drafting:
         served = ByGoodSpeed(drafting, options.tokens, options.turns, temperature)
         if earlier:
-            say(f"T={temperature:g}: {len(earlier) * NUM_DOMAINS} earlier texts for every draft node")
+            benchmark.note(f"T={temperature:g}: {len(earlier) * NUM_DOMAINS} earlier texts for every draft node")
             served.give_history(earlier)
         alone = Alone(model, options.tokens, temperature)
         ways: dict[str, Way] = {way: getattr(alone if way in ALONE else served, way) for way in options.ways}

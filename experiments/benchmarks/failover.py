@@ -138,21 +138,21 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """Nothing happens; one is killed, and comes back; the other is drained."""
     undisturbed = [one.finish() for one in stream_all(urls, options)]
-    say(f"undisturbed: {told(undisturbed)}")
+    benchmark.note(f"undisturbed: {told(undisturbed)}")
     killed = stream_all(urls, options)
     time.sleep(options.into_s)
     pair.kill(0)
     for one in killed:
         one.finish()
     of_killed = killed[::2]  # whose first verify node it is
-    say(f"one replica killed: {told(of_killed)}")
+    benchmark.note(f"one replica killed: {told(of_killed)}")
     pair.wait_until_back(0)
     drained = stream_all(urls, options)
     time.sleep(options.into_s)
     pair.drain(1)
     for one in drained:
         one.finish()
-    say(f"the other drained: {told(drained)}")
+    benchmark.note(f"the other drained: {told(drained)}")
     texts = [one.text for one in undisturbed]
     num_different = sum(one.text != text for after in (killed, drained) for one, text in zip(after, texts, strict=True))
     return {
@@ -175,10 +175,6 @@ def told(streams: Sequence[Stream]) -> str:
     return f"longest pause of a text {found['median']:.2f} s in the middle, {found['p95']:.2f} s at the 95th percentile"
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def main() -> int:
     parser = benchmark.parser("failover", __doc__, "two draft nodes, short texts")
     parser.add_argument("--clients", type=int, default=8, help="draft nodes (default 8)")
@@ -188,7 +184,7 @@ def main() -> int:
     if options.quick:
         options.clients, options.tokens, options.into_s = 2, 100, 0.5
     found = asyncio.run(measure(options))
-    say(f"{found['num_different']} of {found['num_texts']} texts differ")
+    benchmark.note(f"{found['num_different']} of {found['num_texts']} texts differ")
     benchmark.report(options, {"benchmark": "failover", **found})
     return 1 if found["num_different"] else 0
 

@@ -22,23 +22,18 @@ from typing import Any
 
 import torch
 
-from experiments.benchmarks.nodes.recorded import Client, Recording, clients
+from experiments.benchmarks.nodes.played import Client, make_daemon
+from experiments.benchmarks.nodes.recorded import Recording, clients
 from experiments.harness import benchmark
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.errors import ProtocolError
-from goodspeed.fair.refined import Refined
-from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import Sampling, UpMessage
-from goodspeed.wire.zmq.transport import DraftChannel, bind_verify, connect_draft
-from verify_node.assembly import build, make_runner, make_welcome
-from verify_node.config import VerifyConfig
+from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 from verify_node.core.replies import Send
-from verify_node.daemon import VerifyDaemon
 
 NUM_CLIENTS = 8
 BUDGET = 24
-HEARTBEAT_S = 60.0  # the played clients send none, and may be silent while one of them makes a draft anew
 PARTS = ("receive", "forward", "verify", "schedule", "send")
 SETTINGS = {
     "T=1": Sampling(temperature=1.0),
@@ -79,14 +74,6 @@ class Played:
     watch: Watch
 
 
-def make_daemon(checkpoint: Checkpoint, events: EventLog) -> VerifyDaemon:
-    """Creates a verify node on a free port with the paper's rounds, which always spend the budget."""
-    config = VerifyConfig(model=checkpoint.name, budget=BUDGET, preset="paper", kv_pages=1024, heartbeat_s=HEARTBEAT_S)
-    welcome = make_welcome(config, checkpoint)
-    channel = bind_verify("tcp://127.0.0.1:*", max_message_bytes=welcome.max_message_bytes)
-    return build(config, make_runner(config, checkpoint), channel, welcome, events, Refined())
-
-
 async def send_all(line: DraftChannel, messages: list[UpMessage]) -> int:
     for message in messages:
         await line.send(message)
@@ -97,7 +84,7 @@ class Stage:
     """A verify node without its event loop, and its clients, connected by loopback sockets."""
 
     def __init__(self, checkpoint: Checkpoint, players: list[Client]) -> None:
-        self.daemon = make_daemon(checkpoint, EventLog(enabled=False))
+        self.daemon = make_daemon(checkpoint, BUDGET, kv_pages=1024)
         self.core, self.target, self.channel = self.daemon.core, self.daemon.target, self.daemon.channel
         self.players = players
         self.lines = [connect_draft(self.channel.endpoint) for _ in players]
@@ -144,7 +131,7 @@ class Stage:
         num_sent = 0
         for number in sorted(self.players_by_peer[send.peer_id] for send in sends):
             player, line = self.players[number], self.lines[number]
-            num_sent += await send_all(line, player.hear(await line.receive()))
+            num_sent += await send_all(line, player.send(player.hear(await line.receive())))
         return num_sent
 
     async def _take(self, num_messages: int, watch: Watch) -> set[bytes]:

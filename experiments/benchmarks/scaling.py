@@ -26,10 +26,12 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from experiments.benchmarks.nodes.oracle import Client, Node, Text, page_bytes
+from experiments.benchmarks.nodes.oracle import MAX_BYTES, Node, Text, clients, pack, page_bytes
+from experiments.benchmarks.nodes.played import Client
 from experiments.harness import benchmark, styles
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.wire.codec import decode_down
 
 ACCEPTANCE = 0.8
 BUDGET_PER_SESSION = 3
@@ -65,14 +67,13 @@ class Recorded:
         context = len(text.prompt) + len(text.continuation)
         self.text, self.rounds = text, Rounds()
         self.node = Node(checkpoint, num_sessions, context, BUDGET_PER_SESSION * num_sessions)
-        vocab_size, fingerprint = checkpoint.num_tokens, checkpoint.tokenizer_fingerprint
-        self.clients = [Client(i, text, ACCEPTANCE, vocab_size, fingerprint) for i in range(num_sessions)]
+        self.clients = clients(checkpoint, text, ACCEPTANCE, num_sessions)
         self.before = memory_bytes()
         self.node.open(self.clients)
         self.waiting: list[tuple[Client, bytes]] = []  # drafts on their way
 
     def run(self, num_rounds: int) -> None:
-        by_peer = {client.peer_id: client for client in self.clients}
+        by_peer = {client.hello.boot_id: client for client in self.clients}
         for _ in range(num_rounds):
             started = clock()
             for client, data in self.waiting:
@@ -83,9 +84,11 @@ class Recorded:
             verified = clock()
             verdicts = self.node.finish(result, time.monotonic())
             num_tokens, finished = self.num_tokens, clock()
-            heard = [(by_peer[peer_id], by_peer[peer_id].hear(data)) for peer_id, data in verdicts]
+            heard = [
+                (by_peer[peer_id], by_peer[peer_id].hear(decode_down(data, MAX_BYTES))) for peer_id, data in verdicts
+            ]
             told = clock()
-            self.waiting = [(client, data) for client, actions in heard for data in client.send(actions)]
+            self.waiting = [(client, pack(message)) for client, actions in heard for message in client.send(actions)]
             self.rounds.node.append(ready - started + finished - verified)
             self.rounds.target.append(verified - ready)
             self.rounds.client.append(told - finished)

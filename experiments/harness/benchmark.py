@@ -31,6 +31,11 @@ def say(options: argparse.Namespace, *words: object) -> None:
     print(*words, file=sys.stderr if options.json else sys.stdout, flush=True)
 
 
+def note(what: str) -> None:
+    """Tells on standard error how far the benchmark is, with the time."""
+    print(time.strftime("%H:%M:%S"), what, file=sys.stderr, flush=True)
+
+
 def report(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Prints the last line if --json asks for it."""
     if options.json:

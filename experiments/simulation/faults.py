@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import operator
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from experiments.simulation.checking.checks import Findings, Silence, look_back
+from experiments.simulation.checking.checks import Counts, Findings, Silence, look_back
 from experiments.simulation.checking.worlds import some_settings
 from experiments.simulation.fleet.checks import FleetSilence, look_back_at_fleet
 from experiments.simulation.fleet.world import FleetWorld
@@ -40,26 +41,17 @@ NUM_SHOWN = 5  # findings of one seed
 
 
 @dataclass
-class Report:
+class Report(Counts):
     """Sums over all worlds. Without a fleet nothing is redirected, moves or counts as a death."""
 
     num_worlds: int = 0
     num_rounds: int = 0
     num_verifies: int = 0
-    num_sessions: int = 0
     num_redirects: int = 0
     num_moves: int = 0  # of texts that got tokens from one verify node, and then from another
     num_deaths: int = 0
     num_faults: int = 0
-    num_wrong: int = 0
-    num_lost: int = 0
-    num_duplicated: int = 0
-    pages_left: int = 0
-    num_silent: int = 0
-    num_unearned: int = 0
-    num_broken: int = 0
     num_cached: int = 0  # tokens that were in memory already, when their texts were let into a round
-    longest_silence: float = 0.0
     failed: dict[str, int] = field(default_factory=dict)  # texts that ended so, with reason, by code
     failing_seeds: list[int] = field(default_factory=list)
 
@@ -73,10 +65,9 @@ class Report:
             self.num_redirects += sum(draft.num_redirects for draft in world.fleet_drafts)
             self.num_moves += sum(draft.num_moves for draft in world.fleet_drafts)
             self.num_deaths += world.num_deaths
-        for counted in fields(Findings):
-            if counted.type is int or counted.type == "int":
-                setattr(self, counted.name, getattr(self, counted.name) + getattr(found, counted.name))
-        self.longest_silence = max(self.longest_silence, found.longest_silence)
+        for counted in fields(Counts):
+            together = max if counted.name == "longest_silence" else operator.add
+            setattr(self, counted.name, together(getattr(self, counted.name), getattr(found, counted.name)))
         codes = Counter(one.fail.code for draft in world.drafts for one in draft.done if one.fail is not None)
         self.failed = dict(Counter(self.failed) + codes)
         if found.what:

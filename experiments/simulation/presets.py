@@ -39,7 +39,6 @@ With acceptance 0.85, this decay and eight drafted tokens a round brings 4.4; if
 time, that makes 3.66."""
 
 DENSE = {"dense-fp32": 1, "dense-fp16": 2}
-RULES = ("match", *DENSE)
 
 
 @dataclass(frozen=True)
@@ -129,12 +128,6 @@ def charged(model: Model, device: Device) -> Linear:
     return Linear(fixed_s=reading.fixed_s, token_s=computing.token_s, context_s=reading.context_s)
 
 
-def ridge(model: Model, device: Device) -> float:
-    """Tokens of a pass beyond which computing takes longer than reading the weights."""
-    bandwidth, flops = BANDWIDTH_SHARE * device.bytes_per_s, COMPUTE_SHARE * device.flops
-    return (model.bytes_read / bandwidth) / (model.flops_per_token / flops)
-
-
 @dataclass(frozen=True)
 class Family:
     """A target on an H100, and draft models on L4s that share its vocabulary; smaller ones first."""
@@ -151,8 +144,7 @@ class Family:
         return tuple(roofline(model, L4) for model in self.drafts)
 
     def drafted_bytes(self, kind: str) -> float:
-        """The bytes of a drafted token on the wire: its id, and unless the rule (one of RULES) is match its
-        distribution."""
+        """The bytes of a drafted token on the wire: its id, and its distribution unless `kind` is "match"."""
         if kind == "match":
             return TOKEN_BYTES
         return TOKEN_BYTES + HEADER.size + LAYOUTS[DENSE[kind]].entry_bytes * self.target.vocab_size

@@ -19,10 +19,10 @@ SHAPES = 1024
 
 def depths(parents: Sequence[int]) -> list[int]:
     """Returns each node's depth: 1 for a root."""
-    found: list[int] = []
+    found = [0]  # of the base, then of each node
     for parent in parents:
-        found.append(1 if parent == BASE else found[parent] + 1)
-    return found
+        found.append(found[parent + 1] + 1)
+    return found[1:]
 
 
 def first_choices(parents: Sequence[int]) -> list[int]:
@@ -70,11 +70,12 @@ def follow(tokens: Sequence[int], parents: Sequence[int], text: Sequence[int]) -
     """Returns the node that is reached by a text after the base; -1: the text is empty; None: not in the tree."""
     at = BASE
     for token in text:
-        nodes = (node for node in range(at + 1, len(tokens)) if parents[node] == at and tokens[node] == token)
-        found = next(nodes, None)
-        if found is None:
+        for node in range(at + 1, len(tokens)):
+            if parents[node] == at and tokens[node] == token:
+                at = node
+                break
+        else:
             return None
-        at = found
     return at
 
 

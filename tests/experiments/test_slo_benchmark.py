@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks.load.bursts import LEAD_S, LENGTHS, Comparison, Plain, arrivals, measures, requests
 from experiments.benchmarks.nodes.workers import Served
+from experiments.benchmarks.slo_bursts import BEGIN_S, LEAD_S, LENGTHS, TRACE, Comparison, Plain, measures, requests
+from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import Sampling
@@ -24,7 +25,7 @@ def asked(number):
 
 
 def test_requests_come_at_the_rate_and_in_the_bursts_of_the_trace():
-    times = arrivals(8.0, 45.0)
+    times = rescaled(TRACE, 8.0, 45.0, BEGIN_S)
     assert len(times) == 360
     assert all(0.0 <= early <= late < 45.0 for early, late in pairwise(times))
     silence_s = max(late - early for early, late in pairwise(times))
@@ -56,7 +57,7 @@ def test_without_promises_there_is_no_attainment_of_them():
 def test_a_text_that_differs_is_found(monkeypatch):
     one, other = asked(2)
     answers = [[served(one.expected)], [served([*other.expected[:-1], 4000])]]
-    monkeypatch.setattr("experiments.benchmarks.load.bursts.serve_all", lambda workers, wanted: (1.0, answers))
+    monkeypatch.setattr("experiments.benchmarks.slo_bursts.serve_all", lambda workers, wanted: (1.0, answers))
     comparison = Comparison()
     nodes: list[Any] = [None, None]
     comparison.serve(nodes, [one, other])

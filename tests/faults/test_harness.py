@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.benchmarks.nodes.proxy import Proxy
 from goodspeed.wire.messages import Sampling
 from tests.faults import texts
-from tests.faults.proxy import Proxy
 from tests.faults.texts import ask, check, compare, expected, mixed
 from tests.nodes import DraftNode, VerifyNode
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.faults.proxy import Proxy
+from experiments.benchmarks.nodes.proxy import Proxy
 from tests.waiting import until
 
 pytestmark = pytest.mark.nodes

@@ -20,9 +20,9 @@ BANNED_BUT_NEEDED = {
     ("goodspeed/app/daemons.py", "import_module(daemon.module)"): "one of the three modules of the table there",
     ("goodspeed/app/fleet/cli.py", "import_module(DAEMONS['verify'].module)"): "of the same table",
     ("goodspeed/app/fleet/actors.py", "import_module(HOSTING)"): "a constant beside that table",
-    ("tests/forks.py", "runpy"): "runs the nodes of tests in forks",
-    ("tests/forks.py", "runpy.run_module"): "a module that a test names",
-    ("tests/forks.py", "import_module(holder)"): "the same",
+    ("experiments/harness/forks.py", "runpy"): "runs nodes and benchmarks in forks",
+    ("experiments/harness/forks.py", "runpy.run_module"): "a module that tests and benchmarks name",
+    ("experiments/harness/forks.py", "import_module(holder)"): "the same",
     ("tests/experiments/test_pictures.py", "import_module(f'experiments.{name}')"): "names of files of ours",
     ("tests/experiments/test_benchmarks.py", "import_module(f'experiments.benchmarks.{name}')"): "the same",
 }

@@ -7,10 +7,10 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 STARTS = {
-    "tests.forks",
+    "experiments.harness.forks",
     "tests.nodes",
     "tests.app.demo.test_demo",
-    "tests.faults.proxy",
+    "experiments.benchmarks.nodes.proxy",
     "tests.fuzz.live",
     "tests.verify_node.watch.window.browser",
 }

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from experiments.harness.forks import Fork
 from goodspeed.errors import TransportError
 from goodspeed.serving import web
 from goodspeed.wire import keys
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.zmq.authentication import new_pair
-from tests.forks import Fork
 from verify_node.config import VerifyConfig
 from verify_node.preflight import check
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, Welcome
 from goodspeed.wire.messages import UpMessage
-from verify_node.core.counts import Kind
 from verify_node.core.sessions import Sessions
 from verify_node.session.checks import ANOTHERS_PEER, Rejection, check_hello, check_principal
 from verify_node.session.client import Client, Peer

@@ -58,7 +58,8 @@ class DraftTree:
     def follows(self, tokens: Sequence[int]) -> bool:
         """Returns whether the text `tokens` follows the tree, or the path that the draft model is extending now."""
         new = tokens[self._base_len :]
-        return self._nodes.after(new) is not None or (len(new) > len(self._path) and self._is_drafted_for(new))
+        is_in_it = trees.follow(self._nodes.tokens, self._nodes.parents, new) is not None
+        return is_in_it or (len(new) > len(self._path) and self._is_drafted_for(new))
 
     def _is_drafted_for(self, new: Sequence[int]) -> bool:
         """Returns whether the draft model is drafting for a text with these tokens after the base."""

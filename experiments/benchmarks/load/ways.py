@@ -8,15 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from experiments.benchmarks.nodes.workers import (
-    NO_MODEL,
-    DraftWorker,
-    Served,
-    Wanted,
-    cluster,
-    draft_node_has,
-    serve_all,
-)
+from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, Wanted, cluster, serve_all
 from goodspeed.engine import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -128,8 +120,8 @@ def nodes(
     models = [DRAFTS[number % len(DRAFTS)] for number in range(num_clients)] + [DRAFTS[0]] * num_single
     num_with_model = len(models)
     models += [NO_MODEL] * (num_clients + num_single // 2) * has_no_model
-    own = [f"--history={'node' if history else 'off'}"] if draft_node_has("history") else []
-    with cluster(models, verify, [*own, *draft], target=target, pin=pin) as workers:
+    draft = [f"--history={'node' if history else 'off'}", *draft]
+    with cluster(models, verify, draft, target=target, pin=pin) as workers:
         with_model, without = workers[:num_with_model], workers[num_with_model:]
         single_without = without[-1 if history else 0] if without else None
         yield Nodes(

@@ -37,7 +37,6 @@ class Answer:
     text: str
     num_tokens: int
     pieces_s: tuple[float, ...]  # when each piece of text came
-    ended_s: float
 
     @property
     def per_token_s(self) -> float:
@@ -74,7 +73,7 @@ class Sent:
             raise BadAnswer(f"it ended with {last!r}, finish reason {reason}, usage {told}; {num_tokens} tokens wanted")
         if not pieces_s:
             raise BadAnswer("no text came")
-        return Answer(text, num_tokens, tuple(pieces_s), self.arrived[-1][0] - self.due)
+        return Answer(text, num_tokens, tuple(pieces_s))
 
 
 async def send_all(

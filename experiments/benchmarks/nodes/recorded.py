@@ -1,21 +1,20 @@
-"""Draft nodes without their processes: real sessions, and drafts that are made once and then only looked up.
+"""Drafts of the embedded draft models that are made once and then only looked up.
 
-Under the match rule a draft is a function of the committed text, the seed and the draft model. So whoever plays a round
-again, with other code, at another pace, gets the same drafts; and a draft is the beginning of every longer one on the
-same text. Used by the benchmarks.
+Whoever plays a round again, with other code, at another pace, gets the same drafts; and a draft is the beginning of
+every longer one on the same text.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
-from draft_node.core.actions import Action, Propose, Proposed, Request, Send
-from draft_node.core.session import Session
+from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
+from experiments.benchmarks.nodes.played import Client
 from experiments.simulation.texts.models import likeliest_path
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
-from goodspeed.wire.handshake import VERSION, Hello, Welcome
-from goodspeed.wire.messages import DownMessage, Refusal, Sampling, UpMessage, Verdict
+from goodspeed.wire.messages import Sampling
 
 DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
 MARGIN = 4  # tokens drafted beyond what is asked for, so that a slightly other length finds them too
@@ -54,35 +53,6 @@ class Recording:
         return done[0].tokens
 
 
-@dataclass
-class Client:
-    """One draft node with one session; `hear` returns its messages."""
-
-    number: int
-    hello: Hello
-    session: Session
-    recording: Recording
-
-    def greet(self, welcome: Welcome) -> list[UpMessage]:
-        return [self.hello, *self._act(self.session.connect(0.0, welcome))]
-
-    def hear(self, message: DownMessage) -> list[UpMessage]:
-        if isinstance(message, Refusal):
-            raise RuntimeError(f"{self.hello.name} was refused: {message.what}")
-        return self._act(self.session.receive(message, 0.0)) if isinstance(message, Verdict) else []
-
-    def _act(self, actions: list[Action]) -> list[UpMessage]:
-        sent: list[UpMessage] = []
-        for action in actions:
-            if isinstance(action, Send):
-                sent.append(action.message)
-            elif isinstance(action, Propose) and action.length:
-                tokens = self.recording.tokens(self.number, action)
-                proposed = Proposed(action.request.session_id, action.epoch, action.round, tokens)
-                sent += self._act(self.session.proposed(proposed))
-        return sent
-
-
 def clients(recording: Recording, sampling: Sampling, num_clients: int, max_tokens: int) -> list[Client]:
     """Creates a client for each domain's held-out prompt, as in the demo; texts end only at max_tokens."""
     checkpoint = recording.drafters[0].checkpoint
@@ -97,7 +67,6 @@ def clients(recording: Recording, sampling: Sampling, num_clients: int, max_toke
             sampling=seeded,
             max_tokens=max_tokens,
         )
-        boot_id = (number + 1).to_bytes(8, "little")
-        hello = Hello(VERSION, f"{line.domain}-{number}", boot_id, checkpoint.tokenizer_fingerprint)
-        made.append(Client(number, hello, Session(request), recording))
+        name, draft = f"{line.domain}-{number}", partial(recording.tokens, number)
+        made.append(Client.of(name, number + 1, checkpoint.tokenizer_fingerprint, request, draft))
     return made

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,7 +57,7 @@ class Served:
     num_drafted: int
     num_accepted: int
     seconds: float
-    drafted: dict[str, int] = field(default_factory=dict)  # num_drafted by source, where the draft node tells it
+    drafted: dict[str, int] = field(default_factory=dict)  # num_drafted by source
     accepted: dict[str, int] = field(default_factory=dict)
     ttft_s: float = 0.0  # until the first token, since the request was due
     tpot_s: float = 0.0  # mean time of a token after the first one
@@ -154,11 +154,6 @@ def serve_all(workers: Sequence[DraftWorker], wanted: Sequence[Sequence[Wanted]]
     return time.perf_counter() - started, served
 
 
-def draft_node_has(option: str) -> bool:
-    """True if this release's draft nodes know an option."""
-    return option in {one.name for one in fields(DraftConfig)}
-
-
 def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
@@ -241,8 +236,8 @@ async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -
         statistics.num_drafted,
         statistics.num_accepted,
         time.monotonic() - due,
-        dict(getattr(statistics, "drafted", {})),
-        dict(getattr(statistics, "accepted", {})),
+        dict(statistics.drafted),
+        dict(statistics.accepted),
         times.ttft_s or 0.0,
         times.tpot_s or 0.0,
         times.kept().outcome if wanted.slo is not None else None,

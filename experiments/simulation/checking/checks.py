@@ -26,8 +26,8 @@ NEVER: frozenset[RefusalCode] = frozenset(
 
 
 @dataclass
-class Findings:
-    """Findings in one world."""
+class Counts:
+    """Counts of what was looked at and what was found."""
 
     num_sessions: int = 0
     num_wrong: int = 0  # sessions whose text is not what the target alone writes
@@ -38,6 +38,12 @@ class Findings:
     num_unearned: int = 0  # refusals
     num_broken: int = 0  # worlds in which something raised
     longest_silence: float = 0.0  # as a share of what is allowed
+
+
+@dataclass
+class Findings(Counts):
+    """Findings in one world."""
+
     what: list[str] = field(default_factory=list)
 
 

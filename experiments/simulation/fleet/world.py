@@ -75,7 +75,6 @@ class FleetWorld(World):
                 node.restart(self.random.expovariate(1 / fleet.away_s))
         self.table = Table(self.settings, self._fork())
         self.fleet_drafts = [FleetDraft(self, index, self._fork()) for index in range(self.settings.num_clients)]
-        self._by_endpoint = {endpoint(number): place for number, place in enumerate(self.places)}
         self._tell()
         self._mend()
         return list(self.fleet_drafts)

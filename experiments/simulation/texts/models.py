@@ -5,6 +5,7 @@ what no round may do.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from draft_node.core.actions import Propose
 from draft_node.core.tree import ALTERNATIVES, Tree
@@ -16,11 +17,15 @@ from goodspeed.exact.positions import certain
 from verify_node.scheduler.round import Entry, Outcome, Round, RoundLimits
 
 
+def likeliest_leaf(tree: Tree, wanted: Propose) -> int:
+    """The leaf that the proposal extends first; the base where there is none to extend."""
+    return next(iter(tree.leaves(1, 0.0, wanted.max_depth, wanted.request.stop_ids)), trees.BASE)
+
+
 def likeliest_path(wanted: Propose) -> tuple[int, ...]:
-    """The tokens on the path to the tree's likeliest leaf, which the proposal extends first."""
+    """The tokens on the path to that leaf of the proposal's tree."""
     tree = Tree.of(wanted.tree)
-    leaves = tree.leaves(1, 0.0, wanted.max_depth, wanted.request.stop_ids)
-    return tuple([tree.tokens[node] for node in tree.path(leaves[0])]) if leaves else ()
+    return tuple([tree.tokens[node] for node in tree.path(likeliest_leaf(tree, wanted))])
 
 
 class BrokenRule(AssertionError):
@@ -36,14 +41,13 @@ class Target:
         self.pool = pool
         self.limits = limits
         self.context_len = context_len
-        self.num_rounds = self.num_drafted = self.num_deferred = self.num_preempted = self.num_chunks = 0
+        self.num_rounds = self.num_drafted = self.num_preempted = self.num_chunks = 0
         self._rows: dict[int, int] = {}  # of the memory: the state after the token there, and all before it, from 0
 
     def run(self, planned: Round) -> list[Outcome]:
         self._check(planned)
         self.num_rounds += 1
         self.num_drafted += planned.num_drafted
-        self.num_deferred += len(planned.deferred)
         self.num_preempted += len(planned.preempted)
         outcomes = []
         for entry in planned.entries:
@@ -125,13 +129,20 @@ def drawn(state: int, rate: float) -> tuple[int, bool]:
     return (token, True) if chance < rate else ((token + 1) % VOCAB, False)
 
 
-def second(state: int, first: int) -> int:
-    """The draft model's next best token in this state: where the first is wrong it is right as often as measured."""
-    token, chance = draw(feed(state, VOCAB))
-    right = draw(state)[0]
-    if first != right and chance < ALTERNATIVES[0]:
-        return right
-    return next(other for other in range(token, token + 3) if other % VOCAB not in (first, right)) % VOCAB
+class Drafted(NamedTuple):
+    """A drafted token, and the state in which it was drawn."""
+
+    token: int
+    state: int
+
+    @property
+    def second(self) -> int:
+        """The draft model's next best token there: where the first is wrong it is right as often as measured."""
+        token, chance = draw(feed(self.state, VOCAB))
+        right = draw(self.state)[0]
+        if self.token != right and chance < ALTERNATIVES[0]:
+            return right
+        return next(other for other in range(token, token + 3) if other % VOCAB not in (self.token, right)) % VOCAB
 
 
 class DraftModel:
@@ -149,36 +160,27 @@ class DraftModel:
             return 1
         return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, 0))[0])
 
-    def propose(self, wanted: Propose) -> tuple[int, ...]:
-        """Returns `length` tokens behind the likeliest leaf."""
-        state, on_path, offset = self._catch_up(wanted)
+    def propose(self, wanted: Propose, way: Sequence[int]) -> list[Drafted]:
+        """Returns `length` tokens behind the likeliest leaf. way: tokens on the path to it."""
+        state, on_path, offset = *self._catch_up(wanted, way), len(way)
         acceptance = self._acceptances[wanted.request.session_id]
         position = len(wanted.tokens) + offset
-        drafted: list[int] = []
+        drafted: list[Drafted] = []
         for depth in range(wanted.length):
             rate = acceptance.rate(position + depth, offset, on_path) * self._decay**depth
             token, agrees = drawn(state, rate)
             on_path = on_path and agrees
-            drafted.append(token)
+            drafted.append(Drafted(token, state))
             state = feed(state, token)
             offset += 1
-        return tuple(drafted)
-
-    def alternatives(self, wanted: Propose, drafted: Sequence[int]) -> tuple[int, ...]:
-        """To each token drafted for the proposal, the next best."""
-        state, _, _ = self._catch_up(wanted)
-        found: list[int] = []
-        for token in drafted:
-            found.append(second(state, token))
-            state = feed(state, token)
-        return tuple(found)
+        return drafted
 
     def forget(self, session_id: bytes) -> None:
         self._known.pop(session_id, None)
 
-    def _catch_up(self, wanted: Propose) -> tuple[int, bool, int]:
-        """State after the proposal's likeliest leaf, whether the way there is right, and its length."""
-        key, tokens, way = wanted.request.session_id, wanted.tokens, likeliest_path(wanted)
+    def _catch_up(self, wanted: Propose, way: Sequence[int]) -> tuple[int, bool]:
+        """State after the proposal's likeliest leaf, and whether the way there is right."""
+        key, tokens = wanted.request.session_id, wanted.tokens
         length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
         state = feed_all(state, tokens[length:])
         self._known[key] = len(tokens), state
@@ -186,4 +188,4 @@ class DraftModel:
         for token in way:
             on_path = on_path and token == draw(state)[0]
             state = feed(state, token)
-        return state, on_path, len(way)
+        return state, on_path

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from draft_node.core.actions import Propose, Proposed
 from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.models import DraftModel, likeliest_path
+from experiments.simulation.texts.models import Drafted, DraftModel, likeliest_leaf
 from goodspeed.exact.positions import certain
 from goodspeed.fair.round_time import CostModel
 
@@ -30,11 +30,15 @@ class TimedModel:
     def answer(self, wanted: Propose, sharing: int, *, failed: bool) -> tuple[Proposed, float]:
         """Returns what comes of a Propose, and the seconds that it takes. failed: no tokens come of it."""
         by_match = wanted.request.verification == "match"
-        claimed = self._claims(wanted)
-        seconds = self._seconds(wanted, sharing, len(claimed))
-        tokens = () if failed else self._model.propose(wanted)[: len(claimed)]
-        if by_match and wanted.wants_alternatives and tokens:
-            return self._with_alternatives(wanted, tokens, claimed), seconds
+        tree = Tree.of(wanted.tree)
+        leaf = likeliest_leaf(tree, wanted)
+        way = [tree.tokens[node] for node in tree.path(leaf)]
+        claimed = self._claims(wanted, len(way), tree.path_probability(leaf))
+        seconds = self._seconds(wanted, sharing, len(way), len(claimed))
+        drafted = [] if failed else self._model.propose(wanted, way)[: len(claimed)]
+        if by_match and wanted.wants_alternatives and drafted:
+            return _with_alternatives(wanted, tree, leaf, drafted, claimed), seconds
+        tokens = tuple([one.token for one in drafted])
         return Proposed(
             wanted.request.session_id,
             wanted.epoch,
@@ -44,25 +48,7 @@ class TimedModel:
             probabilities=claimed[: len(tokens)] if by_match else (),
         ), seconds
 
-    def _with_alternatives(self, wanted: Propose, tokens: Sequence[int], claimed: Sequence[float]) -> Proposed:
-        """The chain behind the likeliest leaf, and the second choice beside each token that is likely enough."""
-        tree = Tree.of(wanted.tree)
-        num_known, parent = len(tree.tokens), tree.reach(likeliest_path(wanted))
-        for token, other, claim in zip(tokens, self._model.alternatives(wanted, tokens), claimed, strict=False):
-            above, parent = parent, tree.add(token, claim, parent)
-            if seconds := tree.others(above, claim):
-                tree.add(other, seconds[0], above)
-        new = tree.nodes(num_known)
-        return Proposed(
-            wanted.request.session_id,
-            wanted.epoch,
-            wanted.round,
-            new.tokens,
-            probabilities=new.probabilities,
-            parents=new.parents,
-        )
-
-    def _seconds(self, wanted: Propose, sharing: int, num_drafted: int) -> float:
+    def _seconds(self, wanted: Propose, sharing: int, num_known: int, num_drafted: int) -> float:
         """Steps of the draft model are shared by all proposals in the making, as many as there are at the beginning.
 
         The first step feeds what the cache lacks, and draws the first token. In parallel it is the only one: it feeds
@@ -70,23 +56,43 @@ class TimedModel:
         """
         context = sharing * len(wanted.tokens)
         if self._is_parallel:
-            num_rows = max(self._model.num_new(wanted), len(likeliest_path(wanted))) + max(0, wanted.length - 1)
+            num_rows = max(self._model.num_new(wanted), num_known) + max(0, wanted.length - 1)
             return self._cost.round_s(num_rows + (sharing - 1) * max(1, wanted.length), sharing, context)
         first_s = self._cost.round_s(self._model.num_new(wanted) + sharing - 1, sharing, context)
         return first_s + max(0, num_drafted - 1) * self._cost.round_s(sharing, sharing, context)
 
-    def _claims(self, wanted: Propose) -> tuple[float, ...]:
+    def _claims(self, wanted: Propose, num_known: int, path_probability: float) -> tuple[float, ...]:
         """The probability that the draft model claims of each token, until their product is below what is worth it.
 
-        With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`.
+        With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`. num_known, and
+        path_probability: of the leaf that the proposal extends.
         """
-        acceptance, way = self._acceptances[wanted.request.session_id], likeliest_path(wanted)
-        tree = Tree.of(wanted.tree)
+        acceptance = self._acceptances[wanted.request.session_id]
         least_probability = wanted.least_probability if wanted.request.verification == "match" else 0.0
-        path_probability, position = tree.path_probability(tree.reach(way)), len(wanted.tokens) + len(way)
+        position = len(wanted.tokens) + num_known
         claims: list[float] = []
         while len(claims) < wanted.length and (path_probability >= least_probability or not claims):
             depth = len(claims)
             claims.append(acceptance.probabilities(position + depth, depth) * self._decay**depth)
             path_probability *= claims[-1]
         return tuple(claims)
+
+
+def _with_alternatives(
+    wanted: Propose, tree: Tree, leaf: int, drafted: Sequence[Drafted], claimed: Sequence[float]
+) -> Proposed:
+    """The chain behind this leaf, and the second choice beside each token that is likely enough; all go into `tree`."""
+    num_known, parent = len(tree.tokens), leaf
+    for one, claim in zip(drafted, claimed, strict=True):
+        above, parent = parent, tree.add(one.token, claim, parent)
+        if seconds := tree.others(above, claim):
+            tree.add(one.second, seconds[0], above)
+    new = tree.nodes(num_known)
+    return Proposed(
+        wanted.request.session_id,
+        wanted.epoch,
+        wanted.round,
+        new.tokens,
+        probabilities=new.probabilities,
+        parents=new.parents,
+    )

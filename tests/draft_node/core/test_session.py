@@ -232,7 +232,7 @@ def test_refusals_in_a_row_are_followed_by_ever_longer_waits_and_too_many_end_it
         assert session.receive(refusal("unknown_session", session.epoch), 1.0) == []
         assert session.state is State.OFFLINE
         assert session.opens_at == pytest.approx(1.0 + min(0.1 * 2 ** (number - 1), 5.0))
-        session.connect(session.opens_at)
+        session.connect(session.opens_at, make_welcome())
     assert [type(action) for action in session.receive(refusal("unknown_session", session.epoch), 1.0)] == [Send, Fail]
 
 

@@ -58,9 +58,6 @@ def test_the_likeliest_leaves_are_drafted_behind():
     assert tree.leaves(1, 0.0, 9, ()) == [3]
 
 
-def test_a_leaf_without_permitted_tokens_is_closed_and_its_way_is_known():
+def test_the_path_to_a_node_begins_at_the_base():
     tree = Tree.of(NODES)
     assert [tree.tokens[node] for node in tree.path(4)] == [3, 5]
-    assert tree.reach((3, 5)) == 4
-    with pytest.raises(ValueError, match="not a path"):
-        tree.reach((5,))

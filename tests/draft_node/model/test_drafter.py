@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.core.tree import ALTERNATIVES, LEAST, Nodes, Tree
@@ -349,7 +349,7 @@ def test_every_node_is_what_the_model_draws_after_its_own_path(sampling):
     for _ in range(3):
         propose = branching(request, tree=known)
         new = nodes_of(run(drafter, propose)[0])
-        known = Nodes(*(old + more for old, more in zip(known, new, strict=True)))
+        known = Nodes(*(old + more for old, more in zip(astuple(known), astuple(new), strict=True)))
     for parent in {*known.parents}:
         path = [known.tokens[node] for node in Tree.of(known).path(parent)]
         siblings = [token for token, above in zip(known.tokens, known.parents, strict=True) if above == parent]
@@ -412,7 +412,7 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
     for number in range(14):
         propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
         new = nodes_of(run(drafter, propose)[0])
-        known = Nodes(*(old + more for old, more in zip(known, new, strict=True)))
+        known = Nodes(*(old + more for old, more in zip(astuple(known), astuple(new), strict=True)))
         paths, first = trees.paths(known.tokens, known.parents), trees.first_choices(known.parents)
         paths = [path for node, path in enumerate(paths) if node in first or num_pages == 256]
         orders = ranked(request, [[*text, *path[:-1]] for path in paths], rules)

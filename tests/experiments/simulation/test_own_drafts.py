@@ -15,6 +15,7 @@ from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.fair.round_time import Linear
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling
+from tests.fakes import proposal
 from verify_node.scheduler.round import Entry, Round
 
 MS = 1e-3
@@ -79,8 +80,8 @@ def wanted(length, num_drafted=0):
 def test_in_parallel_acceptance_falls_with_depth():
     propose, text = wanted(4)
     acceptances = {b"session": Independent(1.0)}
-    assert DraftModel(acceptances).propose(propose) == text[:4]
-    drafted = DraftModel(acceptances, decay=0.0).propose(propose)
+    assert proposal(DraftModel(acceptances), propose) == text[:4]
+    drafted = proposal(DraftModel(acceptances, decay=0.0), propose)
     assert drafted[0] == text[0]
     assert all(ours != theirs for ours, theirs in zip(drafted[1:2], text[1:2], strict=True))
 

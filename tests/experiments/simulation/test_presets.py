@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.simulation import presets
-from experiments.simulation.presets import FAMILIES, H100, L4, QWEN3_14B, ridge, roofline
+from experiments.simulation.presets import FAMILIES, H100, L4, QWEN3_14B, roofline
 from goodspeed.exact.proposals import position_bytes
 
 
@@ -40,10 +40,12 @@ def test_the_arithmetic_by_hand():
 def test_tokens_are_free_up_to_the_ridge_and_cost_beyond(family):
     models = [(family.target, H100), *((draft, L4) for draft in family.drafts)]
     for model, device in models:
-        cost, edge = roofline(model, device), ridge(model, device)
+        cost = roofline(model, device)
+        reading, computing = cost.terms
+        edge = (reading.fixed_s - computing.fixed_s) / computing.token_s
         assert 28 + 8 < edge < 400
         assert cost.round_s(1, 1, 0) == cost.round_s(int(edge), 1, 0)
-        launches = cost.terms[1].fixed_s
+        launches = computing.fixed_s
         once, twice = (cost.round_s(num * int(edge + 1), 1, 0) - launches for num in (1, 2))
         assert cost.round_s(int(edge), 1, 0) - launches < once
         assert twice == pytest.approx(2 * once)

@@ -19,6 +19,7 @@ from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
+from tests.fakes import proposal
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
 
@@ -175,8 +176,8 @@ def test_a_draft_model_begins_anew_where_the_text_left_what_it_drafted_unasked()
     model = DraftModel({request.session_id: Rising(23)})
     for length in range(20):
         base = (*request.prompt, *text[:length])
-        first = model.propose(Propose(request, 1, 0, base, 2))
+        first = proposal(model, Propose(request, 1, 0, base, 2))
         assert first[0] != text[length]
-        model.propose(Propose(request, 1, 0, base, 2, tree=Nodes(first, (0.9, 0.9), (-1, 0))))
-    last = model.propose(Propose(request, 1, 0, (*request.prompt, *text[:20]), 3))
+        proposal(model, Propose(request, 1, 0, base, 2, tree=Nodes(first, (0.9, 0.9), (-1, 0))))
+    last = proposal(model, Propose(request, 1, 0, (*request.prompt, *text[:20]), 3))
     assert last == text[20:23]

@@ -76,7 +76,7 @@ def test_a_class_in_a_file_of_ones_own_is_a_policy_like_any_other(name: str) -> 
 def test_a_class_may_name_its_fairness() -> None:
     load("own_policies:Mine")
     load("own_policies:Equal")
-    assert [create(name).fairness for name in ("own_policies:Mine", "own_policies:Equal")] == [1.0, 0.0]
+    assert [vars(create(name))["fairness"] for name in ("own_policies:Mine", "own_policies:Equal")] == [1.0, 0.0]
 
 
 def test_a_file_by_an_absolute_path_needs_no_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forks import Fork
+from experiments.harness.forks import Fork
 from tests.nodes import VerifyNode
 
 pytestmark = pytest.mark.nodes

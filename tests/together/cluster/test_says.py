@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forks import Fork
+from experiments.harness.forks import Fork
 from tests.nodes import ENVIRONMENT, ROOT, VerifyNode
 
 pytestmark = pytest.mark.nodes

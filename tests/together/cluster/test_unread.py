@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from httpx2 import Client, ConnectError
 
-from tests.forks import Fork
+from experiments.harness.forks import Fork
 from tests.nodes import DEADLINE_S, POLL_S, VerifyNode
 from tests.pipes import Pipe
 from tests.together.cluster.test_says import ask

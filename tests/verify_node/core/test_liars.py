@@ -17,7 +17,7 @@ from experiments.simulation.texts.models import DraftModel
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Draft, Refusal, Verdict
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.fakes import Desk, alone, make_open, proposal, request_of, session_id
 from verify_node.scheduler.round import Outcome, Round
 from verify_node.session.session import MOST_LATE_S, Session
 
@@ -194,7 +194,7 @@ class Neighbours(Desk):
         if session.session_id not in self.withheld:
             length = min(session.may_draft, MAX_DRAFT)
             wanted = Propose(request_of(session.opened), 1, 0, tuple(session.tokens), length)
-            tokens = self.model.propose(wanted)
+            tokens = proposal(self.model, wanted)
         probabilities, source = (self.claims * len(tokens), self.source) if name == "a" else (b"", "model")
         complete = session.session_id not in self.withheld
         draft = Draft(session.session_id, 1, len(session.tokens), tokens, probabilities, source, complete=complete)

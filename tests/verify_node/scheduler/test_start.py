@@ -1,6 +1,7 @@
 """Rounds start at their times. By hand."""
 
 import math
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -117,7 +118,12 @@ def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyP
     desk.hello()
     told: list[int] = []
     choose = type(desk.core.choice).choose
-    monkeypatch.setattr(type(desk.core.choice), "choose", lambda *given: told.append(given[-1]) or choose(*given))
+
+    def listen(*given: Any) -> Any:
+        told.append(given[-1])
+        return choose(*given)
+
+    monkeypatch.setattr(type(desk.core.choice), "choose", listen)
     desk.open()
     desk.round()
     desk.open(number=2, prompt=(1,) * 9)

@@ -5,7 +5,7 @@
         proxy.delay_s = 0.15
         proxy.cut()
 
-It lives in a thread with an event loop of its own, so that tests without one can use it. What is delivered is delivered
+It lives in a thread with an event loop of its own, so that code without one can use it. What is delivered is delivered
 in order and as it was: as with TCP itself, bytes that the line holds back come later, or their connection ends. An end
 that closes its connection closes it at the other end too, after what it sent before.
 """

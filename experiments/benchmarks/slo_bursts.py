@@ -1,4 +1,4 @@
-"""Requests of two tiers in the bursts of a recorded coding service, at real nodes with promises and without.
+"""Requests of two tiers in the bursts of a recorded coding service, at real nodes with promises and without (`slo.py`).
 
 Their times are those of the recorded trace, stretched or squeezed to make for the rate. Each is for a text of 16 to 48
 tokens, and asks for one of two tiers, half of them for *urgent* and half for *patient*; `otherwise` is `best_effort`.
@@ -9,8 +9,6 @@ all could be urgent and in time; --overload times as many requests come. The way
 
 import argparse
 import statistics
-import sys
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.benchmarks.slo_steady import PATIENCE, TIERS
+from experiments.harness import benchmark
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts import target_texts
 from experiments.simulation.texts.target_texts import TargetText
@@ -33,10 +33,6 @@ TRACE, BEGIN_S = "azure_llm_2023_code", 1786.0
 LENGTHS = (16, 48)  # of texts, in tokens
 LEAD_S = 0.5
 """The first request comes so long after the draft nodes are told of all, so that everybody has read its list."""
-
-TIERS = ("urgent", "patient")
-PATIENCE = 3.0
-"""The patient tier's times over the urgent one's."""
 
 TTFTS = 5.0
 """The urgent tier's TTFT over plain decoding's; SLOs-Serve gives a prompt five times the time to read it alone."""
@@ -65,11 +61,6 @@ class Asked:
     @property
     def tier(self) -> str:
         return self.wanted.slo.tier if self.wanted.slo is not None else ""
-
-
-def arrivals(per_second: float, duration_s: float) -> list[float]:
-    """Times of the trace's requests from BEGIN_S on, as many as make for this rate, stretched to this duration."""
-    return rescaled(TRACE, per_second, duration_s, BEGIN_S)
 
 
 def requests(
@@ -135,7 +126,7 @@ class Comparison:
             row = measures(pairs, seconds - LEAD_S)
             self.rows[way].append(row)
             self.found[way] += pairs
-            say(f"{way}: " + ", ".join(f"{what} {told(row[key])}" for key, what in MEASURES.items()))
+            benchmark.note(f"{way}: " + ", ".join(f"{what} {told(row[key])}" for key, what in MEASURES.items()))
 
     def medians(self, way: str) -> dict[str, float | None]:
         found = {key: [row[key] for row in self.rows[way] if row[key] is not None] for key in MEASURES}
@@ -195,7 +186,7 @@ def broken_promises(port: int) -> Counter[str]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Both ways with as many arrivals as --overload says, and the figures of each."""
-    say(f"the target writes {options.texts} texts")
+    benchmark.note(f"the target writes {options.texts} texts")
     written = target_texts.write_after(prompts.load()[: options.texts], [options.temperature], LENGTHS[1])
     texts = [text for text in written if len(text.written) == LENGTHS[1]]  # those that do not end before
     comparison, port = Comparison(), free_port()
@@ -206,10 +197,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         plain = calibrate(comparison, none, texts, options)
         told_tiers = plain.tiers()
         tiers = parse_tiers(told_tiers)
-        say(f"plain decoding, {options.open} at once: {plain.requests_per_s:.1f} texts/s; {', '.join(told_tiers)}")
+        benchmark.note(
+            f"plain decoding, {options.open} at once: {plain.requests_per_s:.1f} texts/s; {', '.join(told_tiers)}"
+        )
         own = ["--admission=dp", f"--http=127.0.0.1:{port}", *(f"--slo-tier={one}" for one in told_tiers)]
         dp = nodes.enter_context(cluster(models, [*own, *shared], draft, pin=True))
-        times = arrivals(options.overload * plain.requests_per_s, options.duration_s)
+        times = rescaled(TRACE, options.overload * plain.requests_per_s, options.duration_s, BEGIN_S)
         for way in (none, dp):  # warms up
             comparison.serve(way, requests(times[: len(times) // 4 + 1], texts, tiers, len(models), 0))
         before = broken_promises(port)
@@ -257,7 +250,3 @@ def show(found: dict[str, Any]) -> None:
 
 def told(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}" if value <= 1.0 else f"{value:.0f}"
-
-
-def say(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr)

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        "pytest",  # multiprocessing imports the main module again
+        "pytest",  # under it multiprocessing imports the main module again
         "draft_node.assembly",
         "draft_node.http.server",
         "draft_node.model.loading",
@@ -35,7 +35,7 @@ FORKS.set_forkserver_preload(
 
 
 class Fork:
-    """`python -m MODULE WORDS...`, with as much of `subprocess.Popen` as tests use."""
+    """`python -m MODULE WORDS...`, with as much of `subprocess.Popen` as is needed."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ def _received(passed: Any) -> int:
 
 
 def _source() -> tuple[int, TextIO]:
-    """Both ends of a pipe: the fork's, and the test's."""
+    """Both ends of a pipe: the fork's, and ours."""
     reading, writing = os.pipe()
     return reading, os.fdopen(writing, "w")
 
@@ -149,7 +149,7 @@ def _run(module: str, words: tuple[str, ...], settings: dict[str, object], strea
         os.dup2(descriptor, number)
         os.close(descriptor)
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", closefd=False)  # the old ones remember other files
-    os.chdir(Path(__file__).parents[1])
+    os.chdir(Path(__file__).parents[2])
     for name, value in settings.items():
         holder, _, attribute = name.rpartition(".")
         getattr(within := import_module(holder), attribute)  # an error where it is not there
