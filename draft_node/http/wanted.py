@@ -52,12 +52,12 @@ class Batch:
 
     texts: list[Wanted]
     num_prompt_tokens: int
-    echoes: list[str]  # prefix of each text; "": no echo
     draft_fingerprint: str = ""  # matters under the ratio rule, where texts depend on the draft model
     returns_token_ids: bool = False
+    n: int = 1  # choices per prompt
+    echoes: Sequence[str] = ()  # of a completion: prefix of each text; "": no echo
     is_echo: bool = False
     is_only_echo: bool = False  # max_tokens 0: only the prompts are returned
-    n: int = 1  # choices per prompt
 
     @property
     def formats(self) -> Formats:
@@ -92,15 +92,11 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     if request.echo:
         texts = echoed(texts, request)
         echoes = [await decoded(prompt, service, user) for prompt in prompts]
-    return Batch(
-        texts,
-        sum(map(len, ids)),
-        [echo for echo in echoes for _ in range(request.n or 1)],
-        service.draft_fingerprint,
-        bool(request.return_token_ids),
+    return replace(
+        _batch(request, service, texts, ids),
+        echoes=[echo for echo in echoes for _ in range(request.n or 1)],
         is_echo=bool(request.echo),
         is_only_echo=request.max_tokens == 0,
-        n=request.n or 1,
     )
 
 
@@ -131,14 +127,12 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     if request.prediction is not None:
         expected = await encode_prediction(request.prediction, ids[0], service, user)
         texts = predicted(texts, expected, request)
-    return Batch(
-        texts,
-        len(ids[0]),
-        [""] * len(texts),
-        service.draft_fingerprint,
-        bool(request.return_token_ids),
-        n=request.n or 1,
-    )
+    return _batch(request, service, texts, ids)
+
+
+def _batch(request: Generation, service: Service, texts: list[Wanted], ids: Sequence[tuple[int, ...]]) -> Batch:
+    num_prompt_tokens = sum(map(len, ids))
+    return Batch(texts, num_prompt_tokens, service.draft_fingerprint, bool(request.return_token_ids), request.n or 1)
 
 
 def options_of(request: ChatRequest, service: Service) -> ChatOptions:

@@ -17,13 +17,12 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
-import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
+from experiments.benchmarks.nodes.http_load import Address, Answer, send_all
 from experiments.benchmarks.nodes.processes import START_S, command, ignore
 from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Processes, environment
@@ -64,41 +63,6 @@ class Replicas:
         self._run("down")
 
 
-@dataclass
-class Stream:
-    """One text that a draft node streams, read by a thread."""
-
-    url: str
-    body: dict[str, Any]
-    text: str = ""
-    pieces_at: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        request = urllib.request.Request(f"{self.url}/v1/completions", json.dumps(self.body).encode())
-        request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=START_S) as answer:
-            for line in answer:
-                if line.startswith(b"data: {"):
-                    self._take(json.loads(line[6:]))
-
-    def _take(self, piece: dict[str, Any]) -> None:
-        self.pieces_at.append(time.monotonic())
-        self.text += piece["choices"][0]["text"] if piece.get("choices") else ""
-
-    @property
-    def pause_s(self) -> float:
-        """The longest time between two pieces."""
-        return max(later - earlier for earlier, later in zip(self.pieces_at, self.pieces_at[1:], strict=False))
-
-    def finish(self) -> "Stream":
-        self._thread.join()
-        return self
-
-
 def bodies(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Requests to the draft nodes, one each; every second text is sampled."""
     chosen = prompts.load()[: options.clients]
@@ -109,49 +73,52 @@ def bodies(options: argparse.Namespace) -> list[dict[str, Any]]:
             "temperature": 0.8 * (number % 2),
             "seed": number,
             "ignore_eos": True,
-            "stream": True,
         }
         for number, one in enumerate(chosen)
     ]
 
 
-def stream_all(urls: Sequence[str], options: argparse.Namespace) -> list[Stream]:
-    return [Stream(url, body) for url, body in zip(urls, bodies(options), strict=True)]
+async def stream_all(addresses: Sequence[Address], options: argparse.Namespace) -> list[Answer]:
+    """Has each draft node stream its text. Raises BadAnswer if one is not complete."""
+    return [one.answer(options.tokens) for one in await send_all(addresses, bodies(options))]
+
+
+async def stream_beside(
+    event: Callable[[int], None], replica: int, addresses: Sequence[Address], options: argparse.Namespace
+) -> list[Answer]:
+    """The same, and in mid-stream something happens to a replica."""
+    streaming = asyncio.create_task(stream_all(addresses, options))
+    await asyncio.sleep(options.into_s)
+    await asyncio.to_thread(event, replica)
+    return await streaming
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     pair = Replicas(f"failover-{os.getpid()}")
     try:
         async with Processes(environment()) as processes:
-            urls = []
+            addresses = []
             for number in range(options.clients):
                 own, other = pair.endpoints[number % 2], pair.endpoints[1 - number % 2]
                 words = ["--model=none", f"--tokenizer={TARGET}", f"--verify={own}", f"--verify={other}"]
                 line = command("draft_node", *words, f"--name=draft-{number}", "--http=127.0.0.1:0", "--history=off")
                 node = await processes.start(f"draft-{number}", line, ignore)
-                urls.append(str((await node.expect("ready", START_S))["url"]))
-            return await asyncio.to_thread(play, pair, urls, options)
+                addresses.append(Address.of(str((await node.expect("ready", START_S))["url"])))
+                await node.expect("connected", START_S)
+            return await play(pair, addresses, options)
     finally:
         pair.end()
 
 
-def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+async def play(pair: Replicas, addresses: Sequence[Address], options: argparse.Namespace) -> dict[str, Any]:
     """Nothing happens; one is killed, and comes back; the other is drained."""
-    undisturbed = [one.finish() for one in stream_all(urls, options)]
+    undisturbed = await stream_all(addresses, options)
     benchmark.note(f"undisturbed: {told(undisturbed)}")
-    killed = stream_all(urls, options)
-    time.sleep(options.into_s)
-    pair.kill(0)
-    for one in killed:
-        one.finish()
+    killed = await stream_beside(pair.kill, 0, addresses, options)
     of_killed = killed[::2]  # whose first verify node it is
     benchmark.note(f"one replica killed: {told(of_killed)}")
-    pair.wait_until_back(0)
-    drained = stream_all(urls, options)
-    time.sleep(options.into_s)
-    pair.drain(1)
-    for one in drained:
-        one.finish()
+    await asyncio.to_thread(pair.wait_until_back, 0)
+    drained = await stream_beside(pair.drain, 1, addresses, options)
     benchmark.note(f"the other drained: {told(drained)}")
     texts = [one.text for one in undisturbed]
     num_different = sum(one.text != text for after in (killed, drained) for one, text in zip(after, texts, strict=True))
@@ -164,14 +131,14 @@ def play(pair: Replicas, urls: Sequence[str], options: argparse.Namespace) -> di
     }
 
 
-def pauses(streams: Sequence[Stream]) -> dict[str, float]:
+def pauses(answers: Sequence[Answer]) -> dict[str, float]:
     """Returns the median and the 95th percentile of the texts' longest pauses, in seconds."""
-    found = sorted(one.pause_s for one in streams)
+    found = sorted(max(late - early for early, late in pairwise(one.pieces_s)) for one in answers)
     return {"median": statistics.median(found), "p95": found[round(0.95 * (len(found) - 1))]}
 
 
-def told(streams: Sequence[Stream]) -> str:
-    found = pauses(streams)
+def told(answers: Sequence[Answer]) -> str:
+    found = pauses(answers)
     return f"longest pause of a text {found['median']:.2f} s in the middle, {found['p95']:.2f} s at the 95th percentile"
 
 

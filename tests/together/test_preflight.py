@@ -166,26 +166,26 @@ def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_se
     found = check(VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", http="127.0.0.1:0"))
     assert found.http is not None
     with found.http.listener as listener:
-        address = web.parse_address(web.url(listener).removeprefix("http://"))
+        address = web.url(listener).removeprefix("http://")
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((address.ip, address.port), timeout=10)
+            socket.create_connection(listener.getsockname(), timeout=10)
         with pytest.raises(TransportError, match="another program listens there; stop it"):
             web.bind(address, None)
         web.start_listening(listener)
-        socket.create_connection((address.ip, address.port), timeout=10).close()
+        socket.create_connection(listener.getsockname(), timeout=10).close()
 
 
 def test_a_port_may_be_used_again_at_once_after_its_connections_ended() -> None:
     """What ended lingers in the system for a minute; a node that is started again must not be kept out by that."""
-    with web.bind(web.parse_address("127.0.0.1:0"), None) as listener:
+    with web.bind("127.0.0.1:0", None) as listener:
         web.start_listening(listener)
         listener.setblocking(True)
-        address = web.parse_address(web.url(listener).removeprefix("http://"))
-        with socket.create_connection((address.ip, address.port)) as user:
+        address = web.url(listener).removeprefix("http://")
+        with socket.create_connection(listener.getsockname()) as user:
             accepted, _ = listener.accept()
             accepted.close()  # this side ends it, so this side's port lingers
             assert user.recv(1) == b""
-    check_free(parse_endpoint(f"tcp://{address.ip}:{address.port}", False, "binding"))
+    check_free(parse_endpoint(f"tcp://{address}", False, "binding"))
     web.bind(address, None).close()
 
 

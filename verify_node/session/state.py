@@ -43,6 +43,7 @@ class SessionState:
     was_wrong: bool = False  # its latest round rejected a first choice
     needs_draft: bool = False  # its newest verdict left nothing of its draft
     waits: bool = False  # rounds leave it out until its draft is complete, or late
+    session_id: bytes = field(init=False)
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -67,11 +68,8 @@ class SessionState:
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
 
     def __post_init__(self) -> None:
+        self.session_id = self.opened.session_id
         self.model_calls = ModelCalls(self.client)
-
-    @property
-    def session_id(self) -> bytes:
-        return self.opened.session_id
 
     @property
     def epoch(self) -> int:

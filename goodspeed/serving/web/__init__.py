@@ -4,26 +4,15 @@ An address beyond loopback requires API keys; `/health` and `/ready` are served 
 """
 
 from goodspeed.serving.api_keys import Keys
-from goodspeed.serving.web.address import (
-    Address,
-    BoundAddress,
-    bind,
-    bind_http,
-    check_reach,
-    listen,
-    parse_address,
-    start_listening,
-    url,
-)
+from goodspeed.serving.web.address import BoundAddress, bind, bind_http, start_listening, url
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS
-from goodspeed.serving.web.errors import error_answer, error_body, messages_error
+from goodspeed.serving.web.errors import error_answer, error_body
 from goodspeed.serving.web.guards import OPEN_PATHS, Counted, KeyCheck, LocalHost, user_of
 from goodspeed.serving.web.server import serve
 
 __all__ = [
     "MAX_CONNECTIONS",
     "OPEN_PATHS",
-    "Address",
     "BoundAddress",
     "Counted",
     "KeyCheck",
@@ -31,12 +20,8 @@ __all__ = [
     "LocalHost",
     "bind",
     "bind_http",
-    "check_reach",
     "error_answer",
     "error_body",
-    "listen",
-    "messages_error",
-    "parse_address",
     "serve",
     "start_listening",
     "url",

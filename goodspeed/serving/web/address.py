@@ -14,21 +14,11 @@ from goodspeed.wire.endpoints import cannot_bind
 BACKLOG = 1024
 
 
-@dataclass(frozen=True)
-class Address:
-    """HOST:PORT with the host resolved. Port 0: the system chooses a free port."""
+def parse_address(text: str) -> tuple[str, int]:
+    """Returns IP address and port of HOST:PORT or [IPv6]:PORT. Port 0: the system chooses a free port.
 
-    name: str
-    ip: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        return ipaddress.ip_address(self.ip).is_loopback
-
-
-def parse_address(text: str) -> Address:
-    """Parses HOST:PORT or [IPv6]:PORT. ConfigError for other text, TransportError for an unknown host."""
+    ConfigError for other text, TransportError for an unknown host.
+    """
     match = re.fullmatch(ADDRESS, text)
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"--http {text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000")
@@ -39,40 +29,32 @@ def parse_address(text: str) -> Address:
             f"--http: the host name {match[1]} cannot be resolved ({error.strerror}); check it"
         ) from None
     first = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # `localhost` is both; clients expect IPv4
-    return Address(text, str(first[4][0]).partition("%")[0], int(match[2]))
+    return str(first[4][0]).partition("%")[0], int(match[2])
 
 
-def check_reach(address: Address, keys: Keys | None) -> None:
-    """Raises ConfigError for an address beyond loopback without keys."""
-    if keys is None and not address.is_loopback:
+def bind(text: str, keys: Keys | None) -> socket.socket:
+    """Returns a socket bound to HOST:PORT that does not listen yet, so connections are refused.
+
+    ConfigError for a bad address, or one beyond loopback without keys; TransportError if it cannot be bound.
+    """
+    ip, port = parse_address(text)
+    if keys is None and not ipaddress.ip_address(ip).is_loopback:
         raise ConfigError(
-            f"--http {address.name} reaches beyond this machine, and anybody who reaches the port could use it. "
+            f"--http {text} reaches beyond this machine, and anybody who reaches the port could use it. "
             "Name a file of keys with --api-key FILE, or use a loopback address"
         )
-
-
-def listen(address: Address, keys: Keys | None) -> socket.socket:
-    """Returns a listening socket. ConfigError beyond loopback without keys; TransportError if it cannot be bound."""
-    listener = bind(address, keys)
-    start_listening(listener)
-    return listener
-
-
-def bind(address: Address, keys: Keys | None) -> socket.socket:
-    """Returns a bound socket that does not listen yet, so connections are refused. Raises the errors of `listen`."""
-    check_reach(address, keys)
-    family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     # The protocol is explicit because asyncio sets TCP_NODELAY only then.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address.ip, address.port))
+        listener.bind((ip, port))
         # Until it listens, no other process with SO_REUSEADDR may take the address.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise _taken(address.name, error) from None
+        raise _taken(text, error) from None
     return listener
 
 
@@ -85,10 +67,10 @@ class BoundAddress:
 
 
 def bind_http(text: str, key_file: str | None) -> BoundAddress:
-    """Binds the address of `--http`. ConfigError for a bad address, bad keys or few descriptors; else as `bind`."""
+    """Binds the address of `--http`. ConfigError for bad keys or few descriptors; else as `bind`."""
     check_capacity()
     keys = Keys.of_file(key_file) if key_file is not None else None
-    return BoundAddress(keys, bind(parse_address(text), keys))
+    return BoundAddress(keys, bind(text, keys))
 
 
 def start_listening(listener: socket.socket) -> None:

@@ -75,7 +75,7 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pyt
             return super().whole()
 
     wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
-    batch = Batch([wanted] * 16, 1, [""] * 16)
+    batch = Batch([wanted] * 16, 1, echoes=[""] * 16)
     shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), batch, "goodspeed"), LargeWork()
     for i in range(16):
         async for item in FakeService().write(wanted):

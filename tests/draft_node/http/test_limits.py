@@ -8,8 +8,9 @@ import pytest
 
 from draft_node.http import app
 from draft_node.http.requests import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
-from goodspeed.serving.web import OPEN_PATHS, Keys, listen, parse_address, serve
+from goodspeed.serving.web import OPEN_PATHS, Keys, serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+from tests.listening import listen
 from tests.waiting import run_async
 
 JSON = {"Content-Type": "application/json"}
@@ -64,7 +65,7 @@ def test_no_body_is_read_for_those_who_need_no_key(small: Api) -> None:
 @run_async
 async def test_who_sends_all_of_a_body_that_is_too_large_is_answered(small: Api) -> None:
     """The client may go on with the same connection."""
-    listener = listen(parse_address("127.0.0.1:0"), None)
+    listener = listen()
     serving = asyncio.create_task(serve(small.app, listener))
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     head = b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -12,11 +12,12 @@ import pytest
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.starting import USAGE
-from goodspeed.serving.web import accepting, listen, parse_address
+from goodspeed.serving.web import accepting
 from goodspeed.serving.web.accepting import Acceptor
 from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
+from tests.listening import listen
 from tests.waiting import run_async, until
 
 SCARCE = "cannot accept HTTP connections now"
@@ -51,7 +52,7 @@ async def test_without_descriptors_one_line_and_hardly_any_work(
     monkeypatch.setattr(accepting, "PAUSE_S", 0.05)
 
     caplog.set_level(logging.INFO)
-    with listen(parse_address("127.0.0.1:0"), None) as listener, socket.socket() as client:
+    with listen() as listener, socket.socket() as client:
         acceptor = Acceptor(listener, Greeting, lambda _: None)
         with at_most(highest()):
             client.connect(listener.getsockname())
@@ -69,7 +70,7 @@ async def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.Lo
         raise ValueError("as ordered")
 
     accepted: list[socket.socket] = []
-    with listen(parse_address("127.0.0.1:0"), None) as listener, socket.create_connection(listener.getsockname()):
+    with listen() as listener, socket.create_connection(listener.getsockname()):
         acceptor = Acceptor(listener, broken, accepted.append)
         await until(lambda: accepted and not acceptor._connecting)
         assert accepted[0].fileno() == -1
@@ -98,7 +99,7 @@ async def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.
 
     monkeypatch.setattr(Acceptor, "_begin", noted)
 
-    with listen(parse_address("127.0.0.1:0"), None) as listener:
+    with listen() as listener:
         clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
         acceptor = Acceptor(listener, Staying, lambda _: None)
         acceptor._accept()

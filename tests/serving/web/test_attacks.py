@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from goodspeed.serving.web import KeyCheck, Keys, LocalHost, listen, parse_address, protocol, serve
+from goodspeed.serving.web import KeyCheck, Keys, LocalHost, protocol, serve
+from tests.listening import listen
 from tests.serving.web.attackers import HEAD, KINDS, attacking
 
 pytestmark = pytest.mark.alone
@@ -52,7 +53,7 @@ async def serving(*, keyed: bool) -> AsyncIterator[tuple[int, asyncio.Event]]:
     """The port, and what lets slow answers end."""
     released = asyncio.Event()
     guarded = KeyCheck(app(released), Keys(["users-key"])) if keyed else LocalHost(app(released))
-    with listen(parse_address("127.0.0.1:0"), None) as listener:
+    with listen() as listener:
         server = asyncio.create_task(serve(guarded, listener))
         try:
             yield listener.getsockname()[1], released

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from goodspeed.serving.web import LocalHost, listen, parse_address, protocol, serve, server
+from goodspeed.serving.web import LocalHost, protocol, serve, server
+from tests.listening import listen
 from tests.waiting import run_async
 
 pytestmark = pytest.mark.nodes
@@ -92,7 +93,7 @@ async def test_who_is_being_answered_stays_connected() -> None:
 @asynccontextmanager
 async def served(app: ASGIApp, **options: int) -> AsyncIterator[int]:
     """Yields the port at which the application is served."""
-    listener = listen(parse_address("127.0.0.1:0"), None)
+    listener = listen()
     serving = asyncio.create_task(serve(LocalHost(app), listener, **options))
     try:
         yield listener.getsockname()[1]

@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving import api_keys
 from goodspeed.serving.measuring.counts import ResponseCounts
-from goodspeed.serving.web import Address, Counted, KeyCheck, Keys, LocalHost, listen, parse_address, serve, url
+from goodspeed.serving.web import Counted, KeyCheck, Keys, LocalHost, serve, url
+from goodspeed.serving.web.address import parse_address
+from tests.listening import listen
 from tests.waiting import run_async
 
 KEYS = Keys(["first-key", "second-key"])
@@ -40,7 +42,7 @@ def ask_a_server(app: ASGIApp) -> tuple[int, bytes]:
     """Sends one request over a real socket, to a server that is stopped afterwards."""
 
     async def talk() -> bytes:
-        listener = listen(parse_address("127.0.0.1:0"), None)
+        listener = listen()
         address = listener.getsockname()
         serving = asyncio.create_task(serve(app, listener))
         reader, writer = await asyncio.open_connection(*address)
@@ -67,7 +69,7 @@ def ask_a_server(app: ASGIApp) -> tuple[int, bytes]:
     ],
 )
 def test_addresses(text: str, ip: str, port: int) -> None:
-    assert parse_address(text) == Address(text, ip, port)
+    assert parse_address(text) == (ip, port)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +81,9 @@ def test_what_is_no_address(text: str) -> None:
 
 
 def test_beyond_loopback_only_with_keys() -> None:
-    everywhere = parse_address("0.0.0.0:0")
     with pytest.raises(ConfigError, match="--api-key FILE"):
-        listen(everywhere, None)
-    with listen(everywhere, KEYS) as listener:
+        listen("0.0.0.0:0")
+    with listen("0.0.0.0:0", KEYS) as listener:
         assert url(listener).startswith("http://0.0.0.0:")
 
 
@@ -91,7 +92,7 @@ def test_a_taken_port_is_said() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(TransportError, match="another program listens there; stop it"):
-            listen(parse_address(f"127.0.0.1:{taken.getsockname()[1]}"), None)
+            listen(f"127.0.0.1:{taken.getsockname()[1]}")
 
 
 @run_async
@@ -103,7 +104,7 @@ async def test_what_is_written_is_sent_at_once() -> None:
         connected.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
-    listener = listen(parse_address("127.0.0.1:0"), None)
+    listener = listen()
     async with await asyncio.start_server(look, sock=listener):
         _, writer = await asyncio.open_connection(*listener.getsockname())
         writer.close()

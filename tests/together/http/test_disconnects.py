@@ -12,6 +12,7 @@ from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
 from draft_node.service.service import Service
 from goodspeed.serving import web
+from tests.listening import listen
 from tests.together.cluster.cluster import Cluster, load
 from tests.waiting import run_async, until
 
@@ -32,7 +33,7 @@ class Nodes(Cluster):
         draft.core.stays = True
         config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0", max_sessions=2, http_max_waiting=2)
         service = Service(draft, load("tiny-draft-s"), max_waiting=2)
-        listener = web.listen(web.parse_address("127.0.0.1:0"), None)
+        listener = listen()
         address = listener.getsockname()
         app = create_app(service, config, lambda: (b"", ""))
         self.verifying = asyncio.create_task(self.verify.serve())

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 
 from goodspeed.serving import web
+from tests.listening import listen
 
 
 @contextmanager
 def served(app: ASGIApp, address: str = "127.0.0.1:0") -> Iterator[str]:
     """An application on a thread of its own."""
-    loop, listener = asyncio.new_event_loop(), web.listen(web.parse_address(address), None)
+    loop, listener = asyncio.new_event_loop(), listen(address)
     serving = loop.create_task(web.serve(app, listener))
 
     async def serve_to_the_end() -> None:

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving import web
+from tests.listening import listen
 from tests.verify_node.watch.window.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as window_app
 from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
@@ -234,7 +235,7 @@ def test_head_does_not_wait_for_events() -> None:
 
 def over_sockets(app: ASGIApp, work: Callable[[tuple[str, int]], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        listener = web.listen(web.parse_address("127.0.0.1:0"), None)
+        listener = listen()
         address = listener.getsockname()
         serving = asyncio.create_task(web.serve(app, listener))
         try:
