@@ -13,6 +13,7 @@ A user's turn goes to that user's waiting text of the lowest `priority`. `core.p
 
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 
 from draft_node.core.session import Session
 from goodspeed.wire.fields import BURST_S, LEAST_SESSIONS, SESSION_MESSAGES_PER_S, TOKENS_PER_MESSAGE, VERDICT_MESSAGES
@@ -199,7 +200,7 @@ def _most_urgent(waiting: list[Entry]) -> Entry:
 
     That text and the first entry swap arrival times, so that no other user's turn changes.
     """
-    first = min(waiting, key=_arrival)
+    first = min(waiting, key=attrgetter("arrived_at"))
     user = first.session.request.user
     own = [entry for entry in waiting if entry.session.request.user == user]
     chosen = min(own, key=lambda entry: (entry.session.request.priority, entry.arrived_at))
@@ -210,7 +211,3 @@ def _most_urgent(waiting: list[Entry]) -> Entry:
 
 def _wants_prompt(entry: Entry) -> bool:
     return entry.session.request.num_prompt_logprobs is not None
-
-
-def _arrival(entry: Entry) -> float:
-    return entry.arrived_at

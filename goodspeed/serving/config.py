@@ -146,7 +146,7 @@ def _parser(hint: Any) -> Callable[[str], Any]:
     if get_origin(hint) is Literal or get_origin(inner[0]) is Literal:
         return str  # `choices` checks the words
     words = [word for kind in inner if get_origin(kind) is Literal for word in get_args(kind)]
-    kind: Callable[[str], Any] = str if get_origin(inner[0]) is Literal else inner[0]
+    kind: Callable[[str], Any] = inner[0]
     if kind not in (int, float):
         return kind
     wanted = "a whole number" if kind is int else "a number"

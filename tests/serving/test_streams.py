@@ -17,7 +17,7 @@ import pytest
 
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.output import streams, writer
-from goodspeed.serving.output.streams import Log, Output
+from goodspeed.serving.output.streams import Output, Stream
 from goodspeed.serving.output.writer import Writer
 from tests.pipes import Pipe
 from tests.waiting import run_async, until
@@ -218,7 +218,7 @@ def test_a_failure_is_told_once_however_many_lines_fail(pausing: Pausing) -> Non
 
 def test_a_line_may_be_logged_while_one_is(pausing: Pausing) -> None:
     """A garbage collection within `write` may run a finalizer that logs."""
-    log = Log(pausing.output._stream, "name", pausing.output.writer)
+    log = Stream(pausing.output._stream, "name", pausing.output.writer)
 
     class Collecting(list[str]):
         def append(self, text: str) -> None:
@@ -236,7 +236,7 @@ def test_a_line_may_be_logged_while_one_is(pausing: Pausing) -> None:
 
 
 def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
-    log = Log(pausing.output._stream, "name", pausing.output.writer)
+    log = Stream(pausing.output._stream, "name", pausing.output.writer)
     for number in range(2000):
         print("line", number, file=log)
     log.writer.keep_last_words()

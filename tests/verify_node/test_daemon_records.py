@@ -24,6 +24,6 @@ async def test_what_is_refused_is_not_recorded() -> None:
         for beyond in range(1, 11):
             answer = await ask(owner, Draft(session_id(1), 1, len(session.tokens) + beyond, (1,)))
             assert isinstance(answer, Refusal)
-        assert recorder._known[session_id(1)].arrived_at is None
+        assert recorder._known[session_id(1)].drafted_at is None
         await owner.send(Draft(session_id(1), 1, len(session.tokens), (1,)))
-        await until(lambda: recorder._known[session_id(1)].arrived_at)
+        await until(lambda: recorder._known[session_id(1)].drafted_at)

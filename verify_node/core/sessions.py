@@ -241,17 +241,6 @@ class Sessions:
         if self.pool.truncate(new.session_id, right) == 0:
             self.pool.free(new.session_id)  # so that it may start from cached pages
 
-    def holds_constraint(self, session: Session) -> bool:
-        """True if the session's compiled constraint is held, or it needs none yet."""
-        constraint = session.opened.constraint
-        return constraint is None or session.is_compiling or self._holds(session.session_id, constraint)
-
-    def leaked_constraints(self) -> list[bytes]:
-        """Returns ids whose compiled constraints nothing will release: no session with a constraint has this id."""
-        holders = self.constraints.holders if self.constraints is not None else []
-        having = {session.session_id for session in self.sessions.values() if session.opened.constraint is not None}
-        return [holder for holder in holders if holder not in having and holder not in self._released]
-
     def _holds(self, session_id: bytes, constraint: Constraint) -> bool:
         return self.constraints is not None and self.constraints.holds(session_id, constraint)
 

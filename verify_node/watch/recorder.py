@@ -28,7 +28,7 @@ class _Known:
 
     number: int
     answered_at: float = 0.0  # time of its latest verdict
-    arrived_at: float | None = None  # time of its newest draft since then; None: there was none
+    drafted_at: float | None = None  # time of its newest draft since then; None: there was none
     num_bytes: int = 0  # of that draft
 
 
@@ -53,7 +53,7 @@ class RoundRecorder:
             self._opened(session, peer.hello.draft_model, core.num_rounds, now)
         elif session.drafted is not None and session.drafted.made_on == message.base_len:
             known = self._known[message.session_id]
-            known.arrived_at, known.num_bytes = now, received.num_bytes
+            known.drafted_at, known.num_bytes = now, received.num_bytes
 
     def _opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
         """Records that a session opened; a reopened one is known already."""
@@ -117,10 +117,10 @@ class RoundRecorder:
             acceptance_rate=round(session.acceptance.value, 6),
             goodput=round(session.client.goodput.value, 6),
             num_bytes=known.num_bytes,
-            answer_s=0.0 if known.arrived_at is None else _seconds(max(0.0, known.arrived_at - known.answered_at)),
+            answer_s=0.0 if known.drafted_at is None else _seconds(max(0.0, known.drafted_at - known.answered_at)),
             finish_reason=verdict.finish_reason,
         )
-        known.answered_at, known.arrived_at, known.num_bytes = now, None, 0
+        known.answered_at, known.drafted_at, known.num_bytes = now, None, 0
         return line
 
     def _write(self, line: Opened | Round) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS
@@ -58,6 +59,8 @@ class CheckedCore(VerifyCore):
 
 def _claims(core: VerifyCore) -> Iterator[Claim]:
     yield from _register(core.register)
+    if core.register.constraints is not None:
+        yield from _constraints(core.register, core.register.constraints)
     for session in core.sessions.values():
         yield from _phase(session)
         yield from _draft(session)
@@ -93,13 +96,22 @@ def _register(register: Register) -> Iterator[Claim]:
         yield session, owner is not None, f"is of peer {session.peer_id!r}, which is not connected"
         is_own = owner is None or owner.client is session.client
         yield session, is_own, f"is of peer {session.peer_id!r}, which is another client's"
-        yield session, register.holds_constraint(session), "does not hold its constraint"
-    for session_id in register.leaked_constraints():
-        yield f"session {session_id.hex()}", False, "holds a constraint that nothing will release"
     yield "register", len(sessions) <= register.max_sessions, "too many sessions are open"
     for name, num in Counter(session.client.name for session in sessions.values()).items():
         yield "register", num <= register.max_client_sessions, f"{name!r} has {num} sessions open"
     yield "register", len({one.admitted for one in sessions.values()}) == len(sessions), "two are one age"
+
+
+def _constraints(register: Register, constraints: Constraints) -> Iterator[Claim]:
+    """Every constraint is held for an open session that it belongs to, or is about to be released."""
+    having = {key: one for key, one in register.sessions.items() if one.opened.constraint is not None}
+    for session_id, session in having.items():
+        constraint = session.opened.constraint
+        is_held = constraint is None or session.is_compiling or constraints.holds(session_id, constraint)
+        yield session, is_held, "does not hold its constraint"
+    for holder in constraints.holders:
+        is_known = holder in having or holder in register.released
+        yield f"session {holder.hex()}", is_known, "holds a constraint that nothing will release"
 
 
 def _client(name: str, client: Client, num_rounds: int) -> Iterator[Claim]:

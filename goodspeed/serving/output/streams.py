@@ -89,10 +89,6 @@ class Stream:
         return suppress(OSError, ValueError)  # ValueError: the stream was closed in Python
 
 
-class Log(Stream):
-    """Standard error."""
-
-
 class Output(Stream):
     """Standard output. Raises OutputError if it cannot be written to, BrokenPipeError if its reader is gone.
 
@@ -163,7 +159,7 @@ def _cannot_be_written(error: OSError) -> OSError | OutputError:
 
 
 def guard(name: str = "", *, daemon: bool = False) -> None:
-    """Replaces `sys.stdout` and `sys.stderr` by `Output` and `Log`; a second call does nothing.
+    """Replaces `sys.stdout` and `sys.stderr` by `Output` and `Stream`; a second call does nothing.
 
     First opens /dev/null, read-only, on each closed descriptor of 0, 1 and 2: otherwise the next socket or file would
     get that number, and a library's prints would go into it. Also replaces a `sys.stderr` of None, for which
@@ -177,9 +173,9 @@ def guard(name: str = "", *, daemon: bool = False) -> None:
         if isinstance(stdout, io.TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
             stdout.reconfigure(errors="backslashreplace")
         sys.stdout = Output(stdout, _writer(stdout) if daemon else None)
-    if not isinstance(sys.stderr, Log):
+    if not isinstance(sys.stderr, Stream):
         stderr = _or_descriptor(sys.stderr, 2)
-        sys.stderr = Log(stderr, name, _writer(stderr, sys.stdout.writer) if daemon else None)
+        sys.stderr = Stream(stderr, name, _writer(stderr, sys.stdout.writer) if daemon else None)
         if daemon:
             atexit.register(finish)  # tracebacks come last
 
