@@ -26,10 +26,9 @@ from experiments.harness.processes import each
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.drafters import Adaptive, Fixed
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
-from experiments.simulation.open_loop.service import Service, serve
+from experiments.simulation.open_loop.service import Service, serve, with_draft_nodes
 from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import Tabled, rescaled
-from experiments.simulation.settings import Settings
 from experiments.slo.adaserve_claims import BESIDE, BURSTY, HERE, OURS, RATIOS, SLED, findings, ratios, worlds
 from goodspeed.fair.round_time import Linear
 
@@ -160,15 +159,8 @@ def served(config: Config, point: Point, policy: str, seed: int) -> Service:
         line_s = 2 * point.latency_s if point.figure == "edge" else None
         server = Server(model.cost, step, config.max_round_tokens, first, line_s)
         return server.serve(arrivals, TOGETHER[policy]())
-    settings = Settings(
-        num_clients=config.clients,
-        budget=config.budget,
-        max_round_tokens=config.max_round_tokens,
-        round_cost=model.cost,
-        known_cost=True,
-        draft_cost=(step,),
-        latency_s=(point.latency_s,),
-        self_draft=False,
+    settings = with_draft_nodes(
+        config.clients, config.budget, config.max_round_tokens, model.cost, step, point.latency_s
     )
     if policy == BESIDE:
         settings = replace(settings, policy="fixed", max_draft=4)

@@ -24,11 +24,10 @@ from experiments.harness.progress import parts
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
-from experiments.simulation.open_loop.service import Service, serve
+from experiments.simulation.open_loop.service import Service, serve, with_draft_nodes
 from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import LLAMA_1B, Device, Model, charged, roofline
-from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import CostModel
 
 A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
@@ -129,16 +128,7 @@ def served(config: Config, machine: str, name: str, policy: str, tpot_s: float |
     if policy != OURS:
         drafter = TOGETHER[policy](inf if tpot_s is None else tpot_s)
         return Server(target, draft, config.max_round_tokens).serve(arrivals, drafter)
-    settings = Settings(
-        num_clients=config.clients,
-        budget=config.budget,
-        max_round_tokens=config.max_round_tokens,
-        round_cost=target,
-        known_cost=True,
-        draft_cost=(draft,),
-        latency_s=(0.0,),
-        self_draft=False,
-    )
+    settings = with_draft_nodes(config.clients, config.budget, config.max_round_tokens, target, draft)
     return serve(settings, arrivals, config.seed)
 
 

@@ -23,6 +23,7 @@ from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
+from goodspeed.wire import probabilities
 from goodspeed.wire.probabilities import FLOOR
 
 TEMPERATURES = (0.0, 1.0)
@@ -65,7 +66,7 @@ def _proposals(text: TargetText, histories: Sequence[NgramIndex]) -> Iterator[Pr
         drafted = draft(growing, histories, length, sampling=text.sampling, least_probability=FLOOR)
         equal = [token == right for token, right in zip(drafted.tokens, tokens[at:], strict=False)]
         num_right = equal.index(False) if False in equal else len(equal)
-        yield Proposal(proposals.encode(drafted.probabilities), num_right)
+        yield Proposal(probabilities.encode(drafted.probabilities), num_right)
 
 
 @torch.inference_mode()
@@ -79,7 +80,7 @@ def model_paths(name: str, texts: Sequence[TargetText]) -> list[ModelPath]:
         batch = SamplingBatch.of([text.sampling] * num)
         tokens = choose(logits, batch, positions, num_tokens=checkpoint.num_tokens)
         agreed = (tokens == torch.tensor(text.written)).int().tolist()
-        codes = proposals.encode(acceptance_probabilities(logits.softmax(-1), tokens).tolist())
+        codes = probabilities.encode(acceptance_probabilities(logits.softmax(-1), tokens).tolist())
         found.append(ModelPath("".join(map(str, agreed)), proposals.written(codes)))
     return found
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.rivals import Kind
-from experiments.simulation.open_loop.service import Served, Service, serve
+from experiments.simulation.open_loop.service import Served, Service, serve, with_draft_nodes
 from experiments.simulation.open_loop.stages import Stage, Texts, requests
 from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
@@ -132,16 +132,7 @@ def may_serve(scenario: Scenario, policy: str) -> bool:
 
 def world(base: Base, latency_s: float = 0.0) -> Settings:
     """A verify node and its draft nodes, but for its policy."""
-    return Settings(
-        num_clients=base.clients,
-        budget=base.budget,
-        max_round_tokens=base.max_round_tokens,
-        round_cost=A100,
-        known_cost=True,
-        draft_cost=(STEP,),
-        latency_s=(latency_s,),
-        self_draft=False,
-    )
+    return with_draft_nodes(base.clients, base.budget, base.max_round_tokens, A100, STEP, latency_s)
 
 
 def arrivals(config: Config, cell: Cell, requests_per_s: float) -> list[Arrival]:

@@ -2,7 +2,7 @@
 
 Every client has one endless session; lengths, observations and probes are those of `verify_node/scheduler/allocate.py`,
 by the array forms of policies and estimators. A test shows that it agrees with the state machines bit for bit. Knows
-nothing about time: probes come after `probe_rounds`, as where round trips are short.
+nothing about time: probes come after TRIED_AGAIN rounds, as where round trips are short.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class ArraySettings:
     beta: float = 0.1
     num_worlds: int = 1
     max_draft: int = MAX_DRAFT
-    probe_rounds: int = TRIED_AGAIN
     initial_acceptance: float = INITIAL_ACCEPTANCE
     initial_goodput: float = INITIAL_GOODPUT
     weigh_evidence: bool = True
@@ -101,7 +100,7 @@ class Worlds:
     def _allocate(self, joined: tuple[slice, slice]) -> Ints:
         """Probes come out of the budget; the rest is the policy's."""
         waiting = self._zero_since[joined]
-        due = (waiting >= 0) & (self.num_rounds - waiting >= self.settings.probe_rounds)
+        due = (waiting >= 0) & (self.num_rounds - waiting >= TRIED_AGAIN)
         due &= due.cumsum(axis=1) <= self.settings.budget
         lengths = self._policy.allocate(
             self.acceptance[joined],

@@ -40,7 +40,6 @@ class Routing:
     max_hops: int = 3
     hop_s: float = 0.02  # from a decision until the next replica knows of the request: a round trip
     told_every_s: float = 1.0  # so old may be what is known of the others
-    notes_sent: bool = True  # a replica counts what it has sent as what the others have, until they tell again
 
 
 @dataclass(frozen=True)
@@ -152,8 +151,7 @@ class Fleet:
         if found is None:
             return False
         there = next(member for member in self._members if member.name == found.name)
-        if self._routing.notes_sent:
-            here.note(there.number, request, self.clock.now)
+        here.note(there.number, request, self.clock.now)
         self._been[session.session_id] = [*been, here.number]
         self.clock.after(0.0, self._leave, here, there, session.session_id)
         return True
@@ -221,7 +219,7 @@ class Member:
         return self._promises.request(session, now)
 
     def note(self, number: int, request: Ask, now: float) -> None:
-        """Notes that it has sent something to this one."""
+        """Counts what it has sent to this one as what it has, until it tells again."""
         known = self.table[number]
         if known.load is not None:
             self.table[number] = Replica(known.name, known.endpoint, None, with_one_more(known.load, request, now))

@@ -11,6 +11,7 @@ from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.nodes.users import Generation
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
+from goodspeed.fair.round_time import CostModel
 from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.kept import NO_OBJECTIVES, SLACK, Kept, Times
 from verify_node.core.core import VerifyCore
@@ -143,6 +144,22 @@ class Service:
                 self.num_verdicts += 1
                 self.num_drafted += verdict.num_verified
                 self.num_accepted += verdict.num_accepted
+
+
+def with_draft_nodes(
+    num_clients: int, budget: int, max_round_tokens: int, round_cost: CostModel, step: CostModel, latency_s: float = 0.0
+) -> Settings:
+    """A verify node that knows its cost and drafts nothing itself. step: of the draft nodes' models."""
+    return Settings(
+        num_clients=num_clients,
+        budget=budget,
+        max_round_tokens=max_round_tokens,
+        round_cost=round_cost,
+        known_cost=True,
+        draft_cost=(step,),
+        latency_s=(latency_s,),
+        self_draft=False,
+    )
 
 
 def serve(

@@ -14,8 +14,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from goodspeed.errors import ConfigError
-from goodspeed.wire import probabilities
+from goodspeed.serving.measuring import recording
 
 SHIPPED = Path(__file__).parent / "proposals.jsonl"
 """Texts of all eight domains at temperatures 0 and 1, with both embedded draft models."""
@@ -100,14 +99,4 @@ def save(texts: Sequence[Text], path: str | Path) -> None:
 @cache
 def load(path: str | Path = SHIPPED) -> tuple[Text, ...]:
     """The texts in a file; ConfigError says what is wrong with it."""
-    try:
-        title, *lines = Path(path).read_bytes().splitlines()
-        if msgspec.json.decode(title, type=Title).version != VERSION:
-            raise ConfigError(f"{path} is of another version than {VERSION}")
-        return tuple(msgspec.json.decode(line, type=Text) for line in lines)
-    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
-        raise ConfigError(f"{path} holds no recorded proposals: {error}") from error
-
-
-def encode(claims: Iterable[float]) -> bytes:
-    return probabilities.encode(claims)
+    return tuple(recording.read_lines(path, Title, Text, VERSION)[1:])

@@ -41,7 +41,7 @@ def test_proposals_are_read_as_they_were_written(tmp_path) -> None:
 def test_a_file_of_something_else_is_refused(tmp_path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"kind": "agreements", "version": 1}\n')
-    with pytest.raises(ConfigError, match="no recorded proposals"):
+    with pytest.raises(ConfigError, match="damaged in line 1"):
         proposals.load(path)
 
 
