@@ -7,6 +7,7 @@ have drafted.
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from goodspeed.errors import PolicyError
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE, AcceptanceEstimator, GoodputEstimator
@@ -137,7 +138,8 @@ class Allocator:
             return {}
         budget = self.budget if self.is_barrier else int(PERMITTED * self.budget)
         tried = [one for one in drafting if self.waits(one) and self._is_tried(one, number, round_s)][:budget]
-        states = [self._state(session, rooms, round_s) for session in drafting]
+        is_alone = len(sessions) == 1
+        states = [self._state(session, rooms, round_s, is_alone=is_alone) for session in drafting]
         allocated = self._share_out(states, budget - len(tried))
         if allocated is None:
             return {}
@@ -165,14 +167,14 @@ class Allocator:
             return None
         return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
 
-    def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> ClientState:
+    def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float, *, is_alone: bool) -> ClientState:
         """Returns the session as input of the policy."""
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
             longest = min(longest, _least_useful(session, round_s) + int(REACH * client.delivered))
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
-            longest = quickest(session, min(longest, self.budget), round_s)
+            longest = quickest(session, min(longest, self.budget), round_s, is_alone=is_alone)
         return ClientState(
             acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
             goodput=max(client.goodput.value, SMALLEST_GOODPUT),
@@ -201,7 +203,7 @@ class Allocator:
         return number - session.zero_since >= max(TRIED_AGAIN, wait_s / round_s if round_s else 0.0)
 
 
-FIRST_LENGTH = 4
+FIRST_LENGTH = 2
 """Longest draft that a round waits for while the draft time is unknown."""
 
 
@@ -227,23 +229,23 @@ def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, i
     return rooms
 
 
-def quickest(session: Session, most: int, round_s: float) -> int:
+def quickest(session: Session, most: int, round_s: float, *, is_alone: bool) -> int:
     """Returns the length, at most `most`, that lets a session that waits for its drafts grow fastest; 0: no draft.
 
-    A draft costs its session the round trip and the time of its tokens. The time per token is estimated from the
-    client's earlier drafts; until the first, the length is FIRST_LENGTH at most.
+    A draft costs its session the round trip and the time of its tokens. Beside other sessions, whose rounds follow one
+    another, its draft then waits for the next round's start. The time per token is estimated from the client's earlier
+    drafts; until the first, the length is FIRST_LENGTH at most.
     """
     client = session.client
     if not client.answer_s:
         return min(most, FIRST_LENGTH)
-    alpha = session.acceptance.value
-    token_s = client.draft_token_s(session.round_trip_s, client.delivered + 1.0)
-    tokens, seconds = 1.0, round_s + session.round_trip_s + token_s
-    best, fastest = 0, tokens / seconds
+    token_s = client.draft_s_per_token
+    tokens, best, fastest = 1.0, 0, 1.0 / round_s if round_s else 0.0
     for length in range(1, most + 1):
-        tokens += alpha**length
-        seconds += token_s
-        if tokens / seconds <= fastest:  # each token brings less than the previous one: the pace only falls from here
-            break
-        best, fastest = length, tokens / seconds
-    return best if not round_s or fastest > 1.0 / round_s else 0
+        tokens += session.acceptance.value**length
+        wait_s = session.round_trip_s + (length + 1) * token_s
+        if round_s and not is_alone:
+            wait_s = ceil(wait_s / round_s) * round_s
+        if tokens / (round_s + wait_s) > fastest:
+            best, fastest = length, tokens / (round_s + wait_s)
+    return best

@@ -114,6 +114,7 @@ class Client:
     has_index: bool = False  # it has sent drafts of an n-gram index
     delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model reaches, smoothed
     answer_s: float = 0.0  # from a verdict to its draft model's new draft, smoothed; 0 until the first
+    answer_tokens: float = ANSWER_TOKENS  # of whose time that is, smoothed
     num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
     compiled_at: float = 0.0  # end of its latest turn to have a constraint compiled
     prefill_round: int = 0  # latest round in which one of its texts was the first to be prefilled
@@ -165,11 +166,7 @@ class Client:
     @property
     def draft_s_per_token(self) -> float:
         """Approximate time of its draft model for a token, in seconds; 0 until its first answer."""
-        return self.draft_token_s(self.round_trip_s, ANSWER_TOKENS)
-
-    def draft_token_s(self, round_trip_s: float, num_tokens: float) -> float:
-        """Returns its draft model's time for a token, in seconds, if an answer takes the time of num_tokens."""
-        return max(0.0, self.answer_s - round_trip_s) / num_tokens
+        return max(0.0, self.answer_s - self.round_trip_s) / self.answer_tokens
 
     def miss_draft(self, number: int) -> None:
         """Counts a late draft that verify round `number` waited for: rounds no longer wait for any of its drafts.
@@ -201,19 +198,21 @@ class Client:
         """Updates the gain of its answers after a round. in_time: the newest verdict was answered before packing."""
         self.answer_gain.observe(num_accepted, in_time=in_time)
 
-    def observe_answer_time(self, seconds: float) -> None:
+    def observe_answer_time(self, seconds: float, num_tokens: float = ANSWER_TOKENS) -> None:
         """Updates its answer time: seconds until a new draft, after a verdict that left nothing of the previous draft.
 
-        A much shorter time replaces the average: a process's first draft is slow, and not representative.
+        A much shorter time replaces the average: a process's first draft is slow, and not representative. num_tokens:
+        the answer took the time of so many.
         """
         seconds = max(seconds, LEAST_ANSWER_S)
-        is_other = MUCH_QUICKER * seconds < self.answer_s
-        self.answer_s = seconds if is_other else smoothed(self.answer_s, seconds, ANSWER_SMOOTHING)
+        is_first = not self.answer_s or MUCH_QUICKER * seconds < self.answer_s
+        self.answer_s = seconds if is_first else smoothed(self.answer_s, seconds, ANSWER_SMOOTHING)
+        self.answer_tokens = num_tokens if is_first else smoothed(self.answer_tokens, num_tokens, ANSWER_SMOOTHING)
 
     def miss_answer(self, seconds: float) -> None:
         """Updates its estimates after `seconds` without a draft: expects its draft model later, and to reach less."""
         if 0.0 < self.answer_s < seconds:
-            self.observe_answer_time(min(seconds, MOST_LATER * self.answer_s))
+            self.observe_answer_time(min(seconds, MOST_LATER * self.answer_s), self.answer_tokens)
         self._observe_delivered(0)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from verify_node.session.client import Client
+from verify_node.session.client import ANSWER_TOKENS, Client
 
 LATER = 1.1
 """A draft is waited for during its usual time multiplied by this factor."""
@@ -31,12 +31,12 @@ class ModelCalls:
         """Time at which the new draft should have arrived, with a margin for small delays."""
         return (self._called_at or 0.0) + LATER * self.client.answer_s
 
-    def answered(self, now: float) -> None:
-        """Records the arrival of a draft for the current text."""
+    def answered(self, now: float, num_tokens: float = ANSWER_TOKENS) -> None:
+        """Records the arrival of a draft for the current text. num_tokens: it took the time of so many."""
         if self._called_at is None:
             return
         if not self._has_drafted:
-            self.client.observe_answer_time(now - self._called_at)
+            self.client.observe_answer_time(now - self._called_at, num_tokens)
         self._has_drafted = True
 
     def answered_by_index(self, now: float, *, only: bool) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
-from verify_node.session.client import Peer
+from verify_node.session.client import ANSWER_TOKENS, Peer
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase, WrongPhase
 from verify_node.session.state import MAX_RETURNS, SessionState
@@ -110,10 +110,12 @@ class Session(SessionState):
         drafted = Drafted.read(draft, self.tokens, self.may_draft if self.allows_drafts_of(draft.source) else 0)
         if drafted is not None and drafted.tokens:
             self.client.note_draft(draft.source, drafted.depth)
-        if is_new and draft.source == "model" and draft.tokens:
-            self.model_calls.answered(now)
-        elif is_new and draft.tokens:
-            self.model_calls.answered_by_index(now, only=draft.proposal is not None)
+        if is_new and draft.tokens:
+            is_whole = draft.proposal is not None  # under the ratio rule
+            if draft.source == "model" or (is_whole and not self.client.has_model):
+                self.model_calls.answered(now, len(draft.tokens) + 1 if is_whole else ANSWER_TOKENS)
+            else:
+                self.model_calls.answered_by_index(now, only=is_whole)
         self.drafted = drafted
         if is_new and draft.complete:
             self.client.complete_draft()

@@ -122,7 +122,7 @@ def test_a_draft_that_is_waited_for_is_as_long_as_lets_the_text_grow_fastest(ans
     """A round verifies 8; it begins with a few, as long as nobody knows what they take."""
     desk = begin(verification="ratio")
     client = desk.session().client
-    client.answer_s, client.delivered = answer_s, 16.0
+    client.answer_s, client.answer_tokens = answer_s, 17.0
     [verdict] = desk.round(0.05)
     assert verdict.may_draft == may_draft
     if 0 < may_draft < 24 and answer_s:

@@ -203,7 +203,7 @@ def test_the_wait_is_over_when_the_draft_node_leaves() -> None:
 def test_a_draft_is_waited_for_until_it_is_late(usual_s: float, late_s: float, rounds: str, opened: Any) -> None:
     desk = drafting(rounds, num_clients=1, **opened)
     desk.draft()
-    desk.session().client.answer_s = usual_s
+    desk.session().client.answer_s, desk.session().client.answer_tokens = usual_s, 17.0
     desk.round()
     told_at = desk.now
     assert desk.core.plan(told_at + late_s - 0.001) is None

@@ -8,6 +8,7 @@ from goodspeed.wire.fields import MAX_DRAFT
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.phases import new_session, put
 from verify_node.scheduler.allocate import (
+    FIRST_LENGTH,
     INITIAL_GOODPUT,
     INITIAL_WORTH,
     LEAST_PERMISSION,
@@ -235,7 +236,33 @@ def test_indexes_draft_as_they_like_but_where_rounds_wait_for_them(is_barrier, p
 def test_under_the_ratio_rule_indexes_draft_what_is_permitted():
     scheduler = make_scheduler(Given(3), is_barrier=False)
     scheduler.client("a").know_models(has_model=False)
-    assert permit(scheduler, [make_session(scheduler, drafter="ngram", verification="ratio")]) == [3]
+    session = make_session(scheduler, drafter="ngram", verification="ratio")
+    assert permit(scheduler, [session]) == [FIRST_LENGTH]
+    session.client.answer_s = 0.001
+    assert permit(scheduler, [session]) == [3]
+
+
+def test_beside_others_a_ratio_draft_is_as_long_as_fits_into_whole_rounds():
+    """It waits for the next round's start anyway. A round takes 10 ms, and a token 4 or 2 ms."""
+    scheduler = make_scheduler(Given(8, 8), budget=64, is_barrier=False)
+    sessions = [make_session(scheduler, number, verification="ratio") for number in (1, 2)]
+    client = sessions[0].client
+    for alpha, client.answer_s, by_itself, beside in ((0.9, 0.02, 5, 4), (0.5, 0.01, 2, 0)):
+        for session in sessions:
+            session.acceptance.value = alpha
+        assert permit(scheduler, sessions[:1]) == [by_itself]
+        assert permit(scheduler, sessions) == [beside, beside]
+
+
+def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
+    desk = Desk(self_draft=False)
+    desk.hello()
+    desk.open(verification="ratio", max_tokens=100)
+    desk.round(0.01)
+    desk.now += 0.03
+    desk.draft(tokens=(1, 2))
+    client = desk.session().client
+    assert (client.answer_s, client.answer_tokens) == (pytest.approx(0.03), 3)
 
 
 # -- where rounds go on meanwhile --------------------------------------------------------------------------------------
