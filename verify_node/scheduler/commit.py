@@ -95,6 +95,8 @@ class Moved(Struct, frozen=True):
     @property
     def alternatives(self) -> tuple[int, int]:
         """Tokens of a tree that are not first choices: number verified, and number accepted."""
+        if self.entry.parents is None:
+            return 0, 0
         first = self.entry.first_choices
         return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
 
