@@ -183,12 +183,6 @@ class SessionState:
         return self.opened.drafter in ("auto", source)
 
     @property
-    def is_text_read(self) -> bool:
-        """True if logit rules or a constraint read its text."""
-        rules = self.opened.logit_rules
-        return (rules is not None and rules.reads_text) or self.opened.constraint is not None
-
-    @property
     def forced_next(self) -> tuple[int, ...]:
         """Tokens that its constraint forces after its current text."""
         return self.forced[1] if self.forced is not None and self.forced[0] == len(self.tokens) else ()
