@@ -69,6 +69,8 @@ def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes
         if key not in promised and len(session.tokens) - pool.length(key) > 1:
             turns[key] = num_texts[client.name], client.prefill_round
             num_texts[client.name] += 1
+    if not turns:
+        return list(ready)
     reading = [session for session in ready if session.session_id in turns]
     following = iter(sorted(reading, key=lambda session: turns[session.session_id]))
     return [next(following) if session.session_id in turns else session for session in ready]
@@ -133,10 +135,9 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
         return {}
     found: dict[bytes, Session] = {}
     readers: dict[bytes, Session] = {}  # by the pages that they prefill next
-    for session in sorted(ready, key=lambda one: one.session_id not in pool):
-        upcoming = pool.upcoming(session.session_id, session.prefix_scope, session.tokens)
-        if upcoming is None:
-            continue
+    reading = [(one, pool.upcoming(one.session_id, one.prefix_scope, one.tokens)) for one in ready]
+    reading = [each for each in reading if each[1] is not None]
+    for session, upcoming in sorted(reading, key=lambda each: each[0].session_id not in pool):
         reader = readers.setdefault(upcoming, session)
         if reader is not session and session.session_id not in pool:
             found[session.session_id] = reader
