@@ -95,6 +95,8 @@ def below(parents: Sequence[int], at: int) -> tuple[list[int], tuple[int, ...]]:
 
 def distinct(tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
     """Returns the nodes without duplicate siblings and their descendants, and the parents as indices among these."""
+    if len({*zip(tokens, parents, strict=True)}) == len(tokens):  # as nearly always
+        return list(range(len(tokens))), tuple(parents)
     places = {BASE: BASE}
     nodes: list[int] = []
     found: list[int] = []

@@ -113,8 +113,8 @@ class Allocator:
         for move in moved:
             session, client = move.session, move.session.client
             tokens[client.name] += len(move.taken)
-            if move.num_observed:
-                session.observe_draft(move.outcome.agreement, move.num_observed, *move.num_first_choices)
+            if num_observed := move.num_observed:
+                session.observe_draft(move.outcome.agreement, num_observed, *move.num_first_choices)
             for source, codes, num_accepted in move.claims:
                 client.calibration(source).observe(codes, num_accepted)
             if move.entry.answered is not None:

@@ -74,8 +74,11 @@ class Moved(Struct, frozen=True):
         if self.unverified is not None and self.unverified.codes and self.outcome.tokens:
             first, is_right = self.unverified, self.unverified.tokens[0] == self.outcome.tokens[0]
             return [(first.source or "model", first.codes[:1], int(is_right))]
-        source, codes = self.entry.source, self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
-        if self.entry.is_forced or source is None or not codes:
+        source = self.entry.source
+        if source is None or self.entry.is_forced:
+            return []
+        codes = self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
+        if not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:
             return self._claims_of_tree(self.entry.parents)
@@ -95,6 +98,8 @@ class Moved(Struct, frozen=True):
     @property
     def alternatives(self) -> tuple[int, int]:
         """Tokens of a tree that are not first choices: number verified, and number accepted."""
+        if self.entry.parents is None:
+            return 0, 0
         first = self.entry.first_choices
         return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
 
@@ -126,7 +131,7 @@ def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> 
     other session are withdrawn.
     """
     base_len = len(session.tokens)
-    unverified = session.drafted if session.verification == "match" and not entry.num_drafted else None
+    unverified = session.drafted if entry.verification == "match" and not entry.num_drafted else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:

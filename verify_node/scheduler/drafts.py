@@ -25,7 +25,7 @@ def of_draft(session: Session, *, has_trees: bool = True) -> Drafted:
     drafted, by_ratio = session.drafted, session.verification == "ratio"
     if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
         return NOTHING
-    found = drafted if by_ratio else drafted._replace(proposal=None)
+    found = drafted if by_ratio or drafted.proposal is None else drafted._replace(proposal=None)
     found = found if has_trees else found.first_choices()
     return found if found.parents is not None else found.cut(session.max_length)
 

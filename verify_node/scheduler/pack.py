@@ -69,6 +69,8 @@ def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes
         if key not in promised and len(session.tokens) - pool.length(key) > 1:
             turns[key] = num_texts[client.name], client.prefill_round
             num_texts[client.name] += 1
+    if not turns:
+        return list(ready)
     reading = [session for session in ready if session.session_id in turns]
     following = iter(sorted(reading, key=lambda session: turns[session.session_id]))
     return [next(following) if session.session_id in turns else session for session in ready]
@@ -133,10 +135,9 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
         return {}
     found: dict[bytes, Session] = {}
     readers: dict[bytes, Session] = {}  # by the pages that they prefill next
-    for session in sorted(ready, key=lambda one: one.session_id not in pool):
-        upcoming = pool.upcoming(session.session_id, session.prefix_scope, session.tokens)
-        if upcoming is None:
-            continue
+    reading = [(one, pool.upcoming(one.session_id, one.prefix_scope, one.tokens)) for one in ready]
+    reading = [each for each in reading if each[1] is not None]
+    for session, upcoming in sorted(reading, key=lambda each: each[0].session_id not in pool):
         reader = readers.setdefault(upcoming, session)
         if reader is not session and session.session_id not in pool:
             found[session.session_id] = reader
@@ -210,33 +211,31 @@ class _Packing:
 
     def add(self, session: Session) -> None:
         """Packs the session, or defers it. A leader is packed before its followers."""
-        if session.session_id in self.seen:
+        key = session.session_id
+        if key in self.seen:
             return
-        self.seen.add(session.session_id)
-        self.kept_free -= self.allotment.floor.get(session.session_id, 0)
-        if self._waits_for_reader(session):
-            self.deferred.append(session.session_id)
+        self.seen.add(key)
+        self.kept_free -= self.allotment.floor.get(key, 0)
+        if key in self.followed and self._waits_for(self.followed[key]):
+            self.deferred.append(key)
             return
         hit = self.memory.find(session)
         entry = self._entry(session, hit)
-        is_out = session.session_id in self.memory.preempted or session.session_id in self.without_memory
+        is_out = key in self.memory.preempted or key in self.without_memory
         if entry is None or is_out or not self.memory.reserve(session, len(entry.tokens), hit):
-            self.deferred.append(session.session_id)
+            self.deferred.append(key)
             if entry is not None:
-                self.crowded_out.append(session.session_id)
+                self.crowded_out.append(key)
             return
         self.entries.append(entry)
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
         self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
-        if session.session_id not in self.promised:
+        if key not in self.promised:
             self.prefill -= entry.num_only_read
 
-    def _waits_for_reader(self, session: Session) -> bool:
-        """True if its leader prefills the same pages in this round."""
-        reader = self.followed.get(session.session_id)
-        if reader is None:
-            return False
+    def _waits_for(self, reader: Session) -> bool:
+        """True if this leader prefills the same pages in this round."""
         self.add(reader)
         return reader.session_id in self.memory.members
 

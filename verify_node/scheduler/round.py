@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from math import isfinite
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
 from goodspeed.wire.fields import MAX_DRAFT, DraftSource, Verification
 from goodspeed.wire.messages import Constraint, LogitRules, Sampling, TokenLogprobs
-from verify_node.session.drafted import Drafted
+from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 
 
@@ -105,37 +106,41 @@ class Entry(Struct, frozen=True):
 
 def make_entry(session: Session, cached: int, drafted: Drafted) -> Entry:
     """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
-    return Entry(
-        session_id=session.session_id,
-        start=cached,
-        tokens=(*session.tokens[cached:], *drafted.tokens),
-        num_drafted=len(drafted.tokens),
-        samples=True,
-        sampling=session.opened.sampling,
-        verification=session.verification,
-        epoch=session.epoch,
+    opened, tokens = session.opened, session.tokens
+    may_stop_at, constraint, rules = session.may_stop_at, opened.constraint, opened.logit_rules
+    needs_stop_ids = len(tokens) < may_stop_at or constraint is not None  # none may be drawn yet, or not everywhere
+    is_text_read = constraint is not None or (rules is not None and rules.reads_text)
+    entry = Entry(  # at most 30 arguments, of which keywords count twice: more take Python four times as long
+        session.session_id,
+        cached,
+        (*tokens[cached:], *drafted.tokens),
+        len(drafted.tokens),
+        True,
+        opened.sampling,
+        session.verification,
+        session.epoch,
+        num_logprobs=opened.num_logprobs,
+        stop_ids=opened.stop_ids if needs_stop_ids else (),
+        may_stop_at=may_stop_at,
+        answered=session.answered,
+        model_drafted=session.model_drafted,
+        rules=rules,
+        constraint=constraint,
+        prompt_len=len(opened.prompt),
+        text=tuple(tokens) if is_text_read else (),
+        prompt_rows=prompt_rows(session, cached, len(tokens) - cached),
+    )
+    if drafted is NOTHING:
+        return entry
+    return replace(
+        entry,
         proposal=drafted.proposal,
-        num_logprobs=session.opened.num_logprobs,
-        stop_ids=session.opened.stop_ids if _needs_stop_ids(session) else (),
-        may_stop_at=session.may_stop_at,
         probabilities=drafted.codes,
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
         is_forced=drafted.is_forced,
         is_own=drafted.is_own,
-        answered=session.answered,
-        model_drafted=session.model_drafted,
-        rules=session.opened.logit_rules,
-        constraint=session.opened.constraint,
-        prompt_len=len(session.opened.prompt),
-        text=tuple(session.tokens) if session.is_text_read else (),
-        prompt_rows=prompt_rows(session, cached, len(session.tokens) - cached),
     )
-
-
-def _needs_stop_ids(session: Session) -> bool:
-    """True if the target needs stop ids: none may be drawn yet, or only where the constraint permits an end."""
-    return len(session.tokens) < session.may_stop_at or session.opened.constraint is not None
 
 
 def make_chunk(session: Session, cached: int, num_tokens: int) -> Entry:

@@ -80,11 +80,12 @@ class Starting:
         prefill a long text: they get no token, and their drafts are not verified, so they count neither in a round's
         worth nor in its budget.
         """
-        pool, found, num_free = self._pool, [], self._pool.num_free
+        pool, found, num_free, most_prefill = self._pool, [], self._pool.num_free, self._limits.most_prefill
         for session in sessions:
             key, num_tokens = session.session_id, len(session.tokens)
-            needed = 0 if key in pool else pool.pages_needed(key, num_tokens)
-            if needed <= num_free and num_tokens - pool.length(key) <= self._limits.most_prefill:
+            num_cached = pool.length(key)
+            needed = 0 if num_cached or key in pool else pool.pages_needed(key, num_tokens)
+            if needed <= num_free and num_tokens - num_cached <= most_prefill:
                 num_free -= needed
                 found.append(session)
         return found or sessions

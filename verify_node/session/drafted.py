@@ -76,7 +76,7 @@ class Drafted(NamedTuple):
         if at is None:
             return None
         nodes, parents = trees.below(self.parents, at)
-        return self._cut_to(nodes, parents)._replace(num_gone=self.num_gone + len(new)) if nodes else None
+        return self._cut_to(nodes, parents, len(new)) if nodes else None
 
     def pick(self, nodes: Sequence[int]) -> Self:
         """Returns these nodes of a tree, ascending, each with its parent. Raises ValueError for a chain."""
@@ -97,12 +97,14 @@ class Drafted(NamedTuple):
         proposal = cut(self.proposal, length) if self.proposal is not None else None
         return self._replace(tokens=self.tokens[:length], codes=self.codes[:length], proposal=proposal)
 
-    def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...]) -> Self:
-        """Returns these nodes of a tree, in this order, with their parents among themselves."""
+    def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...], num_new: int = 0) -> Self:
+        """Returns these nodes of a tree, ascending, with their parents among themselves, after num_new more tokens."""
+        is_all = len(nodes) == len(self.tokens)
         return self._replace(
-            tokens=tuple([self.tokens[node] for node in nodes]),
-            codes=bytes([self.codes[node] for node in nodes]) if self.codes else b"",
+            tokens=self.tokens if is_all else tuple([self.tokens[node] for node in nodes]),
+            codes=self.codes if is_all or not self.codes else bytes([self.codes[node] for node in nodes]),
             parents=None if trees.is_chain(parents) else parents,
+            num_gone=self.num_gone + num_new,
         )
 
 

@@ -134,7 +134,8 @@ class Session(SessionState):
         self.acked, self.num_repeats, self.moved_at = base_len, 0, max(self.moved_at, now)
         if base_len > self.num_given:
             self.prompt_logprobs = None  # its draft node has the first verdict
-        del self.logprobs[: max(0, len(self.logprobs) - self.num_unacknowledged)]
+        if self.logprobs:
+            del self.logprobs[: max(0, len(self.logprobs) - self.num_unacknowledged)]
         sent_at = None
         while self.sent and self.sent[0][0] <= base_len:
             sent_at = self.sent.popleft()[1]
@@ -263,11 +264,12 @@ class Session(SessionState):
         self.waits = waits and verdict.may_draft > 0
         if self.awaits_draft:
             self._wait_for("draft", now)
-        elif not self.can_move(round_s):
+        elif self.deadline is not None and not self.can_move(round_s):
             self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
-        usual_s = self.client.answer_s or MOST_LATE_S
-        self.late_at = now + min(MOST_LATE_S, max(LEAST_LATE_S, LATE_TIMES * usual_s))
+        if self.waits:
+            usual_s = self.client.answer_s or MOST_LATE_S
+            self.late_at = now + min(MOST_LATE_S, max(LEAST_LATE_S, LATE_TIMES * usual_s))
 
     # -- within ----------------------------------------------------------------------------------------------------
 

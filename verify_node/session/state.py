@@ -44,6 +44,9 @@ class SessionState:
     needs_draft: bool = False  # its newest verdict left nothing of its draft
     waits: bool = False  # rounds leave it out until its draft is complete, or late
     session_id: bytes = field(init=False)
+    epoch: int = field(init=False)
+    num_given: int = field(init=False)  # tokens of its text when it was opened
+    may_stop_at: int = field(init=False)  # position from which on its stop ids may be drawn
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -68,12 +71,11 @@ class SessionState:
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
 
     def __post_init__(self) -> None:
-        self.session_id = self.opened.session_id
+        opened = self.opened
+        self.session_id, self.epoch = opened.session_id, opened.epoch
+        self.num_given = len(opened.prompt) + len(opened.committed)
+        self.may_stop_at = len(opened.prompt) + opened.min_tokens
         self.model_calls = ModelCalls(self.client)
-
-    @property
-    def epoch(self) -> int:
-        return self.opened.epoch
 
     @property
     def verification(self) -> Verification:
@@ -113,11 +115,6 @@ class SessionState:
         A round may bring more tokens than WINDOW. If these counted, every such session would miss the next round.
         """
         return 0 if self.last_verdict is None else max(0, self.last_verdict.base_len - self.acked)
-
-    @property
-    def num_given(self) -> int:
-        """Number of tokens of its text when it was opened."""
-        return len(self.opened.prompt) + len(self.opened.committed)
 
     @property
     def was_told_nothing(self) -> bool:
@@ -186,17 +183,6 @@ class SessionState:
         return self.opened.drafter in ("auto", source)
 
     @property
-    def may_stop_at(self) -> int:
-        """Position from which on its stop ids may be drawn."""
-        return len(self.opened.prompt) + self.opened.min_tokens
-
-    @property
-    def is_text_read(self) -> bool:
-        """True if logit rules or a constraint read its text."""
-        rules = self.opened.logit_rules
-        return (rules is not None and rules.reads_text) or self.opened.constraint is not None
-
-    @property
     def forced_next(self) -> tuple[int, ...]:
         """Tokens that its constraint forces after its current text."""
         return self.forced[1] if self.forced is not None and self.forced[0] == len(self.tokens) else ()
@@ -214,7 +200,9 @@ class SessionState:
     def can_move(self, round_s: float) -> bool:
         """True if rounds of this duration can advance it; else its constraint is not compiled, or its draft node must
         send a draft, an Ack or a Close."""
-        return self.is_active and not self.awaits_draft and self.num_overdue < self.window(round_s)
+        if not self.is_active or self.awaits_draft:
+            return False
+        return (overdue := self.num_overdue) < WINDOW or overdue < self.window(round_s)
 
     @property
     def lacks_prompt_logprobs(self) -> bool:
