@@ -135,8 +135,11 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
         return {}
     found: dict[bytes, Session] = {}
     readers: dict[bytes, Session] = {}  # by the pages that they prefill next
-    reading = [(one, pool.upcoming(one.session_id, one.prefix_scope, one.tokens)) for one in ready]
-    reading = [each for each in reading if each[1] is not None]
+    reading = [
+        (one, upcoming)
+        for one in ready
+        if (upcoming := pool.upcoming(one.session_id, one.prefix_scope, one.tokens)) is not None
+    ]
     for session, upcoming in sorted(reading, key=lambda each: each[0].session_id not in pool):
         reader = readers.setdefault(upcoming, session)
         if reader is not session and session.session_id not in pool:

@@ -91,4 +91,7 @@ class Calibration:
                 above = pools.pop()
                 total, weight, number = total + above[0], weight + above[1], number + above[2]
             pools.append((total, weight, number))
-        return [min(1.0, total / weight) for total, weight, number in pools for _ in range(number)]
+        solved: list[float] = []
+        for total, weight, number in pools:
+            solved += [min(1.0, total / weight)] * number
+        return solved

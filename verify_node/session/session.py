@@ -210,6 +210,7 @@ class Session(SessionState):
                 self._finish("length")
                 break
         self.tokens += taken
+        self._limit_drafts()
         self.tokens_per_round = smoothed(self.tokens_per_round, len(taken), SMOOTHING)
         if self.deadline is not None:
             self.deadline.delivered(len(taken), self.moved_at)  # `advance` has set it to the round's end

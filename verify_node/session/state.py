@@ -1,4 +1,4 @@
-"""The state of one session at the verify node, and properties derived from it. Changes nothing.
+"""The state of one session at the verify node, and what is derived from it.
 
 `session.py` adds the transitions.
 """
@@ -47,6 +47,7 @@ class SessionState:
     epoch: int = field(init=False)
     num_given: int = field(init=False)  # tokens of its text when it was opened
     may_stop_at: int = field(init=False)  # position from which on its stop ids may be drawn
+    max_length: int = field(init=False)  # longest draft of which every token, and one token more, can be delivered
     model_calls: ModelCalls = field(init=False)
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
@@ -75,7 +76,12 @@ class SessionState:
         self.session_id, self.epoch = opened.session_id, opened.epoch
         self.num_given = len(opened.prompt) + len(opened.committed)
         self.may_stop_at = len(opened.prompt) + opened.min_tokens
+        self._limit_drafts()
         self.model_calls = ModelCalls(self.client)
+
+    def _limit_drafts(self) -> None:
+        """Sets `max_length` for the current text."""
+        self.max_length = max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
     @property
     def verification(self) -> Verification:
@@ -97,7 +103,7 @@ class SessionState:
     @property
     def is_active(self) -> bool:
         """True if rounds advance it: its constraint, if any, is compiled, and its text goes on."""
-        return self.phase in (Phase.OPENED, Phase.RUNNING)
+        return self.phase is Phase.RUNNING or self.phase is Phase.OPENED
 
     @property
     def awaits_draft(self) -> bool:
@@ -186,11 +192,6 @@ class SessionState:
     def forced_next(self) -> tuple[int, ...]:
         """Tokens that its constraint forces after its current text."""
         return self.forced[1] if self.forced is not None and self.forced[0] == len(self.tokens) else ()
-
-    @property
-    def max_length(self) -> int:
-        """Longest draft of which every token, and one token more, can still be delivered."""
-        return max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
     def window(self, round_s: float) -> int:
         """Overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
