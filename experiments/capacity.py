@@ -1,7 +1,7 @@
 """Users that one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
 Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. To them
-comes the verify node's own work for each session and round, as `benchmarks.scaling` measures it on two cores. Drafts
+comes the verify node's own work for each session and round, in series with the GPU, as measured on one core. Drafts
 come from a draft model on the verify node's GPU (*co-located*: its passes take time of every round, its weights and
 caches memory), or from draft nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a
 request in one (*parallel*). Whoever drafts, the same recorded texts say what is accepted. Users write texts of all
@@ -63,6 +63,7 @@ class Config:
     counted_tokens: int
     seed: int
     node_s: float  # of the verify node's own work in a round, for each session
+    draft_node_s: float  # more of it, where sessions have drafts
     is_charged: bool = False  # every token costs time, also where reading the weights takes longer (`presets.charged`)
     profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
 
@@ -96,7 +97,7 @@ NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
 def plan(name: str, config: Config) -> Plan:
     """One of the NAMES."""
     way, family = WAYS[name.removesuffix(HISTORY)], config.family
-    is_own = way.model == "own"
+    is_own, is_plain = way.model == "own", name == "plain"
     if (profiles := config.profiles) is not None:
         gpu, own = profiled(profiles.target), profiled(profiles.draft).round_cost
     else:
@@ -105,7 +106,7 @@ def plan(name: str, config: Config) -> Plan:
             models = FAMILIES[family]
             gpu, own = replace(gpu, round_cost=charged(models.target, H100)), charged(models.drafts[0], H100)
     return Plan(
-        replace(gpu, round_cost=with_work(gpu.round_cost, config.node_s)),
+        replace(gpu, round_cost=with_work(gpu.round_cost, config.node_s + (0.0 if is_plain else config.draft_node_s))),
         Linear() if is_own else preset_draft(family),
         0.0 if is_own else config.round_trip_s,
         context_tokens=config.context_tokens,

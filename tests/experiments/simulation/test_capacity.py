@@ -151,7 +151,7 @@ def test_a_profile(tmp_path):
     config = replace(quick(), profiles=capacity.Profiles(str(path), str(path)))
     own = capacity.plan("co_located", config)
     assert (own.gpu.name, own.own_draft_cost) == (gpu.name, roofline)
-    assert own.gpu.round_cost.round_s(10, 2, 10) == pytest.approx(0.02 + 2 * config.node_s)
+    assert own.gpu.round_cost.round_s(10, 2, 10) == pytest.approx(0.02 + 2 * (config.node_s + config.draft_node_s))
     assert capacity.sizes(gpu, config) == [4, 8], "its memory is not known"
     with pytest.raises(ConfigError, match="none is no profile; make one with `goodspeed profile --json > "):
         serving.profiled(str(tmp_path / "none"))
