@@ -26,7 +26,7 @@ def make(settings: type[Settings], **changes: object) -> Settings:
     ("changes", "message"),
     [
         ({"device": "tpu"}, r"--device 'tpu' is unknown; it must be cpu, cuda, or cuda:INDEX"),
-        ({"dtype": "int8"}, r"--dtype 'int8' is unknown; choose one of: float32, bfloat16, float16"),
+        ({"dtype": "int8"}, r"--dtype 'int8' is unknown; choose one of: auto, float32, bfloat16, float16"),
         ({"threads": 0}, r"--threads 0 is too small; it must be at least 1"),
     ],
 )

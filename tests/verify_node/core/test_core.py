@@ -25,6 +25,7 @@ from tests.fakes import (
     told,
 )
 from verify_node.core.sessions import FORGOTTEN_S
+from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Outcome
 from verify_node.session.state import MAX_RETURNS, WINDOW
 
@@ -284,7 +285,7 @@ def test_a_ratio_draft_that_does_not_say_what_it_was_drawn_from(desk, changes):
     assert desk.round() == []  # it is still waited for
     assert desk.draft() == []
     [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.num_accepted) == (4, 4)
+    assert (verdict.num_verified, verdict.num_accepted) == (FIRST_LENGTH, FIRST_LENGTH)
 
 
 @pytest.mark.parametrize("claimed", [b"", b"0"])
