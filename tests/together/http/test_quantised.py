@@ -36,6 +36,9 @@ def test_the_text_of_quantised_nodes(target: tuple[Path, Path], draft: Path) -> 
     with VerifyNode("--model", str(target[0])) as verify, DraftNode(verify.endpoint, *words) as node:
         node.wait_until_ready()
         client = official(f"{node.url}/v1")
-        answer = client.completions.create(model="goodspeed", prompt=PROMPT, max_tokens=32, temperature=0.8, seed=5)
-        assert answer.choices[0].text == expected
-        assert verify.metrics()["spec_decode_num_accepted_tokens_total"] > 0
+        num_accepted = 0.0
+        for _ in range(10):  # a busy machine may be late with the first drafts
+            answer = client.completions.create(model="goodspeed", prompt=PROMPT, max_tokens=32, temperature=0.8, seed=5)
+            assert answer.choices[0].text == expected
+            num_accepted = num_accepted or verify.metrics()["spec_decode_num_accepted_tokens_total"]
+        assert num_accepted > 0
