@@ -1,7 +1,7 @@
 """Users that one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
-Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. To them
-comes the verify node's own work for each session and round, in series with the GPU, as measured on one core. Drafts
+Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. The
+verify node's own work for each session and round is added, in series with the GPU, as measured on one core. Drafts
 come from a draft model on the verify node's GPU (*co-located*: its passes take time of every round, its weights and
 caches memory), or from draft nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a
 request in one (*parallel*). Whoever drafts, the same recorded texts say what is accepted. Users write texts of all

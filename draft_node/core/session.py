@@ -24,7 +24,7 @@ from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
 MAX_REFUSALS = 20
 """Consecutive refusals without a token between them that a session survives; a bad line may cause a few."""
 
-REOPENED_S, MOST_REOPENED_S = 0.1, 5.0
+REOPENED_S, MOST_REOPENED_S = 0.1, 1.0
 """Wait before the second opening after refusals in a row, and the longest; each wait is twice the one before. The first
 follows at once: after a failed round the verify node asks for it."""
 
@@ -207,7 +207,7 @@ class Session:
                 return self._open(now)
             self.opens_at = now + min(REOPENED_S * 2.0 ** (self._num_refused - 2), MOST_REOPENED_S)
             self.disconnect()
-            return []
+            return [Send(Close(self.request.session_id, self.epoch))]  # it may still be open there
         return self._end(Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}"))
 
     def _end(self, end: Finish | Fail) -> list[Action]:

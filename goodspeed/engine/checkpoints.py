@@ -72,7 +72,8 @@ def load(
 ) -> Checkpoint:
     """Loads a model by embedded name, local folder or hub name.
 
-    dtype: `auto` is float32 on a CPU, and on a GPU the precision that the checkpoint is stored in.
+    dtype: `auto` is float32 on a CPU, and on a GPU the precision that the checkpoint is stored in, or bfloat16 if it is
+    quantised: only there layers stay in 4 bits.
     generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not;
     end-of-sequence ids are read either way. split: loads one rank's part of a model that passed `splitting.py`; None:
     loads the whole. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would be computed wrongly)
@@ -83,7 +84,7 @@ def load(
     scheme = _supported_scheme(name, read_config(name, folder), split)
     settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
     config = _model_config(name, folder)
-    torch_dtype = _dtype(dtype, torch_device, config)
+    torch_dtype = _dtype(dtype, torch_device, config, is_quantised=scheme is not None)
     tokenizer = load_tokenizer(name)
     with _wrapped(name):
         tokenizer_fingerprint = fingerprint(tokenizer)
@@ -261,8 +262,10 @@ def _device(device: str) -> torch.device:
     return found
 
 
-def _dtype(dtype: str, device: torch.device, config: Any) -> torch.dtype:
+def _dtype(dtype: str, device: torch.device, config: Any, *, is_quantised: bool = False) -> torch.dtype:
     """Returns the precision to load a model in; `auto`: see `load`."""
+    if dtype == "auto" and device.type == "cuda" and is_quantised:
+        return torch.bfloat16
     if dtype == "auto":
         stored = getattr(config.get_text_config(decoder=True), "dtype", None) or config.dtype
         return stored if device.type == "cuda" and stored in DTYPES.values() else torch.float32

@@ -168,7 +168,7 @@ class Rounds:
                 if planned.entries:
                     return replace(planned, preempted=preempted)
             self.failing = ready
-        most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready)
+        most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready, deciding)
         drafted = self.choice.choose(deciding, number, now, most, num_prefill)
         resolve = partial(self.preemption.resolve, now=now)
         planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)

@@ -15,7 +15,7 @@ from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.scheduler.commit import Moved
-from verify_node.session.client import Client
+from verify_node.session.client import LEAST_ANSWER_S, Client
 from verify_node.session.session import Session
 
 logger = logging.getLogger("goodspeed.verify")
@@ -246,6 +246,7 @@ def quickest(session: Session, most: int, round_s: float, *, is_alone: bool) -> 
         wait_s = session.round_trip_s + (length + 1) * token_s
         if round_s and not is_alone:
             wait_s = ceil(wait_s / round_s) * round_s
-        if tokens / (round_s + wait_s) > fastest:
-            best, fastest = length, tokens / (round_s + wait_s)
+        pace = tokens / max(round_s + wait_s, LEAST_ANSWER_S)
+        if pace > fastest:
+            best, fastest = length, pace
     return best

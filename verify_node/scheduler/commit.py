@@ -100,8 +100,8 @@ class Moved(Struct, frozen=True):
         """Tokens of a tree that are not first choices: number verified, and number accepted."""
         if self.entry.parents is None:
             return 0, 0
-        first = self.entry.first_choices
-        return self.entry.num_drafted - len(first), len({*(self.outcome.path or ())} - {*first})
+        first, delivered = self.entry.first_choices, (self.outcome.path or ())[: len(self.taken)]
+        return self.entry.num_drafted - len(first), len({*delivered} - {*first})
 
     def verdict(self, may_draft: int, least_probability: int = probabilities.LEAST) -> Verdict:
         """Makes the message with the decision."""

@@ -90,9 +90,14 @@ class Starting:
                 found.append(session)
         return found or sessions
 
-    def num_prefill(self, sessions: Sequence[Session]) -> int:
-        """Returns how many tokens a round of these sessions prefills, as if nothing were in the prefix cache."""
-        uncached = sum(len(session.tokens) - self._pool.length(session.session_id) - 1 for session in sessions)
+    def num_prefill(self, sessions: Sequence[Session], deciding: Sequence[Session]) -> int:
+        """Returns how many tokens a round of these sessions prefills, as if nothing were in the prefix cache.
+
+        deciding: those that the round can decide for. Of the others, only sessions with memory prefill.
+        """
+        keys = {session.session_id for session in deciding}
+        feeding = [one for one in sessions if one.session_id in keys or one.session_id in self._pool]
+        uncached = sum(len(one.tokens) - self._pool.length(one.session_id) - 1 for one in feeding)
         return min(self._limits.most_prefill, uncached)
 
     def _is_waiting(self, now: float) -> bool:

@@ -229,9 +229,10 @@ def test_refusals_in_a_row_are_followed_by_ever_longer_waits_and_too_many_end_it
     [opened, _] = session.receive(refusal("unknown_session", session.epoch), 1.0)
     assert isinstance(opened.message, OpenSession)
     for number in range(1, MAX_REFUSALS):
-        assert session.receive(refusal("unknown_session", session.epoch), 1.0) == []
+        [closed] = session.receive(refusal("unknown_session", session.epoch), 1.0)
+        assert closed.message == Close(session.request.session_id, session.epoch)
         assert session.state is State.OFFLINE
-        assert session.opens_at == pytest.approx(1.0 + min(0.1 * 2 ** (number - 1), 5.0))
+        assert session.opens_at == pytest.approx(1.0 + min(0.1 * 2 ** (number - 1), 1.0))
         session.connect(session.opens_at, make_welcome())
     assert [type(action) for action in session.receive(refusal("unknown_session", session.epoch), 1.0)] == [Send, Fail]
 

@@ -109,8 +109,8 @@ def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
     of = starting.Starting({}, pool, RoundLimits(8, 32), is_barrier=False)
     assert of.deciding([deciding, long, short, waiting]) == [deciding, short]
     assert of.deciding([long]) == [long]
-    assert of.num_prefill([deciding, short]) == 7
-    assert of.num_prefill([deciding, long]) == 16, "half a round at most"
+    assert of.num_prefill([deciding, short, waiting], [deciding, short]) == 7, "who waits for memory prefills nothing"
+    assert of.num_prefill([deciding, long], [deciding]) == 16, "half a round at most"
 
 
 def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyPatch) -> None:
