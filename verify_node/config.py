@@ -48,7 +48,7 @@ class VerifyConfig(Settings):
         maximum=1 << 30,
         shown=f"{DEFAULTS.budget}; on a GPU auto",
         group="rounds",
-        help="C: drafted tokens verified in a round; auto: as many as make a measured round twice as long",
+        help="C: drafted tokens verified in a round; auto: the most that make a measured round at most twice as long",
         metavar="N|auto",
     )
     max_round_tokens: int | None = option(
@@ -137,7 +137,7 @@ class VerifyConfig(Settings):
 
     @property
     def is_on_gpu(self) -> bool:
-        return self.device != "cpu"
+        return self.device.startswith("cuda")
 
     @property
     def is_paper(self) -> bool:

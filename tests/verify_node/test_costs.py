@@ -73,7 +73,7 @@ def test_a_budget_that_is_still_to_be_measured_is_no_number():
 
 
 def test_a_gpu_has_a_measured_budget_and_longer_rounds_unless_told():
-    assert [config(device=device).budget for device in ("cpu", "cuda", "cuda:1")] == [24, "auto", "auto"]
+    assert [config(device=device).budget for device in ("cpu", "cpu:0", "cuda", "cuda:1")] == [24, 24, "auto", "auto"]
     assert config(device="cuda", preset="paper").budget == 24
     assert config(device="cuda", budget=16).core.max_round_tokens == 2048
     assert (

@@ -79,7 +79,7 @@ class Session(SessionState):
         if self.goes_on(old):
             self.arrived_at, self.num_returns = old.arrived_at, old.num_returns + 1
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
-        self.round_trip_s = old.round_trip_s
+        self.round_trip_s, self.tokens_per_round = old.round_trip_s, old.tokens_per_round
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
         is_same = asked == (old.opened.prompt, old.opened.num_prompt_logprobs)
         if self.prompt_logprobs is not None and is_same and old.last_verdict is None:
