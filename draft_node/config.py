@@ -176,5 +176,5 @@ class DraftConfig(Settings):
 
     @property
     def whose_history(self) -> History:
-        """Whose earlier texts n-gram drafts use, in addition to a session's own text."""
+        """Returns whose earlier texts n-gram drafts use, in addition to a session's own text."""
         return self.history or ("user" if self.api_key is not None else "node")

@@ -50,14 +50,9 @@ def generate(
         try:
             logits = _prefill(runner, session, prompt, prefill_chunk)
             while True:
-                text = TextRows(
-                    rules=rules,
-                    temperature=sampling.temperature,
-                    prompt=prompt,
-                    output=output,
-                    banned=[stop_ids] if len(output) < min_tokens else None,
-                    allowed=None if matcher is None else matcher.allowed(output),
-                )
+                banned = [stop_ids] if len(output) < min_tokens else None
+                allowed = None if matcher is None else matcher.allowed(output)
+                text = TextRows(((),), rules, sampling.temperature, prompt, output, banned, allowed=allowed)
                 token = _draw(checkpoint, logits, text, sampling)
                 if token in stop_ids:
                     return

@@ -72,12 +72,10 @@ def load(
 ) -> Checkpoint:
     """Loads a model by embedded name, local folder or hub name.
 
-    dtype: `auto` is float32 on a CPU, and on a GPU the precision that the checkpoint is stored in, or bfloat16 if it is
-    quantised: only there layers stay in 4 bits.
-    generation_config: `auto` reads the checkpoint's sampling defaults (`generation_settings.py`), `none` does not;
-    end-of-sequence ids are read either way. split: loads one rank's part of a model that passed `splitting.py`; None:
-    loads the whole. Raises CheckpointError (no such model, damaged), UnsupportedModelError (would be computed wrongly)
-    or ConfigError (device or dtype).
+    dtype: `auto` is float32 on a CPU, on a GPU the stored precision (`_dtype`). generation_config: `auto` reads the
+    checkpoint's sampling defaults (`generation_settings.py`), `none` does not; end-of-sequence ids are read either way.
+    split: loads one rank's part of a model that passed `splitting.py`; None: loads the whole. Raises CheckpointError
+    (no such model, damaged), UnsupportedModelError (would be computed wrongly) or ConfigError (device or dtype).
     """
     torch_device = _device(device)
     folder = find_folder(name)
@@ -90,8 +88,6 @@ def load(
         tokenizer_fingerprint = fingerprint(tokenizer)
     refuse_weights(name, folder)
     model = _load_model(name, folder, config, scheme, torch_device, torch_dtype, split)
-    if split is not None:
-        split.meet()
     known = num_tokens(tokenizer)
     mask_id, num_parallel = _parallel(name, config)
     return Checkpoint(
@@ -183,7 +179,10 @@ def _load_model(
             some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
             what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
             raise CheckpointError(f"{what}; get the checkpoint again")
-    return model.eval().requires_grad_(False).to(device)
+    model = model.eval().requires_grad_(False).to(device)
+    if split is not None:
+        split.meet()
+    return model
 
 
 def _by_transformers(
@@ -263,12 +262,15 @@ def _device(device: str) -> torch.device:
 
 
 def _dtype(dtype: str, device: torch.device, config: Any, *, is_quantised: bool = False) -> torch.dtype:
-    """Returns the precision to load a model in; `auto`: see `load`."""
-    if dtype == "auto" and device.type == "cuda" and is_quantised:
+    """Returns the precision to load a model in. On a GPU `auto` is the stored one, or bfloat16 for quantised layers,
+    which stay in 4 bits only there."""
+    if dtype == "auto" and device.type != "cuda":
+        return torch.float32
+    if dtype == "auto" and is_quantised:
         return torch.bfloat16
     if dtype == "auto":
         stored = getattr(config.get_text_config(decoder=True), "dtype", None) or config.dtype
-        return stored if device.type == "cuda" and stored in DTYPES.values() else torch.float32
+        return stored if stored in DTYPES.values() else torch.float32
     if dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r} is unknown; use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]
