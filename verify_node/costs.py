@@ -32,7 +32,7 @@ def measure(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIET) ->
 
 
 def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporter = QUIET) -> VerifyConfig:
-    """Returns the settings with a numeric budget: `auto` becomes the knee of the profile."""
+    """Returns the settings with a numeric budget: `auto` becomes the `knee` of the profile, as far as it is trusted."""
     if config.budget != "auto" or profile is None:
         return config
     most = profile.trusted_tokens

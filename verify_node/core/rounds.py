@@ -204,8 +204,7 @@ class Rounds:
         self._num_alone = max(0, self._num_alone - 1)
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
-        if sends:
-            moved = [move for move in moved if register.has(move.session)]  # without sessions that were just barred
+        moved = [move for move in moved if register.has(move.session)]  # without sessions that were just barred
         self.allocator.observe(done.number, moved)
         self.counts.finished(done, moved, duration_s)
         still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
@@ -216,8 +215,7 @@ class Rounds:
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()
-        for session_id in self._suspects.keys() & self.taking_part.keys():
-            del self._suspects[session_id]
+        self._suspects = {key: None for key in self._suspects if key not in self.taking_part}
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:

@@ -51,6 +51,9 @@ TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
 """Largest share of a session's time for such trials, where only the session itself waits; cap on its answer time, in
 seconds: a longer answer counts as that long, since it may have been a pause."""
 
+FIRST_LENGTH = 2
+"""Longest draft that a session waits for while the draft time is unknown."""
+
 
 class Allocator:
     """Holds the estimates and turns them into permissions."""
@@ -201,10 +204,6 @@ class Allocator:
             return False
         wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE
         return number - session.zero_since >= max(TRIED_AGAIN, wait_s / round_s if round_s else 0.0)
-
-
-FIRST_LENGTH = 2
-"""Longest draft that a round waits for while the draft time is unknown."""
 
 
 def _least_useful(session: Session, round_s: float) -> int:

@@ -256,11 +256,10 @@ class ByWorth(Choice):
     def _seconds(self, ready: Sequence[Session], num_drafted: int, num_prefill: int) -> list[float]:
         """Returns the modelled seconds of a round with these sessions, by number of drafted tokens verified.
 
-        Without the time of prefill, which takes place whatever is drafted. But beside it, a drafted token may cost
-        more: prefill can take a pass from the memory-bound range, where tokens are nearly free, to the compute-bound.
+        The time of prefill is left out, since it takes place whatever is drafted. But beside prefill a pass may be
+        compute-bound, so that a drafted token costs more.
         """
-        num_sessions = len(ready)
-        context = sum(len(session.tokens) for session in ready)
+        num_sessions, context = len(ready), sum(len(session.tokens) for session in ready)
         num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
         found = self._cost.round_s(num_tokens + num_prefill, num_sessions, context)
         if num_prefill:
