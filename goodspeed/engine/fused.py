@@ -1,6 +1,6 @@
 """Llama's forward pass in few operations: one matrix for queries, keys and values, one for gate and up.
 
-Small operations take most of a small model's pass. Llama, Mistral, Qwen2 and Qwen3 share one architecture. `Fused`
+Small operations take most of a small model's pass, and on a GPU a good part of a large one's. Llama, Mistral, Qwen2 and Qwen3 share one architecture. `Fused`
 takes over the layers of an unmodified transformers model; `trial.py` compares its logits with that model's own. Other
 models run unchanged.
 """
@@ -36,9 +36,9 @@ Product: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def can_fuse(model: Any) -> bool:
-    """True for a CPU model of one of the families without foreign modules or replaced forward methods."""
+    """True for a model of one of the families without foreign modules or replaced forward methods."""
     family = model.config.model_type
-    if family not in FAMILIES or model.config.hidden_act != "silu" or next(model.parameters()).device.type != "cpu":
+    if family not in FAMILIES or model.config.hidden_act != "silu":
         return False
     own = (f"transformers.models.{family}.", "transformers.activations", "torch.nn.modules.")
     return all(type(one).__module__.startswith(own) and "forward" not in vars(one) for one in model.modules())
@@ -61,6 +61,8 @@ class Fused(nn.Module):
         self.head = model.lm_head
         prepack(self.head, shared=self.head.weight is self.embed.weight)
         self.out: Product = self.head.forward
+        if self.embed.weight.device.type == "cuda":
+            torch.cuda.empty_cache()  # the layers' own weights: the KV cache gets their memory
 
     def forward(
         self,
@@ -81,14 +83,14 @@ class Fused(nn.Module):
 
 
 class Angles:
-    """Cosines and sines of rotary positions; reads them from a table if they depend only on the position.
+    """Cosines and sines of rotary positions; on a CPU reads them from a table if they depend only on the position.
 
-    The sines for the second half of a head have the opposite sign (`_rotate`).
+    A GPU computes them: a table that grows would be replaced under a CUDA graph. The sines for the second half of a head have the opposite sign (`_rotate`).
     """
 
     def __init__(self, rotary: Any) -> None:
         self._rotary = rotary
-        self._has_table = rotary.rope_type in FIXED
+        self._has_table = rotary.rope_type in FIXED and rotary.inv_freq.device.type == "cpu"
         self._table = torch.empty(0)  # [num_positions, 2, 1, head_dim]
 
     def at(self, positions: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,8 +176,8 @@ def _join(*layers: nn.Linear) -> Product:
 
 
 def _multiply(layer: Product, rows: Tensor) -> Tensor:
-    """rows [num_tokens, inputs] -> [num_tokens, outputs]; in bfloat16 each row's result is the same in any batch."""
-    if rows.dtype != torch.bfloat16 or len(rows) <= BLOCK_ROWS:
+    """rows [num_tokens, inputs] -> [num_tokens, outputs]; a CPU's bfloat16 result of a row is the same in any batch."""
+    if rows.dtype != torch.bfloat16 or len(rows) <= BLOCK_ROWS or rows.device.type != "cpu":
         return layer(rows)
     return torch.cat([layer(block) for block in torch.split(rows, BLOCK_ROWS)])
 

@@ -75,7 +75,8 @@ class Runner:
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
         is_bfloat16 = checkpoint.dtype == torch.bfloat16 and has_bfloat16()
-        self.is_batch_invariant = is_target and is_bfloat16 and isinstance(model, Fused)  # only CPUs have `Fused`
+        is_on_cpu = checkpoint.device.type == "cpu"
+        self.is_batch_invariant = is_target and is_bfloat16 and is_on_cpu and isinstance(model, Fused)
         self._packed = Packed(model, self.pool, memory, others, kernel, is_batch_invariant=self.is_batch_invariant)
         self.num_graphs = self._packed.prepare()
 
@@ -176,21 +177,21 @@ def _try(checkpoint: Checkpoint, is_split: bool) -> Tried:
     with naming(checkpoint.name):
         _use_paged_attention(model)
         shape, num_layers = kv_shapes(model, device)
+        kernel: Kernel | None = None
         if not is_split:
             try:
                 if (kernel := kernel_for(device)) is not None:
                     config: Any = model.config
                     num_heads: int = config.get_text_config(decoder=True).num_attention_heads
                     check_kernel(kernel, shape, num_heads, checkpoint.dtype, device)
-                    run = check_logits(model, shape, num_layers, num_tokens, device, kernel=kernel)
-                    return Tried(run, shape, num_layers, kernel)
             except Exception as error:  # from the compiler, too: plain attention is used after any error
                 log.warning("%s runs without the attention kernel and without CUDA graphs: %s", checkpoint.name, error)
+                kernel = None
         fuse = not is_split and can_fuse(model)
-        run = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse)
+        run = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse, kernel=kernel)
     if not is_split and not fuse:
         prepack(model)
-    return Tried(run, shape, num_layers, None)
+    return Tried(run, shape, num_layers, kernel)
 
 
 def _use_paged_attention(model: torch.nn.Module) -> None:
