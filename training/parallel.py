@@ -8,17 +8,13 @@ The labels are the target's own probabilities of the token at that place, which 
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from training import corpus
-
 KEPT = 0.7  # of the masks of one depth, the share that has a mask behind it
 LEAST_KEPT = 0.2
-ROW, ROWS = 192, 8  # tokens of text in a row, rows in a step
 
 
 @dataclass
@@ -76,17 +72,3 @@ def loss(model: LlamaForCausalLM, text: Tensor, wanted: Tensor, masks: Masks) ->
     at_text = functional.cross_entropy(given[:, :length].flatten(0, 1), wanted.flatten(0, 1))
     at_masks = functional.cross_entropy(given[:, length:].flatten(0, 1), wanted[:, masks.positions].flatten(0, 1))
     return at_text + at_masks
-
-
-def rows(streams: dict[str, corpus.Tokens], step: int) -> tuple[Tensor, float]:
-    """(text [ROWS, ROW], temperature it was written at) of a step; each time through a stream begins elsewhere."""
-    name = list(streams)[step % len(streams)]
-    stream, step = streams[name], step // len(streams)
-    size = ROW * ROWS
-    start = (step * size + step * size // len(stream) * 97) % (len(stream) - size)
-    return torch.from_numpy(stream[start : start + size].astype(np.int64)).view(ROWS, ROW), float(name)
-
-
-def sharpened(probs: Tensor, temperature: float) -> Tensor:
-    """The labels of a text that was written at a temperature, 0 or 1: at 0 only the best token counts."""
-    return probs if temperature else functional.one_hot(probs.argmax(-1), probs.shape[-1]).float()

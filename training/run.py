@@ -26,9 +26,10 @@ DECAY_SHARE = 0.25  # of the time a run is given
 class Run:
     """One model, its optimizer, its schedule, and the step it is at."""
 
-    def __init__(self, model: LlamaForCausalLM, folder: Path) -> None:
+    def __init__(self, model: LlamaForCausalLM, folder: Path, larger: float = 1.0) -> None:
+        """larger: `Optimizer`."""
         self.model, self.folder = model, folder
-        self.optimizer, self.schedule, self.step = Optimizer(model), Schedule(), 0
+        self.optimizer, self.schedule, self.step = Optimizer(model, larger), Schedule(), 0
 
     @property
     def finished(self) -> bool:

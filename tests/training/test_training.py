@@ -121,7 +121,7 @@ def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["teacher"], "unknown stage: teacher; there are corpus, target, drafts, texts, parallel"),
+        (["teacher"], "unknown stage: teacher; there are corpus, target, texts, drafts, parallel"),
         (["corpus", "--num-tokens", "100"], "--num-tokens must be at least 20480"),
     ],
 )
