@@ -11,10 +11,10 @@ are not measured. With a padded target eight clients follow, with and without dr
 The floor is what no round can beat: every weight and every cached key and value is read once, at the speed of a large
 copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.
 
-It needs torch, transformers and numpy only. Times are the clock's, with the device waited for on both sides of each
-part. --out keeps every row, with date, GPU, driver and torch. After --limit-s no case begins, and those left are named.
-It takes about as long as that (nobody has run it on a GPU); with --quick and without one about 10 s, on the CPU at a
-micro size; those figures mean nothing.
+It needs torch, transformers and numpy only. A round is timed by the clock, with the device waited for on both sides,
+and its forward pass by the device's own events, as in `Target.run`. --out keeps every row, with date, GPU, driver and
+torch. After --limit-s no case begins, and those left are named. It takes about as long as that; with --quick and
+without a GPU about 10 s, on the CPU at a micro size; those figures mean nothing.
 """
 
 import argparse

@@ -25,7 +25,11 @@ class Speed(NamedTuple):
 
 @torch.inference_mode()
 def speed(target: Runner, drafter: Runner, num_drafted: int) -> Speed:
-    """Goes on with the embedded prompts, one for each domain, under the match rule; the prompts are read before."""
+    """Goes on with the embedded prompts, one for each domain, under the match rule; the prompts are read before.
+
+    Drafts are made by one thread, as in a draft node.
+    """
+    torch.set_num_threads(1)
     tokenizer = drafter.checkpoint.tokenizer
     texts: list[list[int]] = [tokenizer.encode(one.prompt) for one in prompts.demo()]
     nothing: list[list[int]] = [[] for _ in texts]

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
 from experiments.benchmarks.nodes.made import made_checkpoint
 from goodspeed.engine import padding
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.runner import Chunk, Runner, mark
 from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -117,15 +117,16 @@ class Rounds:
 
     @torch.inference_mode()
     def run(self) -> Times:
-        started = self._now()
+        """One round, timed as `Target.run` times it: the device is waited for at its end only."""
+        started, begin = self._now(), mark(self.device)
         logits = self.runner.forward(self.chunks)
-        dispatched = time.perf_counter()
-        forwarded = self._now()
+        dispatched, end = time.perf_counter(), mark(self.device)
         self.decide(logits)
         finished = self._now()
+        forward_s = dispatched - started if begin is None or end is None else begin.elapsed_time(end) / 1e3
         for key in self.case.ids:
             self.runner.truncate(key, self.case.context)
-        return Times(dispatched - started, forwarded - started, finished - forwarded)
+        return Times(dispatched - started, forward_s, finished - started - forward_s)
 
     def free(self) -> None:
         for key in self.case.ids:

@@ -1,8 +1,8 @@
 """Llama's forward pass in few operations: one matrix for queries, keys and values, one for gate and up.
 
-Small operations take most of a small model's pass, and on a GPU a good part of a large one's. Llama, Mistral, Qwen2 and Qwen3 share one architecture. `Fused`
-takes over the layers of an unmodified transformers model; `trial.py` compares its logits with that model's own. Other
-models run unchanged.
+Small operations take most of a small model's pass, and on a GPU a good part of a large one's. Llama, Mistral, Qwen2 and
+Qwen3 share one architecture. `Fused` takes over the layers of an unmodified transformers model; `trial.py` compares its
+logits with that model's own. Other models run unchanged.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,8 @@ class Fused(nn.Module):
 class Angles:
     """Cosines and sines of rotary positions; on a CPU reads them from a table if they depend only on the position.
 
-    A GPU computes them: a table that grows would be replaced under a CUDA graph. The sines for the second half of a head have the opposite sign (`_rotate`).
+    A GPU computes them: a table that grows would be replaced under a CUDA graph. The sines for the second half of a head
+    have the opposite sign (`_rotate`).
     """
 
     def __init__(self, rotary: Any) -> None:

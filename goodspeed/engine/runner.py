@@ -134,6 +134,15 @@ class Runner:
             raise PromptError(f"token ids must be 0 to {self.checkpoint.num_tokens - 1}; use this model's tokenizer")
 
 
+def mark(device: torch.device) -> torch.cuda.Event | None:
+    """Marks this place in a GPU's work, to time what lies between two marks; None on a CPU, which has no work ahead."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
 def _with_masks(chunk: Chunk, mask_id: int | None) -> Chunk:
     if not chunk.num_masks or mask_id is None:
         return chunk

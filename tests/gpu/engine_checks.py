@@ -81,7 +81,8 @@ def run_schedule(config: PreTrainedConfig, dtype: torch.dtype, device: torch.dev
         rows.append(runner.forward(chunks).cpu())
         for chunk in chunks:
             cached[int(str(chunk.key))] += chunk.tokens
-            expected.append(own_logits(reference, cached[int(str(chunk.key))], len(chunk.tokens)))
+        texts = [cached[int(str(chunk.key))] for chunk in chunks]
+        expected += own_logits(reference, texts, [len(chunk.tokens) for chunk in chunks])
     return compare(torch.cat(rows), torch.cat(expected))
 
 
@@ -109,7 +110,7 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
             text += chunk.tokens[:first]
             paths = [path_to(node, parents) for node in range(-1, len(parents))]
             tokens = [[chunk.tokens[first + node] for node in path] for path in paths]
-            expected += [own_logits(reference, [*text, *one], 1) for one in tokens]
+            expected += own_logits(reference, [[*text, *one] for one in tokens], [1] * len(tokens))
             chosen = rng.randrange(len(paths))
             kept.append(TreePath(chunk.key, len(text), tuple(paths[chosen])))
             text += tokens[chosen]
@@ -143,10 +144,12 @@ def path_to(node: int, parents: list[int]) -> list[int]:
 
 
 @torch.inference_mode()
-def own_logits(model: Any, tokens: list[int], num_rows: int) -> Tensor:
-    """The last rows of what the model itself computes, [num_rows, vocab]."""
-    logits: Tensor = model(torch.tensor([tokens]), use_cache=False).logits
-    return logits[0, -num_rows:]
+def own_logits(model: Any, texts: list[list[int]], counts: list[int]) -> list[Tensor]:
+    """The last rows of what the model itself computes for each text [counts[i], vocab]; what pads a text follows it."""
+    length = max(map(len, texts))
+    padded = torch.tensor([[*text, *[0] * (length - len(text))] for text in texts])
+    logits: Tensor = model(padded, use_cache=False).logits
+    return [rows[len(text) - num : len(text)] for rows, text, num in zip(logits, texts, counts, strict=True)]
 
 
 def compare(found: Tensor, expected: Tensor) -> Differences:

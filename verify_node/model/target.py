@@ -14,7 +14,7 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner, TreePath
+from goodspeed.engine.runner import Chunk, Runner, TreePath, mark
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
 from verify_node.model.entries import VerifiedEntry
@@ -59,20 +59,26 @@ class Target:
         self._beside = ThreadPoolExecutor(1, "masks")  # makes masks during the forward pass, without Python's lock
 
     def run(self, planned: Round) -> RoundResult:
-        """Runs one forward pass over all entries, then verifies by rule; few transfers from the device per rule."""
-        started = time.perf_counter()
+        """Runs one forward pass over all entries, then verifies by rule; few transfers from the device per rule.
+
+        A GPU is not waited for between the two: it computes the pass while Python hands out the verification.
+        """
+        started, begin = time.perf_counter(), mark(self.checkpoint.device)
         has_constraints = any(one.constraint for one in planned.entries)
         making = self._beside.submit(self._constraint_masks.prepare(planned)) if has_constraints else None
         try:
             logits = self.forward(planned)
         finally:  # also on failure: the next round must not find matchers in use
             masks = making.result() if making is not None else {}
-        forwarded = time.perf_counter()
+        forwarded, end = time.perf_counter(), mark(self.checkpoint.device)
         outcomes = self.verify(planned, logits, masks)
         self._constraint_masks.keep_held()
         self._counted.keep(self.runner.pool)
+        if begin is not None and end is not None:
+            end.synchronize()  # nothing may have been verified
+            forwarded = started + begin.elapsed_time(end) / 1e3
         verified = time.perf_counter()
-        seconds = forwarded - started, verified - forwarded
+        seconds = forwarded - started, max(0.0, verified - forwarded)
         if (own := self.own_drafts) is None:
             return RoundResult(outcomes, *seconds)
         own.keep(self.runner.pool, planned.admitted)
@@ -89,10 +95,7 @@ class Target:
         """Returns logits [num_rows, vocab] in the order of entries: an entry's prompt rows if their logprobs are
         requested, then a row per position to sample."""
         chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
-        logits = self.runner.forward(chunks)
-        if logits.device.type == "cuda":
-            torch.cuda.synchronize(logits.device)  # else the forward pass would be timed as verification
-        return logits
+        return self.runner.forward(chunks)
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:

@@ -1,4 +1,6 @@
-"""Pads forward passes to a few numbers of rows, so that each number has a CUDA graph; attention is one kernel.
+"""Pads small forward passes to a few numbers of rows, so that each number has a CUDA graph; attention is one kernel.
+
+Larger passes use the same kernel without a graph: a GPU computes them for longer than Python hands out their work.
 
 Everything that a pass reads lies in one buffer on the device, which one transfer fills. Padding rows write to the KV
 cache's spare page, which no session reads.
@@ -23,6 +25,9 @@ from goodspeed.exact.trees import MAX_NODES
 log = logging.getLogger(__name__)
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Numbers of rows with a graph."""
+MULTIPLE, MAX_ROWS = 16, 4096
+"""Larger passes are padded to a multiple of rows; more rows than the last number do without the kernel."""
 BLOCK_QUERIES = 8
 """Most queries of one session that attend together: a round's draft mostly fits."""
 CAPACITY = 1 << 20
@@ -115,10 +120,10 @@ class Grid:
 
     def run(self, tokens: Ints, wanted: Sequence[int], layout: Layout) -> Tensor | None:
         """Computes logits [num_wanted, vocab_size]; returns None and does nothing if the pass does not fit the grid."""
-        num_rows = next((size for size in SIZES if size >= len(tokens)), None)
+        num_rows = padded_rows(len(tokens))
         deepest = max((int(tree.depths.max()) for tree in layout.trees.values()), default=0)
         if (
-            num_rows is None
+            num_rows > MAX_ROWS
             or deepest > self._max_depth
             or any(len(tree) > MAX_NODES for tree in layout.trees.values())
         ):
@@ -128,6 +133,8 @@ class Grid:
             return None
         self._buffer[: len(numbers)].copy_(staged(numbers, self.memory.device), non_blocking=True)
         rows = self._buffer[len(numbers) - len(wanted) : len(numbers)]
+        if num_rows > SIZES[-1]:
+            return self._call(num_rows, rows)
         return self._logits(num_rows).index_select(0, rows)  # a copy: the next pass overwrites a graph's logits
 
     @torch.inference_mode()
@@ -163,16 +170,23 @@ class Grid:
         here.wait_stream(stream)
         return graph, logits
 
-    def _call(self, num_rows: int) -> Tensor:
+    def _call(self, num_rows: int, wanted: Tensor | None = None) -> Tensor:
+        """Computes logits [num_rows, vocab_size], or those of the wanted rows."""
         inputs = Inputs.of(self._buffer, num_rows)
         out = self.model(
             input_ids=inputs.tokens[None],
             position_ids=inputs.positions[None],
             use_cache=False,
+            logits_to_keep=0 if wanted is None else wanted,  # 0: all rows
             goodspeed_batch=Padded(inputs, self.memory, self.kernel),
         )
         logits: Tensor = out.logits[0]
         return logits
+
+
+def padded_rows(num: int) -> int:
+    """Returns the number of rows of a padded pass of so many tokens."""
+    return next((size for size in SIZES if size >= num), -(-num // MULTIPLE) * MULTIPLE)
 
 
 def inputs_of(tokens: Ints, layout: Layout, num_rows: int, spare: int) -> Ints:
