@@ -13,7 +13,9 @@ with four texts each, that is little of it. All ways take turns in every repetit
 medians.
 
 The tiny target costs overhead, not weights, so `padded` is the same target at the cost of 116M parameters
-(`goodspeed pad`): it writes the same texts, and every way gets the same checkpoint. --target chooses others.
+(`goodspeed pad`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 1b, 8b
+and 14b are the tiny target padded to those sizes, for a GPU: with --device cuda the verify node and `generate` compute
+there, in the checkpoint's precision, and the draft nodes on the CPU's cores beside it.
 
 Each repetition has other held-out prompts, one of each of the eight domains. Draft nodes keep no history, so drafts
 come from a text itself; with --history N every draft node has served N other texts of each domain before, at the same
@@ -25,28 +27,48 @@ padded one; about 45 s with --quick.
 
 import argparse
 import contextlib
+import gc
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import Any
 
 import torch
 import transformers
 
+from experiments.benchmarks import gpu
 from experiments.benchmarks.load import held_out_texts
-from experiments.benchmarks.load.ways import ALONE, SERVED, TARGET, WAYS, Alone, ByGoodSpeed, Text, Way, Written, nodes
+from experiments.benchmarks.load.ways import (
+    ALONE,
+    SERVED,
+    TARGET,
+    WAYS,
+    Alone,
+    ByGoodSpeed,
+    Text,
+    Way,
+    Written,
+    for_generate,
+    nodes,
+)
 from experiments.benchmarks.nodes.workers import end
 from experiments.harness import benchmark
-from goodspeed.app.pad import in_cache
+from goodspeed.app.pad import LIKE, in_cache
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
-from goodspeed.engine import checkpoints
+from goodspeed.engine import checkpoints, padding
 from goodspeed.engine.tokenizing.text import encode_prompt
 
 NUM_CLIENTS = 8
 PADDED = "padded"
+CPU = "cpu"
+
+GPU_OPTIONS = ("--memory-fraction=0.1",)
+"""Options of the verify node on a GPU. Its default of 0.85 of the memory that its weights leave would leave too little
+for the copy of the target that `generate` loads afterwards. With two copies of 14B parameters on 80 GB, a tenth of the
+rest is 15,000 tokens; the eight texts have less than 3,000."""
+
 RATIOS = {
     "ratio_1": ("goodspeed_1", ("plain", "assisted", "prompt_lookup")),
     "ratio_1_no_model": ("goodspeed_1_no_model", ("plain", "assisted", "prompt_lookup")),
@@ -59,13 +81,15 @@ RATIOS = {
 BUSY = "import numpy as np\na = np.random.rand(256, 256).astype(np.float32)\nwhile True: a @ a"
 
 
-def wanted(target: str, temperature: float, history: int, busy: bool) -> dict[str, float]:
+def wanted(target: str, temperature: float, history: int, busy: bool, device: str) -> dict[str, float]:
     """The least ratios that are wanted."""
     if target == TARGET:
         own, with_history, beside_busy, one = (1.02, 1.15, 0.98, 1.2) if temperature else (1.1, 1.5, 1.0, 1.3)
     else:
         own, with_history, beside_busy, one = (1.15, 1.35, 1.15, 1.5) if temperature else (1.35, 1.7, 1.35, 1.7)
     ratio_8 = beside_busy if busy else with_history if history else own
+    if device != CPU:
+        ratio_8 = gpu.WANTED["gain"]
     return {"ratio_1": one, "ratio_8": ratio_8, "ratio_8_sequential": 2.5}
 
 
@@ -131,7 +155,7 @@ def show(result: dict[str, Any]) -> None:
     )
     beside = ", beside a busy process" if result["busy"] else ""
     history = f", {result['history']} earlier texts of each domain" if result["history"] else ""
-    setting = f"{result['target']}, temperature {result['temperature']:g}{history}{beside}"
+    setting = f"{result['target']} on {result['device']}, temperature {result['temperature']:g}{history}{beside}"
     print(f"{setting}: tokens/s (median; lowest to highest){few}")
     for way, rates in result["repetitions"].items():
         print(f"  {way:<28} {result[way]:>7.1f}   ({min(rates):.1f} to {max(rates):.1f})")
@@ -167,40 +191,52 @@ def encode(rows: Sequence[Sequence[Prompt]]) -> list[list[Text]]:
     return [[Text(encode_prompt(tokenizer, one.prompt), one.seed) for one in row] for row in rows]
 
 
+def model_of(target: str) -> str:
+    """The folder of a padded target, made the first time; any other target is itself."""
+    size = LIKE if target == PADDED else target
+    if size not in padding.LIKE:
+        return target
+    return str(in_cache(TARGET, size, say=lambda text, *values: benchmark.note(text % values)))
+
+
 def measure(options: argparse.Namespace, target: str, temperature: float, busy: bool) -> dict[str, Any]:
     """All ways at one temperature, with nodes of its own: nothing of another temperature is in their history."""
-    model = target
-    if target == PADDED:
-        model = str(in_cache(TARGET, say=lambda text, *values: benchmark.note(text % values)))
+    model = model_of(target)
     rows = [row[: options.texts] for row in encode(held_out_texts.measured(options.repetitions + 1))]
     earlier = encode(held_out_texts.earlier(options.history, len(rows)) if options.history else [])
     sizes = {"history": bool(options.history), "pin": options.pin}
-    with nodes(options.ways, model, options.clients, options.verify, options.draft, **sizes) as drafting:
+    verify = [f"--device={options.device}", *(GPU_OPTIONS if options.device != CPU else ()), *options.verify]
+    with nodes(options.ways, model, options.clients, verify, options.draft, **sizes) as drafting:
         served = ByGoodSpeed(drafting, options.tokens, options.turns, temperature)
         if earlier:
             benchmark.note(f"T={temperature:g}: {len(earlier) * NUM_DOMAINS} earlier texts for every draft node")
             served.give_history(earlier)
-        alone = Alone(model, options.tokens, temperature)
+        alone = Alone(model, options.tokens, temperature, options.device)
         ways: dict[str, Way] = {way: getattr(alone if way in ALONE else served, way) for way in options.ways}
         comparison = Comparison(ways, temperature)
         with somebody_else(busy):
             comparison.run(rows)
     about = {
         "target": target,
+        "device": options.device,
         "temperature": temperature,
         "num_clients": options.clients,
         "history": options.history,
         "busy": busy,
     }
-    least = wanted(target, temperature, options.history, busy)
+    least = wanted(target, temperature, options.history, busy, options.device)
     return about | comparison.result() | drafts(served) | {"wanted": least}
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     results = []
-    for target, temperature in product(options.target, options.temperature):
-        results.append(measure(options, target, temperature, options.busy))
-        show(results[-1])
+    for target in options.target:
+        for temperature in options.temperature:
+            results.append(measure(options, target, temperature, options.busy))
+            show(results[-1])
+        for_generate.cache_clear()  # a GPU's memory, before the next target
+        gc.collect()
+        torch.cuda.empty_cache()
     return results
 
 
@@ -215,7 +251,14 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--history", type=int, default=0, metavar="N", help="earlier texts of each domain (default 0)")
     parser.add_argument(
-        "--target", nargs="+", default=[TARGET, PADDED], metavar="NAME", help=f"default: {TARGET} {PADDED}"
+        "--target",
+        nargs="+",
+        default=[TARGET, PADDED],
+        metavar="NAME",
+        help=f"also {', '.join(padding.LIKE)}: {TARGET} padded to that size (default: {TARGET} {PADDED})",
+    )
+    parser.add_argument(
+        "--device", default=CPU, help="of the verify node and of generate: cpu, cuda or cuda:N (default cpu)"
     )
     parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")

@@ -66,6 +66,8 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     say: called with a %-format and its values after each file of weights. Raises CheckpointError (no such checkpoint,
     or another family) or ConfigError (the folder exists or cannot be written, the disk is too full, or the shape is
     smaller than the checkpoint's).
+
+    The random numbers are a GPU's where there is one: billions of them take a CPU minutes.
     """
     if exists(folder):
         raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
@@ -74,9 +76,10 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     refuse_weights(name, source)
     stored = StoredTensors(source)
     num_bytes = plan.num_bytes(stored)
+    weights = plan.tensors(stored, "cuda" if torch.cuda.is_available() else "cpu")
     with in_the_making(folder, num_bytes, "size") as partial:
         partial.mkdir()
-        num_parameters = _write(plan.tensors(stored), num_bytes, partial, say)
+        num_parameters = _write(((name, one.cpu()) for name, one in weights), num_bytes, partial, say)
         (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")
         for file in source.iterdir():
             if file.suffix in BESIDE and file.name not in {"config.json", INDEX}:

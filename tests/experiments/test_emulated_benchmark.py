@@ -83,7 +83,7 @@ def test_emulated_nodes_are_started_in_its_process(hardware, monkeypatch):
     started = []
     monkeypatch.setattr(workers, "start", lambda words, core: started.append(words))
     monkeypatch.setattr(workers, "end", lambda process: None)
-    monkeypatch.setattr(workers.DraftWorker, "wait_until_connected", lambda worker: None)
+    monkeypatch.setattr(workers.DraftWorker, "wait_until_connected", lambda worker, verify: None)
     for emulates in (hardware, None):
         with workers.cluster(["m", "n"], ["--policy=fixed"], emulation=emulates):
             pass

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -41,47 +42,52 @@ Way: TypeAlias = Callable[[Sequence[Text]], list[Written]]
 
 
 class Alone:
-    """The target through `transformers` alone."""
+    """The target through `transformers` alone; its models are loaded when a way first needs them."""
 
-    def __init__(self, target: str, num_tokens: int, temperature: float) -> None:
-        self.model: Any = _for_generate(target)
-        self.assistant: Any = _for_generate(DRAFTS[0])
+    def __init__(self, target: str, num_tokens: int, temperature: float, device: str = "cpu") -> None:
+        self.target = target
         self.num_tokens = num_tokens
         self.temperature = temperature
+        self.device = device
 
     def plain(self, texts: Sequence[Text]) -> list[Written]:
         return self._one_by_one(texts)
 
     def assisted(self, texts: Sequence[Text]) -> list[Written]:
-        return self._one_by_one(texts, assistant_model=self.assistant)
+        return self._one_by_one(texts, assistant_model=for_generate(DRAFTS[0], self.device))
 
     def prompt_lookup(self, texts: Sequence[Text]) -> list[Written]:
         return self._one_by_one(texts, prompt_lookup_num_tokens=LOOKUP_TOKENS)
 
     def plain_8(self, texts: Sequence[Text]) -> list[Written]:
         longest = max(len(text.ids) for text in texts)
-        ids = torch.tensor([[0] * (longest - len(text.ids)) + text.ids for text in texts])
-        mask = torch.tensor([[0] * (longest - len(text.ids)) + [1] * len(text.ids) for text in texts])
+        ids = self._on_device([[0] * (longest - len(text.ids)) + text.ids for text in texts])
+        mask = self._on_device([[0] * (longest - len(text.ids)) + [1] * len(text.ids) for text in texts])
         return [Written(*one) for one in enumerate(self._generate(ids, attention_mask=mask))]
 
     def _one_by_one(self, texts: Sequence[Text], **options: Any) -> list[Written]:
-        rows = (self._generate(torch.tensor([text.ids]), **options)[0] for text in texts)
+        rows = (self._generate(self._on_device([text.ids]), **options)[0] for text in texts)
         return [Written(*one) for one in enumerate(rows)]
+
+    def _on_device(self, rows: list[list[int]]) -> torch.Tensor:
+        return torch.tensor(rows, device=self.device)
 
     @torch.inference_mode()
     def _generate(self, ids: torch.Tensor, **options: Any) -> list[list[int]]:
         options.setdefault("attention_mask", torch.ones_like(ids))
         how = {"do_sample": True, "temperature": self.temperature, "top_k": 0} if self.temperature else {}
-        out = self.model.generate(
+        out = for_generate(self.target, self.device).generate(
             ids, max_new_tokens=self.num_tokens, pad_token_id=0, **({"do_sample": False} | how), **options
         )
         tokens: list[list[int]] = out[:, ids.shape[1] :].tolist()
         return tokens
 
 
-def _for_generate(name: str) -> Any:
-    """Loads a model with `from_pretrained`, and removes whatever ends a text before its length."""
-    checkpoint = checkpoints.load(name)
+@cache
+def for_generate(name: str, device: str) -> Any:
+    """Loads a model with `from_pretrained`, in the verify node's default precision, and removes whatever ends a text
+    before its length."""
+    checkpoint = checkpoints.load(name, device=device, dtype="auto")
     model: Any = checkpoint.model
     model.generation_config.eos_token_id = None
     return model

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import select
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.messages import Sampling
 
-CONNECT_TIMEOUT_S = 120.0
+CONNECT_TIMEOUT_S = 300.0  # a verify node with 14B parameters loads for minutes
 TARGET = "tiny-target"
 NO_MODEL = "none"
 """The `--model` of a draft node that has none, whose drafts are n-grams."""
@@ -88,7 +89,12 @@ class DraftWorker:
         self.name = name
         self._process = start([*before, "experiments.benchmarks.nodes.workers", *words], core)
 
-    def wait_until_connected(self) -> None:
+    def wait_until_connected(self, verify: subprocess.Popen[str]) -> None:
+        """Raises RuntimeError if this node or the verify node ends before."""
+        assert self._process.stdout is not None
+        while not select.select([self._process.stdout], [], [], 1.0)[0]:
+            if verify.poll() is not None:
+                raise RuntimeError("the verify node ended; what it said is above")
         self._read(str)
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
@@ -137,7 +143,7 @@ def cluster(
             name = f"client-{number + 1}"
             workers.append(DraftWorker(name, endpoint, model, draft_options, core, words(number)))
         for worker in workers:
-            worker.wait_until_connected()
+            worker.wait_until_connected(verify)
         yield workers
     finally:
         for worker in workers:
