@@ -5,7 +5,6 @@ An unknown setting may change the meaning of the numbers, so it is refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 from goodspeed.errors import ConfigError, UnsupportedModelError, need
@@ -92,10 +91,12 @@ def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
     """
     what = "a checkpoint of compressed-tensors"
     need(what, "compressed-tensors", "compressed-tensors")
-    from transformers import CompressedTensorsConfig
+    from transformers.utils import check_min_version
 
-    if "dequantize" not in signature(CompressedTensorsConfig.__init__).parameters:
-        raise ConfigError(f"{what} needs a newer transformers; install 5.23 or later")
+    try:
+        check_min_version("5.23.0")  # older ones quantise activations of such a model, too
+    except ImportError as error:
+        raise ConfigError(f"{what} needs a newer transformers; install 5.23 or later") from error
     return {**scheme.settings, "dequantize": True}
 
 

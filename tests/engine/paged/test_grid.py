@@ -17,10 +17,18 @@ from tests.gpu.engine_checks import CONFIGS, FLOAT32_BOUND, run_schedule, run_tr
 CPU = torch.device("cpu")
 INTERPRETED = """
 import torch
+from triton.runtime import interpreter
 from goodspeed.engine.paged.kernel import attend
 from goodspeed.engine.paged.memory import KVShape
 from goodspeed.engine.trial import check_kernel
 
+patch = interpreter._patch_lang_tensor
+
+def patch_tensor(tensor, scope):
+    patch(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())  # NumPy 2.5 refuses Triton 3.6's int(...)
+
+interpreter._patch_lang_tensor = patch_tensor
 device = torch.device("cpu")  # the interpreter multiplies no bfloat16
 check_kernel(attend, KVShape(2, 32, 32), 8, torch.float16, device)
 check_kernel(attend, KVShape(1, 24, 16), 5, torch.float32, device)

@@ -15,6 +15,8 @@ from tests.engine.conftest import Save
 from tests.engine.quantized.making import Tensors, change, write_pair
 from tests.engine.quantized.test_same_numbers import compare
 
+pytest.importorskip("transformers", minversion="5.23")  # older ones are refused
+
 INT4 = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 16}
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
 FLOAT8 = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"}

@@ -101,6 +101,8 @@ def test_no_torch_is_loaded(save: Save) -> None:
     ],
 )
 def test_templates_that_refuse_or_break_out_are_errors_of_the_prompt(save: Save, template: str) -> None:
+    if "_x" in template:
+        pytest.importorskip("transformers", minversion="5.23")  # older ones refuse to read such a name, not to set it
     tokenizer = tokenizer_folder.load(str(save(template=template))).tokenizer
     with pytest.raises(PromptError, match="the chat template refuses"):
         text.encode_chat(tokenizer, CHAT)
