@@ -85,8 +85,8 @@ class Fused(nn.Module):
 class Angles:
     """Cosines and sines of rotary positions; on a CPU reads them from a table if they depend only on the position.
 
-    A GPU computes them: a table that grows would be replaced under a CUDA graph. The sines for the second half of a head
-    have the opposite sign (`_rotate`).
+    A GPU computes them: a table that grows would be replaced under a CUDA graph. The sines for the second half of a
+    head have the opposite sign (`_rotate`).
     """
 
     def __init__(self, rotary: Any) -> None:

@@ -138,7 +138,7 @@ def mark(device: torch.device) -> torch.cuda.Event | None:
     """Marks this place in a GPU's work, to time what lies between two marks; None on a CPU, which has no work ahead."""
     if device.type != "cuda":
         return None
-    event = torch.cuda.Event(enable_timing=True)
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(device))
     return event
 
