@@ -16,6 +16,8 @@ from goodspeed.engine.paged.memory import KVPool
 
 TILE = 64
 """Most keys multiplied at a time."""
+FLOAT32_TILE = 16
+"""The same in float32, in which larger tiles do not fit into registers (compiled for sm_90: 10 KB a thread spilled)."""
 TILE_BYTES = 16 << 10
 """Most bytes of a tile of keys. Two tiles of keys and values, and the queries, fit into any GPU's shared memory."""
 
@@ -53,14 +55,22 @@ def attend(
         key_dim=key_dim,
         value_dim=shape.value_dim,
         num_queries=max(16, triton.next_power_of_2(inputs.block_queries * (num_heads // shape.num_kv_heads))),
-        tile=min(TILE, max(16, TILE_BYTES // (key_width * query.itemsize))),
+        tile=FLOAT32_TILE if query.itemsize == 4 else min(TILE, max(16, TILE_BYTES // (key_width * query.itemsize))),
         key_width=key_width,
         value_width=width,
         num_parts=num_parts,
         num_stages=2,
     )
     _join_parts[num_rows, num_heads](
-        parts, sums, output, num_rows, num_heads, value_dim=shape.value_dim, width=width, num_parts=num_parts
+        parts,
+        sums,
+        output,
+        num_rows,
+        num_heads,
+        value_dim=shape.value_dim,
+        width=width,
+        num_parts=num_parts,
+        num_warps=1,
     )
     return output
 
