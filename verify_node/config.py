@@ -151,8 +151,11 @@ class VerifyConfig(Settings):
 
     @property
     def core(self) -> CoreSettings:
-        """The settings of the verify node's rules; `auto` must be resolved before (`costs.with_budget`)."""
-        return self._core_with(self.num_drafted, is_shared=is_loopback(self.bind))
+        """The settings of the verify node's rules; `auto` must be resolved before (`costs.with_budget`).
+
+        Draft nodes on this machine take nothing from a target on a GPU.
+        """
+        return self._core_with(self.num_drafted, is_shared=is_loopback(self.bind) and not self.is_on_gpu)
 
     def _core_with(self, budget: int, *, is_shared: bool) -> CoreSettings:
         most = GPU_ROUND_TOKENS if self.is_on_gpu else DEFAULTS.max_round_tokens

@@ -18,10 +18,13 @@ It takes about 15 minutes on two cores; about 30 s with --quick, at sizes at whi
 import argparse
 import contextlib
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
@@ -29,6 +32,7 @@ from experiments.benchmarks.nodes.hardware import Emulation, emulation
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
 from experiments.simulation.paper import STAND_INS
+from experiments.simulation.texts.proposals import SHIPPED
 from goodspeed.wire.fields import MAX_DRAFT
 
 MOST_LATE = 0.01
@@ -63,15 +67,17 @@ def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Em
 class Live:
     """Texts that real nodes write, and how many of them differ between ways."""
 
-    def __init__(self, nodes: Mapping[str, Sequence[DraftWorker]], options: argparse.Namespace) -> None:
+    def __init__(self, nodes: Mapping[str, Sequence[DraftWorker]], options: argparse.Namespace, path: Path) -> None:
+        """path: file of the recorded texts, whose prompts are asked for."""
         self.nodes = nodes
         self.options = options
+        self.path = path
         self.num_different = 0
         self._known: dict[tuple[int, ...], list[int]] = {}  # text by seed and prompt
 
     def serve(self, name: str, num_clients: int, seed: int) -> Found:
         way = WAYS[name]
-        texts = wanted(num_clients, self.options.turns, seed)
+        texts = wanted(num_clients, self.options.turns, seed, self.path)
         num_tokens, temperature = self.options.tokens, self.options.temperature
         max_draft = MAX_DRAFT if way.drafts else 0
         asked = [[Wanted(one.ids, num_tokens, temperature, one.seed, max_draft) for one in own] for own in texts]
@@ -96,21 +102,37 @@ def one_after_another(served: Sequence[Served]) -> Delivered:
     return delivered
 
 
+@contextlib.contextmanager
+def recorded(options: argparse.Namespace) -> Iterator[Path]:
+    """Yields the file of recorded texts; those that the embedded models write now are recorded, since the shipped ones
+    are of earlier weights."""
+    if options.quick or options.temperature != RECORDED:
+        yield SHIPPED
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "proposals.jsonl"
+        benchmark.note("recording what the draft models propose; about two minutes")
+        command = [sys.executable, "-m", "experiments.simulation.record_proposals", f"--output={path}"]
+        subprocess.run(command, check=True)
+        yield path
+
+
 def run(options: argparse.Namespace) -> dict[str, Any]:
     ways = {name: WAYS[name] for name in options.ways}
     draft_costs = [FAMILY.draft_costs[SETTING.models[n % len(SETTING.models)]] for n in range(options.clients)]
     live: Speeds = defaultdict(list)
     simulated: Speeds = defaultdict(list)
     with (
+        recorded(options) as path,
         emulation(FAMILY.round_cost, draft_costs, options.factor) as hardware,
         all_nodes(ways, options, hardware) as nodes,
     ):
-        began, asking = time.monotonic(), Live(nodes, options)
+        began, asking = time.monotonic(), Live(nodes, options, path)
         for seed in range(options.repetitions):
             for num_clients, name in turns(sorted({1, options.clients}), list(ways), seed):
                 live[num_clients, name].append(asking.serve(name, num_clients, seed).measures())
                 if options.temperature == RECORDED:
-                    expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed)
+                    expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed, path)
                     simulated[num_clients, name].append(expected.measures())
                 tell(options, seed, num_clients, name, live, simulated)
         late = hardware.late(began)

@@ -16,6 +16,7 @@ from experiments.benchmarks.nodes import emulating, workers
 from experiments.benchmarks.nodes.emulating import slowed
 from experiments.benchmarks.nodes.hardware import Hardware, emulation
 from experiments.benchmarks.nodes.workers import Served, Wanted
+from experiments.simulation.texts.proposals import SHIPPED
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.round_time import Linear, Roofline
 from goodspeed.wire.endpoints import is_loopback
@@ -108,7 +109,7 @@ def test_speeds_by_hand():
 
 
 def test_the_nodes_are_asked_for_the_texts_that_are_simulated():
-    texts, recorded = wanted(8, 2, seed=3), Turns(3)
+    texts, recorded = wanted(8, 2, seed=3), Turns(3, SHIPPED)
     for client, own in enumerate(texts):
         for number, text in enumerate(own):
             assert (len(text.ids), text.seed) == (
@@ -136,7 +137,7 @@ def test_texts_follow_one_another_and_those_that_differ_are_counted():
 
     own = [served(3.0, (1.0, 1), (2.5, 1)), served(2.0, (0.5, 2))]
     assert emulated.one_after_another(own) == [(1.0, 1), (2.5, 1), (3.5, 2)]
-    live = emulated.Live({}, Namespace())
+    live = emulated.Live({}, Namespace(), SHIPPED)
     asked = [Wanted([7], 2, 1.0, 1), Wanted([8], 2, 1.0, 1)]
     live._compare(asked, own)
     assert live.num_different == 0

@@ -79,3 +79,12 @@ def test_a_gpu_has_a_measured_budget_and_longer_rounds_unless_told():
     assert (
         config().core.max_round_tokens == config(device="cuda", budget=16, max_round_tokens=512).core.max_round_tokens
     )
+
+
+def test_draft_nodes_beside_a_gpu_do_not_share_the_targets_cores():
+    here, everywhere = "tcp://127.0.0.1:5555", "tcp://0.0.0.0:5555"
+    places = [("cpu", here), ("cuda", here), ("cpu", everywhere)]
+    found = [
+        config(device=device, budget=16, bind=bind, trusted_network=True).core.is_shared for device, bind in places
+    ]
+    assert found == [True, False, False]

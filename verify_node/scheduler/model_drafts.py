@@ -2,8 +2,9 @@
 
 Selection knows the cost of verifying a token, not of drafting one: on the same cores, draft models slow the forward
 pass, the event loop and each other. So where they may share this machine, stretches of rounds alternate: a stretch in
-the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines
-drafting costs the verify node nothing, and draft models may always draft. N-gram drafts cost next to nothing anywhere.
+the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines,
+and beside a target on a GPU, drafting costs the verify node nothing, and draft models may always draft. N-gram drafts
+cost next to nothing anywhere.
 The verify node's own draft model is compared in the same way.
 """
 
@@ -103,7 +104,7 @@ class Comparison:
 class ModelDrafts:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
-    is_shared: bool  # the draft models may run on this machine
+    is_shared: bool  # the draft models may run on the target's cores
     plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
     permits: bool = True
     uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from pathlib import Path
 from random import Random
 
 from draft_node.core.drafts.ngrams import NgramDrafter
@@ -104,9 +105,11 @@ class RecordedSelfDrafts(SelfDrafts):
 class RecordedTexts:
     """The texts of a world: each client has a domain of its own, which one the seed says, and its texts in turn."""
 
-    def __init__(self, draft_models: Sequence[str], temperature: float, seed: int) -> None:
-        """draft_models: of each client."""
-        texts = [text for text in proposals.load() if text.temperature == temperature]
+    def __init__(
+        self, draft_models: Sequence[str], temperature: float, seed: int, path: Path = proposals.SHIPPED
+    ) -> None:
+        """draft_models: of each client. path: file of the texts."""
+        texts = [text for text in proposals.load(path) if text.temperature == temperature]
         if not texts:
             raise ConfigError(f"no texts were recorded at temperature {temperature}")
         self.names = sorted({text.domain for text in texts})
