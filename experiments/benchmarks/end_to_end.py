@@ -261,11 +261,14 @@ def parse() -> argparse.Namespace:
         "--device", default=CPU, help="of the verify node and of generate: cpu, cuda or cuda:N (default cpu)"
     )
     parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
-    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="a core for the verify node")
+    parser.add_argument(
+        "--pin", action=argparse.BooleanOptionalAction, help="a core for the verify node (default: with --device cpu)"
+    )
     parser.add_argument("--verify", nargs="*", default=[], help="options of goodspeed-verify, as --verify=--budget=16")
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
     parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS)
     options = parser.parse_args()
+    options.pin = options.device == CPU if options.pin is None else options.pin
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.temperature, options.history = options.temperature[:1], min(options.history, 1)
