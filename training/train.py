@@ -63,6 +63,15 @@ def make_corpus(args: argparse.Namespace) -> None:
     print(f"corpus: {len(tokens)} tokens", file=sys.stderr)
 
 
+def stream(args: argparse.Namespace) -> corpus.Tokens:
+    """The training stream, made if there is none."""
+    path = args.state / "tokens.npy"
+    if not path.exists():
+        make_corpus(args)
+    tokens: corpus.Tokens = np.load(path, mmap_mode="r", allow_pickle=False)
+    return tokens
+
+
 def resume(name: str, args: argparse.Namespace, fresh: Callable[[str], LlamaForCausalLM] = family.create) -> Run:
     """Continues from the saved state, else from the weights, else begins with a fresh model."""
     weights = args.weights / name
@@ -161,16 +170,14 @@ def train_parallel(args: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     torch.set_num_threads(args.threads)
-    stream = args.state / "tokens.npy"
-    if "corpus" in args.stages or not stream.exists():
+    if "corpus" in args.stages:
         make_corpus(args)
-    tokens = np.load(stream, mmap_mode="r", allow_pickle=False)
     if "target" in args.stages:
-        train_target(args, tokens)
+        train_target(args, stream(args))
     if "texts" in args.stages:
-        write_texts(args, tokens)
+        write_texts(args, stream(args))
     if "drafts" in args.stages:
-        train_drafts(args, tokens)
+        train_drafts(args, stream(args))
     if "parallel" in args.stages:
         train_parallel(args)
 

@@ -77,12 +77,14 @@ class Rows:
     """The texts in rows of a step, of each temperature in turn."""
 
     def __init__(self, state: Path, block: int) -> None:
-        """block: tokens of a step. Exits if no texts were written."""
+        """block: tokens of a step. Exits if no texts were written, or too few."""
         self.num_rows = block // 256
         names = [f"{temperature:g}" for temperature in TEMPERATURES]
         if missing := [str(path(state, name)) for name in names if not path(state, name).exists()]:
             sys.exit(f"there is no {missing[0]}; run the stage texts first")
         self.streams = {name: np.load(path(state, name), mmap_mode="r", allow_pickle=False) for name in names}
+        if min(map(len, self.streams.values())) <= ROW * self.num_rows:
+            sys.exit(f"the texts in {state} are shorter than a step; run the stage texts for longer")
 
     def of(self, step: int) -> tuple[Tensor, float]:
         """(text [rows, ROW], temperature it was written at) of a step; each time through a stream begins elsewhere."""

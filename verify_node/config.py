@@ -151,11 +151,8 @@ class VerifyConfig(Settings):
 
     @property
     def core(self) -> CoreSettings:
-        """The settings of the verify node's rules; `auto` must be resolved before (`costs.with_budget`).
-
-        Draft nodes on this machine take nothing from a target on a GPU.
-        """
-        return self._core_with(self.num_drafted, is_shared=is_loopback(self.bind) and not self.is_on_gpu)
+        """The settings of the verify node's rules; `auto` must be resolved before (`costs.with_budget`)."""
+        return self._core_with(self.num_drafted, is_shared=is_loopback(self.bind))
 
     def _core_with(self, budget: int, *, is_shared: bool) -> CoreSettings:
         most = GPU_ROUND_TOKENS if self.is_on_gpu else DEFAULTS.max_round_tokens
@@ -169,6 +166,7 @@ class VerifyConfig(Settings):
             order=self.order,
             has_draft_model=self.draft_model is not None,
             is_shared=is_shared,
+            drafts_first=self.is_on_gpu,
             weigh_evidence=not self.is_paper,
             beta=PAPER_BETA if self.is_paper else DEFAULTS.beta,
             max_sessions=self.max_sessions,

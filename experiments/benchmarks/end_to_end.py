@@ -62,12 +62,11 @@ from goodspeed.engine.tokenizing.text import encode_prompt
 
 NUM_CLIENTS = 8
 PADDED = "padded"
-CPU = "cpu"
 
 GPU_OPTIONS = ("--memory-fraction=0.1",)
 """Options of the verify node on a GPU. Its default of 0.85 of the memory that its weights leave would leave too little
-for the copy of the target that `generate` loads afterwards. With two copies of 14B parameters on 80 GB, a tenth of the
-rest is 15,000 tokens; the eight texts have less than 3,000."""
+for the copy of the target that `generate` loads afterwards. With 14B parameters on 80 GB a tenth of the rest is 32,000
+tokens; the eight texts have less than 3,000."""
 
 RATIOS = {
     "ratio_1": ("goodspeed_1", ("plain", "assisted", "prompt_lookup")),
@@ -81,6 +80,10 @@ RATIOS = {
 BUSY = "import numpy as np\na = np.random.rand(256, 256).astype(np.float32)\nwhile True: a @ a"
 
 
+def on_gpu(device: str) -> bool:
+    return device.startswith("cuda")
+
+
 def wanted(target: str, temperature: float, history: int, busy: bool, device: str) -> dict[str, float]:
     """The least ratios that are wanted."""
     if target == TARGET:
@@ -88,7 +91,7 @@ def wanted(target: str, temperature: float, history: int, busy: bool, device: st
     else:
         own, with_history, beside_busy, one = (1.15, 1.35, 1.15, 1.5) if temperature else (1.35, 1.7, 1.35, 1.7)
     ratio_8 = beside_busy if busy else with_history if history else own
-    if device != CPU:
+    if on_gpu(device):
         ratio_8 = gpu.WANTED["gain"]
     return {"ratio_1": one, "ratio_8": ratio_8, "ratio_8_sequential": 2.5}
 
@@ -191,21 +194,21 @@ def encode(rows: Sequence[Sequence[Prompt]]) -> list[list[Text]]:
     return [[Text(encode_prompt(tokenizer, one.prompt), one.seed) for one in row] for row in rows]
 
 
-def model_of(target: str) -> str:
-    """The folder of a padded target, made the first time; any other target is itself."""
+def model_of(target: str, device: str) -> str:
+    """The folder of a padded target, made on the device the first time; any other target is itself."""
     size = LIKE if target == PADDED else target
     if size not in padding.LIKE:
         return target
-    return str(in_cache(TARGET, size, say=lambda text, *values: benchmark.note(text % values)))
+    return str(in_cache(TARGET, size, lambda text, *values: benchmark.note(text % values), device=device))
 
 
 def measure(options: argparse.Namespace, target: str, temperature: float, busy: bool) -> dict[str, Any]:
     """All ways at one temperature, with nodes of its own: nothing of another temperature is in their history."""
-    model = model_of(target)
+    model = model_of(target, options.device)
     rows = [row[: options.texts] for row in encode(held_out_texts.measured(options.repetitions + 1))]
     earlier = encode(held_out_texts.earlier(options.history, len(rows)) if options.history else [])
     sizes = {"history": bool(options.history), "pin": options.pin}
-    verify = [f"--device={options.device}", *(GPU_OPTIONS if options.device != CPU else ()), *options.verify]
+    verify = [f"--device={options.device}", *(GPU_OPTIONS if on_gpu(options.device) else ()), *options.verify]
     with nodes(options.ways, model, options.clients, verify, options.draft, **sizes) as drafting:
         served = ByGoodSpeed(drafting, options.tokens, options.turns, temperature)
         if earlier:
@@ -258,7 +261,7 @@ def parse() -> argparse.Namespace:
         help=f"also {', '.join(padding.LIKE)}: {TARGET} padded to that size (default: {TARGET} {PADDED})",
     )
     parser.add_argument(
-        "--device", default=CPU, help="of the verify node and of generate: cpu, cuda or cuda:N (default cpu)"
+        "--device", default="cpu", help="of the verify node and of generate: cpu, cuda or cuda:N (default cpu)"
     )
     parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
     parser.add_argument(
@@ -268,7 +271,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
     parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS)
     options = parser.parse_args()
-    options.pin = options.device == CPU if options.pin is None else options.pin
+    options.pin = not on_gpu(options.device) if options.pin is None else options.pin
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.temperature, options.history = options.temperature[:1], min(options.history, 1)

@@ -61,10 +61,10 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = None) -> Path:
+def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = None, *, device: str = "cpu") -> Path:
     """Returns the folder of a padded copy in the user's cache; makes it the first time, which takes some seconds.
 
-    say: called with a %-format and its values. Raises what `padding.pad` does.
+    say: called with a %-format and its values. device: `padding.pad`, whose errors it raises.
     """
     from goodspeed.engine import folders
 
@@ -81,7 +81,7 @@ def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = Non
         from goodspeed.engine import padding  # late: it imports torch
 
         try:
-            padding.pad(model, padding.LIKE[like], folder, say)
+            padding.pad(model, padding.LIKE[like], folder, say, device=device)
         except ConfigError:
             if not folders.exists(folder):  # else another process made it meanwhile
                 raise

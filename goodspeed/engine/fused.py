@@ -31,6 +31,9 @@ BLOCK_ROWS = 32
 more rows oneDNN sums in another order, so larger inputs are multiplied block by block."""
 
 
+RELEASED = 8
+"""Layers after which a GPU gets back the memory of their own weights."""
+
 Product: TypeAlias = Callable[[Tensor], Tensor]
 """A linear layer's forward method: rows [num_tokens, inputs] -> [num_tokens, outputs]."""
 
@@ -58,11 +61,12 @@ class Fused(nn.Module):
         for number, window in enumerate(windows):
             self.layers.append(Layer(number, model.model.layers[number], window))
             model.model.layers[number] = nn.Identity()
+            if number % RELEASED == 0:
+                _release(self.embed.weight.device)
         self.head = model.lm_head
         prepack(self.head, shared=self.head.weight is self.embed.weight)
         self.out: Product = self.head.forward
-        if self.embed.weight.device.type == "cuda":
-            torch.cuda.empty_cache()  # the layers' own weights: the KV cache gets their memory
+        _release(self.embed.weight.device)
 
     def forward(
         self,
@@ -163,6 +167,12 @@ class Layer:
         rows = rows + _multiply(self.out, seen.reshape(len(rows), -1))
         gate, up = _multiply(self.gate_up, self.mlp_norm.of_rows(rows)).chunk(2, dim=-1)
         return rows + _multiply(self.down, functional.silu(gate) * up)
+
+
+def _release(device: torch.device) -> None:
+    """Returns cached memory to a GPU: the KV cache, or another process, gets it."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _join(*layers: nn.Linear) -> Product:

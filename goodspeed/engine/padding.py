@@ -60,14 +60,14 @@ LIKE = {
 """Shapes of widely used models; the vocabulary stays the checkpoint's."""
 
 
-def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_nothing) -> int:
+def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_nothing, *, device: str = "cpu") -> int:
     """Writes a padded copy of a checkpoint into a new folder; returns its number of parameters.
 
     say: called with a %-format and its values after each file of weights. Raises CheckpointError (no such checkpoint,
     or another family) or ConfigError (the folder exists or cannot be written, the disk is too full, or the shape is
     smaller than the checkpoint's).
 
-    The random numbers are a GPU's where there is one: billions of them take a CPU minutes.
+    device: makes the random numbers, billions of which take a CPU minutes; another device's are others.
     """
     if exists(folder):
         raise ConfigError(f"{folder} already exists; name a new folder, or remove it")
@@ -76,7 +76,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     refuse_weights(name, source)
     stored = StoredTensors(source)
     num_bytes = plan.num_bytes(stored)
-    weights = plan.tensors(stored, "cuda" if torch.cuda.is_available() else "cpu")
+    weights = plan.tensors(stored, device)
     with in_the_making(folder, num_bytes, "size") as partial:
         partial.mkdir()
         num_parameters = _write(((name, one.cpu()) for name, one in weights), num_bytes, partial, say)

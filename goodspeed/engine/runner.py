@@ -24,7 +24,7 @@ from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
 from goodspeed.engine.support import naming
-from goodspeed.engine.trial import check_kernel, check_logits, kv_shapes
+from goodspeed.engine.trial import WITHOUT_KERNEL, check_kernel, check_logits, kv_shapes
 from goodspeed.errors import PromptError, UnsupportedModelError
 
 __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
@@ -194,10 +194,10 @@ def _try(checkpoint: Checkpoint, is_split: bool) -> Tried:
                     num_heads: int = config.get_text_config(decoder=True).num_attention_heads
                     check_kernel(kernel, shape, num_heads, checkpoint.dtype, device)
             except Exception as error:  # from the compiler, too: plain attention is used after any error
-                log.warning("%s runs without the attention kernel and without CUDA graphs: %s", checkpoint.name, error)
+                log.warning(WITHOUT_KERNEL, checkpoint.name, error)
                 kernel = None
         fuse = not is_split and can_fuse(model)
-        run = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse, kernel=kernel)
+        run, kernel = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse, kernel=kernel)
     if not is_split and not fuse:
         prepack(model)
     return Tried(run, shape, num_layers, kernel)

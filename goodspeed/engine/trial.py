@@ -5,6 +5,8 @@ in pieces, with a rollback, and finally as a tree with two branches. The logits 
 model's. This refuses any model that has other state than keys and values, masks in its own way, or ignores our keyword.
 """
 
+import logging
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,10 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.support import expected_windows
 from goodspeed.errors import UnsupportedModelError
+
+log = logging.getLogger(__name__)
+
+WITHOUT_KERNEL = "%s runs without the attention kernel and without CUDA graphs: %s"
 
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
 """Largest difference that counts as rounding, relative to the largest logit; wrong attention far exceeds it."""
@@ -90,17 +96,35 @@ def check_logits(
     *,
     fuse: bool = False,
     kernel: Kernel | None = None,
-) -> Any:
+) -> tuple[Any, Kernel | None]:
     """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention.
 
-    fuse: takes the model apart and runs it by `fused.py`. Returns the module to run. kernel: `Passes`.
+    fuse: takes the model apart and runs it by `fused.py`. kernel: attention of padded passes, which are compared, too.
+    Returns the module to run, and the kernel; None, with a warning, if that fails where plain attention does not.
     """
     tokens = (torch.arange(20) * 7919 + 1) % vocab_size
     other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # the same text with another ending
     expected, branch = _own_logits(model, torch.stack([tokens, other]).to(device))
-    memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
+    expected = torch.cat([expected, expected[16:], branch[17:]])
+    name = type(model).__name__
     run = Fused(model) if fuse else model
-    packed = Packed(run, PagePool(8, 4), memory, kernel=kernel)
+
+    def compare(kernel: Kernel | None) -> None:
+        memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
+        _compare(Packed(run, PagePool(8, 4), memory, kernel=kernel), tokens, other, expected, name)
+
+    compare(None)
+    if kernel is not None:
+        try:
+            compare(kernel)
+        except Exception as error:  # from the compiler, too
+            log.warning(WITHOUT_KERNEL, name, error)
+            kernel = None
+    return run, kernel
+
+
+def _compare(packed: Packed, tokens: Tensor, other: Tensor, expected: Tensor, name: str) -> None:
+    """Raises UnsupportedModelError if logits of both texts, in pieces and as a tree, are not the expected ones."""
     ids: list[int] = tokens.tolist()
     rows = [packed.forward([Chunk("a", ids[:7], 7), Chunk("b", ids[3:4], 0)])]
     packed.forward([Chunk("a", ids[3:6], 0), Chunk("b", ids[:2], 0)])
@@ -111,17 +135,16 @@ def check_logits(
         packed.pool.free(key)
     tree = Chunk("c", [*ids, *other[17:].tolist()], 7, [-1, 0, 1, 2, 0, 4, 5])
     rows += [packed.forward([tree])]
-    expected = torch.cat([expected, expected[16:], branch[17:]])
     differences, largest = (torch.cat(rows) - expected).abs().amax(dim=-1), expected.abs().max().item()
     # In 16 bits, rounding sends a few tokens to other experts; the parts' medians still reveal wrong attention.
     parts = torch.split(differences, [7, 13, 4, 3])  # in one piece, in pieces, the tree's first branch, its second
-    difference = (differences.max() if model.dtype == torch.float32 else max(part.median() for part in parts)).item()
-    if not difference <= TOLERANCE[model.dtype] * largest:
+    dtype = packed.memory.dtype
+    difference = (differences.max() if dtype == torch.float32 else max(part.median() for part in parts)).item()
+    if not difference <= TOLERANCE[dtype] * largest:
         raise UnsupportedModelError(
-            f"{type(model).__name__}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "
+            f"{name}: logits differ from the model's own by {difference:.3g} (largest {largest:.3g}); "
             "the engine does not support something in this model's attention; use another model"
         )
-    return run
 
 
 @torch.inference_mode()
@@ -140,12 +163,12 @@ def check_kernel(kernel: Kernel, shape: KVShape, num_heads: int, dtype: torch.dt
         5: Tree.of([-1, -1, 0, 1, 2]),
     }  # of the second, three nodes are cached
     branching = {number: tree for number, tree in trees.items() if tree is not None}
-    layout, num_rows = lay_out(starts, counts, tables, 16, branching), 32
-    numbers = inputs_of(np.arange(sum(counts)), layout, num_rows, pool.spare)
-    inputs = Inputs.of(sent(numbers, device), num_rows)
-    query = torch.randn((num_rows, num_heads, shape.key_dim), generator=generator).to(device, dtype)
-    for window in (None, 40):
-        found, expected = (one(inputs, pool, 0, query, None, window) for one in (kernel, plain_attend))
+    layout = lay_out(starts, counts, tables, 16, branching)
+    query = torch.randn((80, num_heads, shape.key_dim), generator=generator).to(device, dtype)
+    for num_rows, window in product((32, 80), (None, 40)):  # keys are read in four parts, and in two
+        numbers = inputs_of(np.arange(sum(counts)), layout, num_rows, pool.spare)
+        inputs = Inputs.of(sent(numbers, device), num_rows)
+        found, expected = (one(inputs, pool, 0, query[:num_rows], None, window) for one in (kernel, plain_attend))
         difference = (found - expected).abs().max().item() / expected.abs().max().item()
         if not difference <= TOLERANCE[dtype] / 4:
             raise ValueError(f"attention with a window of {window} differs by {difference:.3g} of the largest number")

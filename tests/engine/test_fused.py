@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.fused import Fused, can_fuse
+from goodspeed.engine.fused import Angles, Fused, can_fuse
 from goodspeed.engine.runner import Chunk, Runner, try_model
 from tests.engine.conftest import SMALL, Save
 
@@ -63,6 +63,16 @@ def test_other_layers_and_families_are_not_fused(save_checkpoint: Save) -> None:
     model.model.layers[1].mlp.down_proj.__class__ = Other
     assert not can_fuse(model)
     assert not can_fuse(checkpoints.load(str(save_checkpoint("phi3"))).model)
+
+
+def test_angles_without_a_table_are_those_of_the_table(save_checkpoint: Save) -> None:
+    model: Any = checkpoints.load(str(save_checkpoint(CONFIGS["grouped"]))).model
+    with_table, without = Angles(model.model.rotary_emb), Angles(model.model.rotary_emb)
+    without._has_table = False  # as on a GPU
+    positions, rows = torch.tensor([3, 0, 700]), torch.zeros(3, 768)
+
+    for found, expected in zip(without.at(positions, rows), with_table.at(positions, rows), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def pieces(rng: random.Random, length: int) -> Iterator[int]:

@@ -66,10 +66,7 @@ def test_weights_beyond_a_files_limit_go_into_several(
         )
 
 
-def test_what_is_written_is_what_is_made_in_memory(
-    save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # a GPU's random numbers are others
+def test_what_is_written_is_what_is_made_in_memory(save_checkpoint: Save, tmp_path: Path) -> None:
     source = save_checkpoint("qwen3")
     padding.pad(str(source), SHAPE, tmp_path / "padded")
 

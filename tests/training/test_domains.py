@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from goodspeed.embedded import prompts
-from training import domains, held_out
+from training import corpus, domains, held_out
 from training.domains import Document
 
 
@@ -25,6 +25,14 @@ def test_no_shipped_prompt_occurs_in_the_training_text(training_text: str) -> No
 def test_training_text_is_what_would_be_searched(training_text: str) -> None:
     """The control: the opening of a document that was trained on is found."""
     assert all(domains.take(name, 1, held_out=False)[0].text in training_text for name in domains.NAMES)
+
+
+def test_documents_that_say_a_prompt_are_not_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = next(one.prompt for one in prompts.load() if one.domain == "math")
+    texts = ["Problem 1: ...", f"Before. {prompt} After.", "Problem 2: ..."]
+    taken = [Document(f"math/{number}", text) for number, text in enumerate(texts)]
+    monkeypatch.setattr(domains, "take", lambda *given, **named: taken)
+    assert corpus.training_documents("math") == [taken[0], taken[2]]
 
 
 def test_prompts_show_every_domain_in_order() -> None:

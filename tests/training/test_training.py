@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from training import corpus, family, tokenizer, written
 from training import run as run_module
 from training import train as train_module
 from training.domains import SOURCES, sources
-from training.optimizer import Schedule
+from training.optimizer import Optimizer, Schedule
 from training.run import Run, train
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 32}
@@ -100,6 +101,37 @@ def test_blocks_follow_each_other() -> None:
     assert (labels.ravel() == inputs.ravel() + 1).all()
     assert corpus.block(tokens, 15)[0].shape == (1, 2048)
     assert corpus.block(tokens, 10**6)[0].size == corpus.BLOCK
+
+
+def test_rates_grow_with_the_step() -> None:
+    assert Optimizer(family.create("tiny-draft-s"), 16).rates == pytest.approx((0.007 * 16**0.3, 0.0012 * 16**0.3))
+
+
+def test_written_texts_end_where_the_target_ended_them() -> None:
+    assert written.ended([5, 0, 7, 8, 9], 2) == [5, 0, 7, 8, 9]
+    assert written.ended([5, 0, 7, 0, 9], 2) == [5, 0, 7, 0]
+
+
+def test_rows_of_written_texts_are_of_each_temperature_in_turn(tmp_path: Path) -> None:
+    for number, name in enumerate(("0", "1")):
+        numpy.save(written.path(tmp_path, name), numpy.arange(5000, dtype=numpy.uint16) + 10_000 * number)
+    rows = written.Rows(tmp_path, 2048)
+    assert [rows.of(step)[1] for step in range(3)] == [0.0, 1.0, 0.0]
+    text = rows.of(3)[0]
+    assert text.shape == (8, written.ROW)
+    assert text.flatten().tolist() == list(range(11_536, 11_536 + 8 * written.ROW))
+    with pytest.raises(SystemExit, match="shorter than a step; run the stage texts for longer"):
+        written.Rows(tmp_path, 16_384)
+    with pytest.raises(SystemExit, match=r"written-0\.npy; run the stage texts first"):
+        written.Rows(tmp_path / "nowhere", 2048)
+
+
+def test_half_of_a_greedy_texts_label_is_the_most_likely_token(tmp_path: Path) -> None:
+    model, text = microscopic(tmp_path).model, torch.tensor([[5, 7, 9]])
+    drawn, greedy = (train_module.labels(model, text, temperature) for temperature in (1.0, 0.0))
+    best = functional.one_hot(drawn.argmax(-1), drawn.shape[-1])
+    torch.testing.assert_close(greedy, (drawn + best) / 2)
+    torch.testing.assert_close(drawn.sum(-1), torch.ones(1, 3))
 
 
 @pytest.mark.thorough

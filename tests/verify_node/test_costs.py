@@ -81,10 +81,8 @@ def test_a_gpu_has_a_measured_budget_and_longer_rounds_unless_told():
     )
 
 
-def test_draft_nodes_beside_a_gpu_do_not_share_the_targets_cores():
+def test_draft_models_beside_a_gpu_begin_to_draft_at_any_load():
     here, everywhere = "tcp://127.0.0.1:5555", "tcp://0.0.0.0:5555"
     places = [("cpu", here), ("cuda", here), ("cpu", everywhere)]
-    found = [
-        config(device=device, budget=16, bind=bind, trusted_network=True).core.is_shared for device, bind in places
-    ]
-    assert found == [True, False, False]
+    cores = [config(device=device, budget=16, bind=bind, trusted_network=True).core for device, bind in places]
+    assert [(core.is_shared, core.drafts_first) for core in cores] == [(True, False), (True, True), (False, False)]

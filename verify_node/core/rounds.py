@@ -76,8 +76,11 @@ class Rounds:
         self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, register.pool)
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, register.pool, settings.limits, is_barrier=settings.is_barrier)
-        self.model_drafts = ModelDrafts(settings.is_shared and not settings.is_barrier, self._plain_s)
-        self.own_drafts = ModelDrafts(settings.has_draft_model, self._plain_s, uses=attrgetter("allows_own"))
+        is_compared = settings.is_shared and not settings.is_barrier
+        self.model_drafts = ModelDrafts(is_compared, self._plain_s, settings.drafts_first)
+        self.own_drafts = ModelDrafts(
+            settings.has_draft_model, self._plain_s, settings.drafts_first, uses=attrgetter("allows_own")
+        )
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before

@@ -24,7 +24,8 @@ class CoreSettings:
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
-    is_shared: bool = True  # draft nodes may run on the target's cores, and compete for them
+    is_shared: bool = True  # draft nodes may run on this machine, and compete for it
+    drafts_first: bool = False  # then their models draft at any load until compared: they rarely slow a GPU
     has_trees: bool = True  # rounds verify drafted trees; else only their first choices
     has_draft_model: bool = False  # the verify node drafts with a model, too; not where rounds are barriers
     eta: float = 0.1  # Eq. (3)

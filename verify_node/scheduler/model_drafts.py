@@ -2,9 +2,8 @@
 
 Selection knows the cost of verifying a token, not of drafting one: on the same cores, draft models slow the forward
 pass, the event loop and each other. So where they may share this machine, stretches of rounds alternate: a stretch in
-the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines,
-and beside a target on a GPU, drafting costs the verify node nothing, and draft models may always draft. N-gram drafts
-cost next to nothing anywhere.
+the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines
+drafting costs the verify node nothing, and draft models may always draft. N-gram drafts cost next to nothing anywhere.
 The verify node's own draft model is compared in the same way.
 """
 
@@ -104,8 +103,9 @@ class Comparison:
 class ModelDrafts:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
-    is_shared: bool  # the draft models may run on the target's cores
+    is_shared: bool  # the draft models may run on this machine
     plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
+    drafts_first: bool = False  # they draft at any load until compared
     permits: bool = True
     uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
     _since: float = 0.0  # end of the previous round, or of an idle time since then
@@ -145,8 +145,8 @@ class ModelDrafts:
         """Returns the comparison at this load; a change of load discards the current stretch."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
-            at_first = self._least < MANY or self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
-            known = self._by_load.setdefault(self._least, Comparison(at_first))
+            is_light = self._least < MANY or self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
+            known = self._by_load.setdefault(self._least, Comparison(self.drafts_first or is_light))
             self._before = self._tried = None
             self._begin(permits=known.permits)
         return self._by_load[self._least]

@@ -29,8 +29,8 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 MULTIPLE, MAX_ROWS = 16, 4096
 """Larger passes are padded to a multiple of rows; more rows than the last number do without the kernel."""
 MAX_CHUNK = 256
-"""Tokens of one session beyond which torch's own attention is faster: on an H200, with the shape of Qwen3-14B, 2,048
-tokens of a prompt take 105 ms and by the kernel 113, after 6,144 others 150 and 230."""
+"""Tokens of one session beyond which torch's own attention is used: on an H200, with the shape of Qwen3-14B, 512 tokens
+of a prompt take 31 ms and by the kernel 32, after 6,144 others 45 and 61. Fewer than 512 were not tried."""
 BLOCK_QUERIES = 8
 """Most queries of one session that attend together: a round's draft mostly fits."""
 CAPACITY = 1 << 20
@@ -120,6 +120,7 @@ class Grid:
         if memory.device.type == "cuda":
             self._stream = torch.cuda.Stream(memory.device)  # type: ignore[no-untyped-call]
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}  # by number of rows; with their logits
+        self._too_large: set[int] = set()  # numbers of rows for whose graph there was no memory
 
     def run(self, tokens: Ints, wanted: Sequence[int], layout: Layout) -> Tensor | None:
         """Computes logits [num_wanted, vocab_size]; returns None and does nothing if the pass does not fit the grid."""
@@ -152,12 +153,15 @@ class Grid:
         return len(self._graphs)
 
     def _logits(self, num_rows: int) -> Tensor:
-        if self._stream is not None and num_rows not in self._graphs:
+        if self._stream is not None and num_rows not in self._graphs and num_rows not in self._too_large:
             try:
                 self._graphs[num_rows] = self._capture(num_rows, self._stream)
+            except torch.OutOfMemoryError as error:
+                self._too_large.add(num_rows)
+                log.warning("passes of %d rows run without a CUDA graph: %s", num_rows, error)
             except RuntimeError as error:  # e.g. the model synchronizes with the device between layers
                 self._stream = None
-                log.warning("passes of %d rows and more run without CUDA graphs: %s", num_rows, error)
+                log.warning("passes of %d rows and fewer run without CUDA graphs: %s", num_rows, error)
         if num_rows not in self._graphs:
             return self._call(num_rows)
         graph, logits = self._graphs[num_rows]

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -117,6 +118,54 @@ def test_a_wrong_kernel_is_found_at_load_and_the_reason_is_logged(monkeypatch, c
     with caplog.at_level(logging.WARNING):
         assert runner_module.try_model(checkpoint, is_split=False).kernel is None
     assert "without the attention kernel and without CUDA graphs: attention with a window of 40" in caplog.text
+
+
+def test_a_kernel_that_fails_with_the_model_is_left_away_and_the_model_serves(monkeypatch, caplog):
+    def only_with_many_rows(inputs, pool, layer, query, scaling, window):
+        if len(query) <= 16:
+            raise RuntimeError("no resources")
+        return plain_attend(inputs, pool, layer, query, scaling, window)
+
+    monkeypatch.setattr(runner_module, "kernel_for", lambda device: only_with_many_rows)
+    checkpoint = engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU)
+    with caplog.at_level(logging.WARNING):
+        tried = runner_module.try_model(checkpoint, is_split=False)
+    assert tried.kernel is None
+    assert "LlamaForCausalLM runs without the attention kernel and without CUDA graphs: no resources" in caplog.text
+    found = runner_module.Runner(checkpoint, num_pages=4).forward([runner_module.Chunk("a", [1, 2, 3], 1)])
+    model = engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU).model
+    assert float((found - engine_checks.own_logits(model, [[1, 2, 3]], [1])[0]).abs().max()) <= FLOAT32_BOUND
+
+
+@pytest.mark.parametrize(
+    ("counts", "num_rows"), [((250, 3), 256), ((200, 90), 384), ((250, 256, 90), 608), ((257,), 0)]
+)
+def test_larger_passes_and_long_prompts(calls, counts, num_rows):
+    """Passes of 257 to 512 rows are padded to a graph's, larger ones have none; long prompts do not use the kernel."""
+    runner = runner_module.Runner(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=50)
+    model = engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU).model
+    texts = [[(7919 * number + 13 * at) % 999 for at in range(count)] for number, count in enumerate(counts)]
+    calls.clear()
+    found = runner.forward([runner_module.Chunk(key, text, 2) for key, text in enumerate(texts)])
+    assert set(calls) == ({num_rows} if num_rows else set())
+    expected = torch.cat(engine_checks.own_logits(model, texts, [2] * len(texts)))
+    assert float((found - expected).abs().max()) <= FLOAT32_BOUND
+
+
+def test_a_graph_without_memory_is_left_away_alone(calls, monkeypatch, caplog):
+    runner = runner_module.Runner(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
+    grid = runner._packed._passes.grid
+
+    def capture(num_rows, stream):
+        if num_rows > 256:
+            raise torch.OutOfMemoryError("full")
+        return SimpleNamespace(replay=lambda: None), grid._call(num_rows)
+
+    monkeypatch.setattr(grid, "_stream", object())
+    monkeypatch.setattr(grid, "_capture", capture)
+    with caplog.at_level(logging.WARNING):
+        assert grid.prepare() == len([size for size in SIZES if size <= 256])
+    assert caplog.text.count("run without a CUDA graph: full") == len(SIZES) - grid.prepare()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton, which torch's CUDA builds bring")

@@ -44,6 +44,31 @@ def make_target(*, records=False, **options):
     return Target(CHECKPOINT, make_runner(CHECKPOINT, **options), records=records)
 
 
+class Mark:
+    """A mark in a GPU's work; 2.5 s lie between two."""
+
+    def __init__(self) -> None:
+        self.is_awaited = False
+
+    def synchronize(self) -> None:
+        self.is_awaited = True
+
+    def elapsed_time(self, other: "Mark") -> float:
+        assert other.is_awaited
+        return 2500.0
+
+
+def test_a_gpus_own_marks_tell_how_long_a_pass_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a round that samples nothing, and so waits for nothing."""
+    target, marks = make_target(), [Mark(), Mark()]
+    coming = iter(marks)
+    monkeypatch.setattr("verify_node.model.target.mark", lambda device: next(coming))
+    reads = Entry(b"a" * 16, start=0, tokens=(1, 2, 3), num_drafted=0, samples=False, sampling=SAMPLINGS[0])
+    result = target.run(Round(1, (reads,)))
+    assert (result.outcomes, result.forward_s, result.verify_s) == ([], pytest.approx(2.5), 0.0)
+    assert [one.is_awaited for one in marks] == [False, True]
+
+
 def alone(opened):
     """Returns what the model writes by itself, one token at a time."""
     return tuple(

@@ -125,6 +125,14 @@ def test_rounds_that_settle_do_not_count() -> None:
     assert Stretch().rate is None
 
 
+def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
+    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+    for drafts_first in (False, True):
+        drafts = ModelDrafts(True, lambda num_sessions: 0.0, drafts_first)
+        drafts.finished([], [session] * MANY, 0.1)
+        assert drafts.permits == drafts_first
+
+
 def test_time_in_which_nobody_asked_does_not_count() -> None:
     drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True)
     sessions: Any = [session]
