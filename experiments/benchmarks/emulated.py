@@ -12,7 +12,7 @@ measured in three ways, live and simulated alike: *own*, the sum of the clients'
 all until the last client is done; *all_active*, until the first one is. *drafted* is the share of all tokens that were.
 Ratios are medians over repetitions that have other texts and in which all ways take turns.
 
-It takes about 15 minutes on two cores; about 30 s with --quick, at sizes at which its figures mean nothing.
+It takes about 17 minutes on two cores; about 30 s with --quick, at sizes at which its figures mean nothing.
 """
 
 import argparse

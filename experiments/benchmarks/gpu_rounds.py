@@ -117,7 +117,7 @@ class Rounds:
 
     @torch.inference_mode()
     def run(self) -> Times:
-        """One round, timed as `Target.run` times it: the device is waited for at its end only."""
+        """One round, timed as `Target.run` times it: nothing waits for the device between the pass and the results."""
         started, begin = self._now(), mark(self.device)
         logits = self.runner.forward(self.chunks)
         dispatched, end = time.perf_counter(), mark(self.device)

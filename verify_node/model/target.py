@@ -75,7 +75,7 @@ class Target:
         self._constraint_masks.keep_held()
         self._counted.keep(self.runner.pool)
         if begin is not None and end is not None:
-            end.synchronize()  # nothing may have been verified
+            end.synchronize()  # a round that samples nothing has not waited yet
             forwarded = started + begin.elapsed_time(end) / 1e3
         verified = time.perf_counter()
         seconds = forwarded - started, max(0.0, verified - forwarded)
