@@ -18,6 +18,8 @@ pytestmark = pytest.mark.nodes
 
 OTHERS = ("ben", "cem", "dora", "eva")
 NUM_TOKENS = 60
+SEED = 7
+"""Of a text in which no two tokens follow each other that already did, in the text or in its prompt."""
 MAX_TRIES = 100
 """So often Ana asks again until offers came in time: rounds of a small target do not wait for them."""
 
@@ -33,12 +35,12 @@ def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def ask(url: str, user: str) -> dict[str, Any]:
-    """A text in which nothing comes twice, so that it never drafts for itself; returns its `usage.goodspeed`."""
+    """A text that never drafts for itself; returns its `usage.goodspeed`."""
     with official(url, f"the-key-of-{user}") as client:
         answer = client.completions.create(
-            model=MODEL, prompt=prompt(0), max_tokens=NUM_TOKENS, temperature=1.0, seed=1
+            model=MODEL, prompt=prompt(0), max_tokens=NUM_TOKENS, temperature=1.0, seed=SEED
         )
-    assert answer.choices[0].text == generated(prompt(0), NUM_TOKENS, temperature=1.0, seed=1)
+    assert answer.choices[0].text == generated(prompt(0), NUM_TOKENS, temperature=1.0, seed=SEED)
     told: dict[str, Any] = answer.usage.model_dump()["goodspeed"]
     return told
 

@@ -140,8 +140,8 @@ def test_biases_and_tokens_that_end_a_text_count_by_their_ids(client: openai.Ope
 
 
 def test_an_answer_ends_before_the_users_next_turn_and_begins_without_a_blank(client: openai.OpenAI) -> None:
-    """README's example; without its makers' stop string the model goes on and makes up a turn of the user."""
-    question = "How do I make soup?"
+    """HTTP.md's example; without its makers' stop string the model goes on and makes up a turn of the user."""
+    question = "What is the capital of France?"
     options: dict[str, Any] = {"model": MODEL, "max_tokens": 40, "seed": 1}
     beyond = generated(question, 40, seed=1, chat=True, generation_config="none")
     assert "\n\nUser:" in beyond

@@ -150,7 +150,7 @@ def test_an_agent_of_the_embedded_models(url: str) -> None:
 def test_calls_of_a_target_that_ends_its_turns_with_a_stop_string(url: str) -> None:
     with official(url) as client:
         for seed in SEEDS:
-            asked = request(seed, tools=[OF_CITY], tool_choice="required", temperature=1)
+            asked = request(seed, tools=[TOOL], tool_choice="required", temperature=1)
             (choice,) = client.chat.completions.create(**asked).choices
             assert choice.finish_reason == "tool_calls"
             assert choice.message.content is None
