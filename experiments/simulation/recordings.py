@@ -56,6 +56,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     prompt_len: int
     path: Annotated[str, Meta(min_length=1, pattern="^[01?]*$")]  # of each position, all before being right
     branches: dict[Annotated[int, Meta(ge=0)], Known]  # a position that disagrees -> of those drafted after it
+    probabilities: str = ""  # that the draft model claims on the path, as in `texts/proposals.py`; empty: not recorded
 
     @property
     def rate(self) -> float:

@@ -28,6 +28,7 @@ CHECKS: dict[str, Check] = {
         for name, dtype in SIXTEEN_BITS.items()
         for model in engine.CONFIGS
     },
+    "larger passes": engine.larger_passes_equal_those_of_the_cpu,
     "layers in 4 bits": quantised.int4_layers_multiply_like_dequantised_ones,
     "memory by fraction": engine.memory_is_a_part_of_what_is_free,
     **{

@@ -30,6 +30,9 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "qwen3": Qwen3Config(**SIZES, head_dim=32),
     "mistral": MistralConfig(**SIZES, sliding_window=40),
 }
+LARGER = {(200, 90): 384, (250, 256, 90): 608, (257,): 0}
+"""Tokens of the prompts in a larger pass, and the rows that its attention has by the kernel; 0: it has none."""
+
 FLOAT32_BOUND = 1e-3
 """Largest difference of a logit; on a CPU it is 1.3e-5, and one key too many or too few makes it more than 0.1."""
 
@@ -118,6 +121,15 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
     return compare(torch.cat(rows), torch.cat(expected))
 
 
+def run_larger(config: PreTrainedConfig, counts: Sequence[int], device: torch.device) -> Differences:
+    """One pass of whole prompts of so many tokens."""
+    reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
+    runner = Runner(make_checkpoint(config, torch.float32, device), num_pages=100)
+    texts = [[(7919 * number + 13 * at) % VOCAB for at in range(count)] for number, count in enumerate(counts)]
+    rows = runner.forward([Chunk(key, text, 2) for key, text in enumerate(texts)]).cpu()
+    return compare(rows, torch.cat(own_logits(reference, texts, [2] * len(texts))))
+
+
 def in_two_passes(runner: Runner, chunks: Sequence[Chunk], rng: random.Random) -> Tensor:
     """Logits of these chunks; the last nodes of each tree are fed in a pass of their own."""
     later = [rng.randint(0, len(one.parents or ())) for one in chunks]
@@ -169,6 +181,14 @@ def tree_logits_equal_those_of_their_paths(name: str, device: torch.device) -> s
     largest = float(differences.rows.max())
     assert largest <= FLOAT32_BOUND, f"a logit differs by {largest:.3g}, more than {FLOAT32_BOUND}"
     return f"largest difference {largest:.2g} of {len(differences.rows)} rows"
+
+
+def larger_passes_equal_those_of_the_cpu(device: torch.device) -> str:
+    """With a graph, with the kernel only, and without it."""
+    found = [run_larger(CONFIGS["qwen3"], counts, device) for counts in LARGER]
+    largest = max(float(differences.rows.max()) for differences in found)
+    assert largest <= FLOAT32_BOUND, f"a logit differs by {largest:.3g}, more than {FLOAT32_BOUND}"
+    return f"largest difference {largest:.2g}"
 
 
 def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device: torch.device) -> str:

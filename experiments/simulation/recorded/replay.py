@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.simulation.recordings import UNKNOWN, Agreement
+from experiments.simulation.texts import proposals
 from goodspeed.errors import ConfigError
+from goodspeed.wire import probabilities
 
 
 @dataclass(slots=True)
@@ -33,6 +35,7 @@ class Replayed:
         self.counts = counts if counts is not None else Counts()
         self._rate, self._rate_off_path = agreement.rate, agreement.rate_off_path
         self._right = _distances(agreement.path)
+        self._claimed = probabilities.decode(proposals.read(agreement.probabilities))
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         self.counts.num_asked += 1
@@ -45,8 +48,11 @@ class Replayed:
         return self._rate if on_path else self._rate_off_path
 
     def probabilities(self, position: int, offset: int) -> float:
-        """The text's own rate: whether this token agrees no draft model knows, and what it claimed is not recorded."""
-        return self._rate
+        """What was claimed there after the target's own tokens, or else the text's own rate: whether this token agrees
+        no draft model knows."""
+        if not self._claimed:
+            return self._rate
+        return self._claimed[(position - self.agreement.prompt_len) % len(self._claimed)]
 
     def _off_path(self, at: int, base: int) -> str:
         """Returns what was recorded at `at` of a draft that begins at `base` and has disagreed since."""

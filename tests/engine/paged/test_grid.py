@@ -13,7 +13,7 @@ import torch
 from goodspeed.engine import runner as runner_module
 from goodspeed.engine.paged.grid import SIZES, plain_attend
 from tests.gpu import engine_checks
-from tests.gpu.engine_checks import CONFIGS, FLOAT32_BOUND, run_schedule, run_trees
+from tests.gpu.engine_checks import CONFIGS, FLOAT32_BOUND, LARGER, run_larger, run_schedule, run_trees
 
 CPU = torch.device("cpu")
 INTERPRETED = """
@@ -137,19 +137,12 @@ def test_a_kernel_that_fails_with_the_model_is_left_away_and_the_model_serves(mo
     assert float((found - engine_checks.own_logits(model, [[1, 2, 3]], [1])[0]).abs().max()) <= FLOAT32_BOUND
 
 
-@pytest.mark.parametrize(
-    ("counts", "num_rows"), [((250, 3), 256), ((200, 90), 384), ((250, 256, 90), 608), ((257,), 0)]
-)
+@pytest.mark.parametrize(("counts", "num_rows"), LARGER.items())
 def test_larger_passes_and_long_prompts(calls, counts, num_rows):
-    """Passes of 257 to 512 rows are padded to a graph's, larger ones have none; long prompts do not use the kernel."""
-    runner = runner_module.Runner(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=50)
-    model = engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU).model
-    texts = [[(7919 * number + 13 * at) % 999 for at in range(count)] for number, count in enumerate(counts)]
-    calls.clear()
-    found = runner.forward([runner_module.Chunk(key, text, 2) for key, text in enumerate(texts)])
-    assert set(calls) == ({num_rows} if num_rows else set())
-    expected = torch.cat(engine_checks.own_logits(model, texts, [2] * len(texts)))
-    assert float((found - expected).abs().max()) <= FLOAT32_BOUND
+    """Passes of up to 512 rows are padded to a graph's, larger ones have none; long prompts do not use the kernel."""
+    differences = run_larger(CONFIGS["qwen3"], counts, CPU)
+    assert calls[-1] == (num_rows or SIZES[0])  # the last graph that is captured is that of one row
+    assert float(differences.rows.max()) <= FLOAT32_BOUND
 
 
 def test_a_graph_without_memory_is_left_away_alone(calls, monkeypatch, caplog):
