@@ -38,11 +38,11 @@ def test_every_setting_of_the_core_is_one_of_the_daemon():
         "admission": "none",
         "order": "laps",
     }
-    renamed: dict[str, Any] = {"slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555"}
+    renamed: dict[str, Any] = {"slo_tier": ("chat:tpot=50ms",), "bind": "tcp://192.0.2.1:5555", "device": "cuda"}
     own = VerifyConfig(model="m", preset="paper", policy="random", **renamed, **same).core
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
-    derived: dict[str, Any] = {"is_shared": False, "lease_s": 1.5, "beta": 0.5}
+    derived: dict[str, Any] = {"is_shared": False, "drafts_first": True, "lease_s": 1.5, "beta": 0.5}
     assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
     # nothing is promised here, trees depend on the model, and what is left is for simulations and tests
     others = {"self_draft", "policy_seed", "eta", "has_draft_model", "prefix_cache", "has_trees"}
