@@ -38,7 +38,8 @@ def ask(
     endpoint: str, *words: str, stdout: int | None = None, stderr: int | None = None
 ) -> tuple[int | None, str, str]:
     """A draft node that writes one text: exit status, standard output, standard error."""
-    words = ("--model", "tiny-draft-s", "--verify", endpoint, "--name", "ana", "--max-tokens", "4", *words)
+    asked = ("--name", "ana", "--max-tokens", "4", "--seed", "1")
+    words = ("--model", "tiny-draft-s", "--verify", endpoint, *asked, *words)
     with Fork("draft_node", *words, reads=True, stdout=stdout, stderr=stderr) as process:
         out, err = process.communicate("The river\n", timeout=120)
     return process.returncode, out, err

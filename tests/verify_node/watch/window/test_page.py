@@ -143,6 +143,7 @@ def test_a_killed_client_is_shown_as_lost(page: Page) -> None:
 
 
 def test_it_says_that_the_node_is_away_and_comes_back_by_itself(page: Page) -> None:
+    page.wait(lambda: page.text("#line") == "live")
     page.run.verify.kill()
     page.wait(lambda: re.match(r"away for \d+ s, reconnecting", page.text("#line")))
     with served(make_app(), urlsplit(page.run.url).netloc):
