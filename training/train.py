@@ -130,9 +130,10 @@ def train_drafts(args: argparse.Namespace, tokens: corpus.Tokens) -> None:
 
 @torch.no_grad()
 def labels(target: LlamaForCausalLM, text: Tensor, temperature: float) -> Tensor:
-    """What a draft model is to predict after each token of a text [rows, length]: [rows, length, vocab].
+    """Returns the probabilities that a draft model is to predict after each token of a text [rows, length].
 
-    In a text that was written greedily, half of it is the target's most likely token: that alone is accepted there.
+    The result is [rows, length, vocab]. In a text that was written greedily, half of each label goes to the target's
+    most likely token, since only that token is accepted there.
     """
     probs = logits(target, text.to(target.device)).softmax(-1)
     return probs if temperature else 0.5 * (probs + functional.one_hot(probs.argmax(-1), probs.shape[-1]))

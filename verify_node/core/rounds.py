@@ -76,11 +76,9 @@ class Rounds:
         self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, register.pool)
         self.replies, self.counts = replies, counts
         self.starting = Starting(register.sessions, register.pool, settings.limits, is_barrier=settings.is_barrier)
-        is_compared = settings.is_shared and not settings.is_barrier
-        self.model_drafts = ModelDrafts(is_compared, self._plain_s, settings.drafts_first)
-        self.own_drafts = ModelDrafts(
-            settings.has_draft_model, self._plain_s, settings.drafts_first, uses=attrgetter("allows_own")
-        )
+        drafts = partial(ModelDrafts, plain_s=self._plain_s, drafts_first=settings.drafts_first)
+        self.model_drafts = drafts(settings.is_shared and not settings.is_barrier)
+        self.own_drafts = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before

@@ -48,8 +48,8 @@ class Replayed:
         return self._rate if on_path else self._rate_off_path
 
     def probabilities(self, position: int, offset: int) -> float:
-        """What was claimed there after the target's own tokens, or else the text's own rate: whether this token agrees
-        no draft model knows."""
+        """Returns what the draft model claimed there after the target's own tokens. Without a recorded claim it returns
+        the text's own rate, since no draft model knows whether this token agrees."""
         if not self._claimed:
             return self._rate
         return self._claimed[(position - self.agreement.prompt_len) % len(self._claimed)]
