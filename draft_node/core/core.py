@@ -117,6 +117,7 @@ class DraftCore:
             self.ngrams.keep(session.request, session.tokens)
         closing = self.openings.of(session, session.cancel())
         self.links.forget(session_id)
+        self.resting.forget(session_id)
         return [] if self._has_left else closing + self._fill_places(now)
 
     def _fill_places(self, now: float) -> list[NodeAction]:

@@ -112,6 +112,11 @@ class Runner:
         """Retains a path through each tree of an earlier `forward`, and drops the other nodes."""
         self._packed.keep(paths)
 
+    @torch.inference_mode()
+    def clear(self, keys: Sequence[Hashable]) -> None:
+        """Overwrites the KV cache of sessions with logits that are not numbers (`Packed.clear`)."""
+        self._packed.clear(keys)
+
     def truncate(self, key: Hashable, length: int) -> int:
         """Drops a session's positions from `length` on; returns the remaining length.
 

@@ -28,7 +28,8 @@ MAX_LENGTH = 8
 """Longest draft."""
 
 PREFILL = 256
-"""Most tokens prefilled in a round, over all sessions; the rest of a long prompt follows in later rounds."""
+"""Most tokens prefilled in a round, over all sessions that lag behind; the rest of a long prompt follows in later
+rounds."""
 
 FIRST_PROBABILITY = 0.7
 """Expected acceptance probability of a draft's first token, before its pass."""
@@ -68,6 +69,11 @@ class Job:
         return [*text[first:last], *behind[max(0, first - len(text)) : max(0, last - len(text))]]
 
     @property
+    def lags(self) -> bool:
+        """True if its first pass feeds more than a round's tokens."""
+        return self.num_fed > MAX_LENGTH + 1
+
+    @property
     def num_drawn(self) -> int:
         """Tokens that its next pass draws."""
         return min(self.num_parallel, self.length - len(self.drafted))
@@ -83,10 +89,14 @@ class Job:
         return len(self.drafted) >= self.length or self.path < self.request.least_probability
 
     def take(self, tokens: Sequence[int], claimed: Sequence[float]) -> None:
-        """Appends successive tokens up to the text's end, which the target draws in the same round anyway."""
+        """Appends successive tokens up to the text's end, which the target draws in the same round anyway.
+
+        The first token is appended even if it is not worth verifying: only then does its claim remain tested
+        (`Moved.claims`).
+        """
         for token, code in zip(tokens, probabilities.encode(claimed), strict=True):
             path = self.path * self.request.calibrated[code]
-            if token in self.request.stop_ids or path < self.request.least_probability:
+            if token in self.request.stop_ids or (self.drafted and path < self.request.least_probability):
                 self.length = len(self.drafted)
                 return
             self.path = path
@@ -182,10 +192,10 @@ class OwnDrafts:
         """
         room, reserved, jobs, kept = PREFILL, 0, list[Job](), {job.key for job in found}
         for job in found:
-            if job.num_fed > room:
+            if job.lags and job.num_fed > room:
                 job.num_fed, job.length = room, 0
             if job.num_fed and self._reserve(job, reserved, kept):
-                room -= job.num_fed
+                room -= job.num_fed if job.lags else 0
                 reserved += self._num_pages(job)
                 jobs.append(job)
         return jobs
@@ -225,7 +235,7 @@ class OwnDrafts:
         runs_none = bool(going) and not behind
         while behind or (going and sum(job.expected for job in going) >= worth_per_s * self.pass_s):
             started, runs_none = time.perf_counter(), False
-            is_usual = not behind and all(job.drafted or job.num_fed <= MAX_LENGTH + 1 for job in going)
+            is_usual = not behind and all(job.drafted or not job.lags for job in going)
             self._pass([*behind, *going])
             if is_usual:  # without prefill
                 self.pass_s = smoothed(self.pass_s, time.perf_counter() - started, SMOOTHING)

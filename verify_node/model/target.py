@@ -15,6 +15,7 @@ from torch import Tensor
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner, TreePath, mark
+from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
 from verify_node.model.entries import VerifiedEntry
@@ -124,7 +125,10 @@ class Target:
         }
         known = logits[:, : self.checkpoint.num_tokens]
         outcomes = with_logprobs(outcomes, places, known) if places else outcomes
-        return with_prompts(outcomes, _prompt_rows(planned), known)
+        outcomes = with_prompts(outcomes, _prompt_rows(planned), known)
+        if broken := [one.session_id for one in outcomes if one.failed == NOT_NUMBERS]:
+            self.runner.clear(broken)
+        return outcomes
 
     def _verified(self, planned: Round, masks: Masks) -> list[VerifiedEntry]:
         verified: list[VerifiedEntry] = []

@@ -24,7 +24,7 @@ class Moved(Struct, frozen=True):
     base_len: int
     taken: tuple[int, ...]
     after_wrong: bool = False  # the session's previous round rejected a first choice
-    unverified: Drafted | None = None  # the session's draft for this text, if the round verified none
+    unverified: Drafted | None = None  # a draft for this text, if the round verified none
 
     @property
     def num_verified(self) -> int:
@@ -124,14 +124,18 @@ class Moved(Struct, frozen=True):
         )
 
 
-def commit(session: Session, entry: Entry, outcome: Outcome, pool: PagePool) -> Moved:
+def commit(
+    session: Session, entry: Entry, outcome: Outcome, pool: PagePool, passed_over: Drafted | None = None
+) -> Moved:
     """Commits the decided tokens, and frees the KV cache of rejected ones, or of the whole text at its end.
 
     Publishes full pages of the text, which contain no rejected tokens. The pages of a finished text that shares with no
-    other session are withdrawn.
+    other session are withdrawn. passed_over: its draft when the round was packed, if no token of it was chosen.
     """
     base_len = len(session.tokens)
-    unverified = session.drafted if entry.verification == "match" and not entry.num_drafted else None
+    unverified = session.drafted if session.drafted is not None and session.drafted.codes else passed_over
+    if entry.verification != "match" or entry.num_drafted:
+        unverified = None
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:

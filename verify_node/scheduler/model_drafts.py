@@ -141,14 +141,18 @@ class ModelDrafts:
         if self._stretch.is_over:
             self._end_stretch(known)
 
+    def give_up_trial(self) -> None:
+        """Returns to the better mode without a result."""
+        self._before = self._tried = None
+        self._begin(permits=self._by_load[self._least].permits)
+
     def _turn_to(self, num_sessions: int) -> Comparison:
         """Returns the comparison at this load; a change of load discards the current stretch."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
             self._least = 1 << (num_sessions.bit_length() - 1)
             is_light = self._least < MANY or self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
-            known = self._by_load.setdefault(self._least, Comparison(self.drafts_first or is_light))
-            self._before = self._tried = None
-            self._begin(permits=known.permits)
+            self._by_load.setdefault(self._least, Comparison(self.drafts_first or is_light))
+            self.give_up_trial()
         return self._by_load[self._least]
 
     def _begin(self, *, permits: bool) -> None:
@@ -181,9 +185,12 @@ def compare(
 ) -> None:
     """Updates both comparisons, that of draft nodes' models and of the verify node's own, after a finished round.
 
-    While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone.
+    While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone. A trial
+    that stood still, for want of sessions or since the model rested, is given up if the other one tries meanwhile.
     own_rests: the verify node's own model may not draft, in either mode, so there is nothing to compare.
     """
+    if nodes.is_trying and own.is_trying:
+        own.give_up_trial()
     for one, other in ((nodes, own), (own, nodes)):
         pauses = other.is_trying and any(map(other.uses, sessions)) and not (other is own and own_rests)
         if pauses or (one is own and own_rests):

@@ -59,6 +59,7 @@ class Choice:
 
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits
+        self.passed_over: Mapping[bytes, Drafted] = {}  # of the newest round, by session: drafts without a chosen token
 
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
@@ -141,6 +142,11 @@ class ByWorth(Choice):
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
         if value > alone > 0.0:
             self._net = smoothed(self._net, net_worth(alone, value, seconds[0] / seconds[num_chosen]), SMOOTHING)
+        self.passed_over = {
+            session.session_id: one
+            for (session, one), count in zip(drafted, counts, strict=True)
+            if not count and not one.is_forced
+        }
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
             for k, (session, one) in enumerate(drafted)

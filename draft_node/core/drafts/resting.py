@@ -29,7 +29,7 @@ class Resting:
     _rest: int = REST  # tokens per text of this rest, or of the next
     _num_tokens: int = 0  # over all texts, since the trial or the rest began
     _num_accepted: int = 0  # of these, tokens that the model drafted
-    _texts: set[bytes] = field(default_factory=set)  # texts that have grown since then
+    _texts: set[bytes] = field(default_factory=set)  # open texts that have grown since then
 
     def observe(self, session_id: bytes, num_tokens: int, num_accepted: int) -> None:
         """Counts new tokens of a text. num_accepted: those of them that the model had drafted."""
@@ -45,6 +45,10 @@ class Resting:
             is_used = self._num_accepted >= LEAST_SHARE * self._num_tokens
             self._rest = REST if is_used else self._rest
             self._begin(is_resting=not is_used)
+
+    def forget(self, session_id: bytes) -> None:
+        """Counts a text no longer: many short ones must not put off the end of a trial or of a rest."""
+        self._texts.discard(session_id)
 
     def _begin(self, *, is_resting: bool) -> None:
         self.is_resting, self._num_tokens, self._num_accepted = is_resting, 0, 0

@@ -108,6 +108,19 @@ class Packed:
         for path in paths:
             self.pool.truncate(path.key, path.end)
 
+    def clear(self, keys: Sequence[Hashable]) -> None:
+        """Overwrites the pages that only these sessions have, because their numbers may not be finite.
+
+        A page's next session reads all rows and hides the unwritten ones, but a hidden NaN still makes its sums NaN.
+        The spare page has finite numbers.
+        """
+        pages, counts = np.unique(np.concatenate([self.pool.table(key) for key in keys]), return_counts=True)
+        is_own = counts == [self.pool.references(page) for page in pages.tolist()]
+        rows = np.arange(self.pool.page_size)
+        target = pages[is_own, None] * len(rows) + rows
+        source = np.broadcast_to(self.memory.spare * len(rows) + rows, target.shape)
+        self._passes.copy(Copy(source.ravel(), target.ravel()))
+
     def _check_path(self, path: TreePath) -> None:
         cached = self.pool.length(path.key)
         ascends = all(one < other for one, other in pairwise((-1, *path.nodes)))

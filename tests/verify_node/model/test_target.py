@@ -403,6 +403,26 @@ def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_m
         assert continued.tokens == whole.tokens != ()
 
 
+def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
+    checkpoint = make_checkpoint(1)
+    target = Target(checkpoint, make_runner(checkpoint, num_pages=2))
+    planned = Round(1, (entry(1, (1, 2, 3)), entry(2, (1, 2, 3))))
+    expected = target.run(planned).outcomes
+    for number in (1, 2):
+        target.runner.free(session_id(number))
+    model: Any = checkpoint.model
+    weights = model.get_input_embeddings().weight
+    with torch.no_grad():
+        kept, weights[9] = weights[9].clone(), math.nan
+    broken = target.run(Round(2, (entry(1, (9,) * 4), entry(2, (9,) * 4)))).outcomes
+    assert [outcome.failed for outcome in broken] == [NOT_NUMBERS] * 2
+    with torch.no_grad():
+        weights[9] = kept
+    for number in (1, 2):
+        target.runner.free(session_id(number))
+    assert target.run(planned).outcomes == expected
+
+
 def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
     """The next one must not meet their matchers in use."""
     target, waited = make_target(), list[bool]()

@@ -166,6 +166,30 @@ def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() ->
     assert own._by_load[1].busy_s == pytest.approx(0.01)  # the time before does not count
 
 
+def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons() -> None:
+    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
+    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+    moved: Any = [SimpleNamespace(taken=range(10), session=session)]
+    number = 0
+
+    def run(num_rounds: int, *, own_rests: bool = False, until: ModelDrafts | None = None) -> None:
+        nonlocal number
+        for _ in range(num_rounds):
+            number += 1
+            compare(nodes, own, moved, [session], 0.01 * number, own_rests=own_rests)
+            if until is not None and until.is_trying:
+                return
+
+    run(1000 * STRETCH, until=own)
+    run(1000 * STRETCH, own_rests=True, until=nodes)
+    assert nodes.is_trying
+    assert own.is_trying  # it stands still
+    known = nodes._by_load[1].num, own._by_load[1].num
+    run(100 * STRETCH)
+    assert nodes._by_load[1].num > known[0]
+    assert own._by_load[1].num > known[1]
+
+
 @pytest.mark.parametrize("gain", [0.8, 1.25])
 @pytest.mark.parametrize("own_gain", [0.8, 1.25])
 def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(

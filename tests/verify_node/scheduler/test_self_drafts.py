@@ -4,11 +4,18 @@ from typing import Any
 
 import pytest
 
+from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.round_time import Linear
+from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Sampling
 from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
+from tests.verify_node.scheduler.sessions import pack
 from verify_node.scheduler import drafts as self_drafts
+from verify_node.scheduler.commit import commit
 from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
+from verify_node.scheduler.round import Outcome
+from verify_node.session.calibration import ClaimedOf
+from verify_node.session.drafted import Drafted
 
 AGAIN = (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16) * 3
 GREEDY = Sampling(temperature=0.0)
@@ -174,3 +181,31 @@ def test_a_client_is_worth_by_weight():
     """The choice hands on what a token is worth."""
     rich, poor = (repeating(number, client=make_client(f"{number}", weight=number)) for number in (2, 1))
     assert lengths(make_choice(budget=MAX_LENGTH, self_drafts=SelfDrafts()), poor, rich) == [0, MAX_LENGTH]
+
+
+@pytest.mark.parametrize("kind", ["self", "own"])
+def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_verified(kind: ClaimedOf):
+    """Else no draft of this kind would ever be verified for this client again."""
+    session = repeating() if kind == "self" else make_session()
+    if kind == "own":
+        session.take_own(Drafted((5, 6), probabilities.encode([0.9, 0.9]), "self", is_own=True))
+    known = session.client.calibration(kind)
+    for code in [*range(256)] * 6:
+        known.observe(bytes([code]), 0)
+    choice, pool = make_choice(cost=Linear(0.01, 0.01), self_drafts=SelfDrafts()), PagePool(64, 4)
+    pool.extend(session.session_id, len(session.tokens) - 1)
+    drafted = []
+    for _ in range(90):
+        [entry] = pack([session], pool, 8, 64, drafted=choice.choose([session], 1, NOW)).entries
+        drafted.append(entry.num_drafted)
+        if entry.num_drafted:
+            break
+        passed_over = choice.passed_over[session.session_id]
+        pool.extend(session.session_id, 1)
+        outcome = Outcome(session.session_id, passed_over.tokens[:1], 0, 0.0)
+        for source, codes, num_accepted in commit(session, entry, outcome, pool, passed_over).claims:
+            session.client.calibration(source).observe(codes, num_accepted)
+        if kind == "own":
+            session.take_own(passed_over)
+    assert drafted[0] == 0
+    assert drafted[-1] > 0

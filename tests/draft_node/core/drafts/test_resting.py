@@ -67,3 +67,17 @@ def test_texts_that_are_over_do_not_make_the_next_trial_longer():
     assert not resting.is_resting
     write(resting, LEAST_TRIAL)
     assert resting.is_resting
+
+
+@pytest.mark.parametrize("num_tokens", [8, 60])
+def test_many_short_texts_end_a_rest_and_a_trial_as_one_long_text_does(num_tokens):
+    resting, ends = Resting(), list[int]()
+    for number in range(200):
+        was_resting = resting.is_resting
+        write(resting, num_tokens, texts=[number.to_bytes(2, "big")])
+        resting.forget(number.to_bytes(2, "big"))
+        if resting.is_resting != was_resting:
+            ends.append((number + 1) * num_tokens)
+    assert ends[0] - LEAST_TRIAL < num_tokens
+    assert ends[1] - ends[0] - REST < num_tokens
+    assert len(resting._texts) == 0
