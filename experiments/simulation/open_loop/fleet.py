@@ -17,7 +17,7 @@ from experiments.simulation.open_loop.service import (
     LIMIT_S,
     Served,
     Service,
-    Watched,
+    Stopwatch,
     WatchedPromises,
     core_of,
     roomy,
@@ -204,7 +204,7 @@ class Member:
         self._clients = clients
         self._service = service
         self._core = core_of(world)
-        self._watched = Watched(self._core)
+        self._watched = Stopwatch(self._core)
         self._core.admission.promises = self._promises = SendingOn(self._core, partial(send_on, self))
 
     def client_of(self, draft: int) -> int:
