@@ -111,7 +111,7 @@ class Compared(Config):
 @pytest.fixture
 def forgets_policies(monkeypatch):
     """Forgets what a test has registered."""
-    monkeypatch.setattr(base._registry, "_factories", dict(base._registry._factories))
+    monkeypatch.setattr(base, "_factories", dict(base._factories))
 
 
 def compare(config):

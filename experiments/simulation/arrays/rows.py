@@ -7,17 +7,16 @@ Each row has turns, or a random stream, of its own, so a world is the same alone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from goodspeed.errors import UnknownPolicyError
 from goodspeed.fair import policies
 from goodspeed.fair.policies import ClientState, Policy, fixed, gradient, random
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.fair.policies.tie_breaking import TieBreaker
-from goodspeed.fair.registry import Registry
 
 FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
 
@@ -30,10 +29,6 @@ class RowPolicy(Protocol):
         ...
 
 
-_registry: Registry[RowPolicy] = Registry("policy", "no policy is named {name!r}", UnknownPolicyError)
-
-
-@_registry.register("gradient")
 class Gradient:
     """`gradient`, and with `fairness` 0 `throughput`."""
 
@@ -49,7 +44,6 @@ class Gradient:
         return np.stack([gradient.allocate_arrays(a, x, w, c, b, self._fairness, own) for a, x, w, c, b, own in rows])
 
 
-@_registry.register("fixed")
 class Fixed:
     """`fixed`."""
 
@@ -61,7 +55,6 @@ class Fixed:
         return np.stack([fixed.allocate_arrays(*row) for row in rows])
 
 
-@_registry.register("random")
 class Random:
     """`random`; row i draws as a policy with seed `seed` + i does."""
 
@@ -71,11 +64,6 @@ class Random:
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
         rows = zip(caps, budgets.tolist(), self._randoms, strict=True)
         return np.stack([random.allocate_arrays(*row) for row in rows])
-
-
-@_registry.register("throughput")
-def _throughput(num_rows: int) -> RowPolicy:
-    return Gradient(num_rows, fairness=0.0)
 
 
 def allocate_rows(
@@ -126,8 +114,17 @@ def _states(acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints) -> 
     return [ClientState(*row, client_id=f"client-{number}") for number, row in enumerate(columns, 1)]
 
 
+ARRAYS: Mapping[str, Callable[..., RowPolicy]] = {
+    "gradient": Gradient,
+    "fixed": Fixed,
+    "random": Random,
+    "throughput": partial(Gradient, fairness=0.0),
+}
+"""The policies with an array form."""
+
+
 def create(name: str, num_rows: int, **options: Any) -> RowPolicy:
     """The policy of that name over rows, by its array form where it has one. UnknownPolicyError names the policies."""
-    if name in _registry.names():
-        return _registry.create(name, num_rows, **options)
+    if name in ARRAYS:
+        return ARRAYS[name](num_rows, **options)
     return Listed([policies.create(name, **options) for _ in range(num_rows)])

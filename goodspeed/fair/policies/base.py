@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from operator import index
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.fair.registry import Registry
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MAX_BUDGET = 1 << 40  # larger budgets are refused, so that sums over a million clients stay exact
 NO_LIMIT = 1 << 40
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
@@ -48,15 +50,35 @@ class Policy(Protocol):
         ...
 
 
-_registry: Registry[Policy] = Registry(
-    "policy",
-    "no policy is named {name!r}",
-    UnknownPolicyError,
-    besides="; or name a class of your own, as MODULE:CLASS or FILE.py:CLASS",
-)
-register = _registry.register
-names = _registry.names
-create = _registry.create
+_factories: dict[str, Callable[..., Policy]] = {}
+
+
+def register(name: str) -> Callable[[Factory], Factory]:
+    """Registers a class, or another factory, under `name`; its parameters become the options."""
+
+    def add(factory: Factory) -> Factory:
+        _factories[name] = factory
+        return factory
+
+    return add
+
+
+def names() -> list[str]:
+    """Returns the names in alphabetical order."""
+    return sorted(_factories)
+
+
+def create(name: str, **options: Any) -> Policy:
+    """Creates a policy. Raises UnknownPolicyError for an unknown name, ConfigError for an unknown option."""
+    if name not in _factories:
+        own = "or name a class of your own, as MODULE:CLASS or FILE.py:CLASS"
+        raise UnknownPolicyError(f"no policy is named {name!r}; choose one of: {', '.join(names())}; {own}")
+    known = list(signature(_factories[name]).parameters)
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        valid = f"its options are: {', '.join(known)}" if known else "it has no options"
+        raise ConfigError(f"policy {name!r} has no option {', '.join(map(repr, unknown))}; {valid}")
+    return _factories[name](**options)
 
 
 def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:

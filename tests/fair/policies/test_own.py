@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with a module; what is imported and registered there is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    monkeypatch.setattr(base._registry, "_factories", dict(base._registry._factories))
+    monkeypatch.setattr(base, "_factories", dict(base._factories))
     (tmp_path / "own_policies.py").write_text(MINE)
     yield tmp_path
     for name in [name for name, module in sys.modules.items() if "own_policies" in name]:
