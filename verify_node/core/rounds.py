@@ -1,7 +1,7 @@
 """Rounds of a verify core: plans a round, applies its outcome, and finds the session that makes rounds fail.
 
-Between `plan` and `finish` a round is in flight: the target reads and writes the KV cache, so the page pool is changed
-only between rounds. No I/O, no clock, no torch.
+Between `plan` and `finish` a round is in flight: the target writes the KV cache, and only its thread changes the page
+pool. No I/O, no clock, no torch.
 """
 
 from collections.abc import Mapping, Sequence

@@ -55,7 +55,7 @@ class PendingDraft(NamedTuple):
 
 
 class Choice:
-    """Chooses the drafted tokens of a round: as in the paper, drafts up to their permitted length. Others wait."""
+    """Chooses the drafted tokens of a round: as in the paper, drafts up to their permitted length."""
 
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits

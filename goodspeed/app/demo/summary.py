@@ -38,7 +38,7 @@ uplink bytes: what the draft nodes send, for each token of theirs that the targe
 
 OF_ONE_RUN = f"""\
 rounds: in all; for a client those that gave it tokens, of those from its first to its last
-acceptance: share of a client's drafted tokens that the target agreed with
+acceptance: accepted share of a client's verified drafted tokens; those after a rejected one are not accepted
 {OF_FIGURES}
 accepted of drafted tokens: by what drafted them: a draft model, the n-gram index of the draft node (ngram),
   or the verify node, from a text's own earlier part (self)
