@@ -131,7 +131,7 @@ class Caches:
         self._reserved = 0
         self._being_read.clear()
 
-    def is_read_by_another(self, job: Job) -> bool:
+    def waits_for_another(self, job: Job) -> bool:
         """Returns True if another job of this step prefills the same prefix: one step later it is cached."""
         if job.session_id in self.pool:
             return False

@@ -104,7 +104,7 @@ class Drafter(Jobs):
         fed: list[tuple[Job, Feed]] = []
         done: list[Job] = []
         for job in [self._jobs[key] for key in self.caches if key in self._jobs]:  # the oldest sessions first
-            if self.caches.is_read_by_another(job):
+            if self.caches.waits_for_another(job):
                 continue
             feed = self.caches.reserve(job, self._jobs, width)
             if feed is None or not feed.num_rows:

@@ -6,11 +6,12 @@ times slower than there, so that the real pass fits into the emulated one; a pas
 than 1 % of those fail the run. So figures are ratios only. What is not emulated is the network: messages take their
 real time, which is next to nothing beside that.
 
-*default*: GoodSpeed's defaults, but with `table1`'s C. *none*: the same without drafts. *paper*: --preset paper. *fixed*: --policy fixed.
-One and eight clients, several texts each, one after the other; with T = 1 the same texts are then simulated. Speeds are
-measured in three ways, live and simulated alike: *own*, the sum of the clients' own, as in `table1`; *until_last*, of
-all until the last client is done; *all_active*, until the first one is. *drafted* is the share of all tokens that were.
-Ratios are medians over repetitions that have other texts and in which all ways take turns.
+*default*: GoodSpeed's defaults, but with `table1`'s C. *none*: the same without drafts. *paper*: --preset paper.
+*fixed*: --policy fixed. One and eight clients, several texts each, one after the other; with T = 1 the same texts are
+then simulated. Speeds are measured in three ways, live and simulated alike: *own*, the sum of the clients' own, as in
+`table1`; *until_last*, of all until the last client is done; *all_active*, until the first one is. *drafted* is the
+share of all tokens that were. Ratios are medians over repetitions that have other texts and in which all ways take
+turns.
 
 It takes about 17 minutes on two cores; about 30 s with --quick, at sizes at which its figures mean nothing.
 """

@@ -171,7 +171,7 @@ def take(
         if not all(0.0 <= probability <= 1.0 for probability in one.odds):
             raise ConfigError("probabilities must lie within 0 and 1")
         low, likely = first.counts[k], path_probability(one, (trees or {}).get(k))
-        order += [(-one.worth * probability, rank, k) for rank, probability in enumerate(likely[low:], low)]
+        order += [(-one.worth * probability, place, k) for place, probability in enumerate(likely[low:], low)]
     order.sort()
     del order[max(0, most - num_first) :]
     falling = [-negative for negative, _, _ in order]

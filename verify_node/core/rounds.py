@@ -148,7 +148,7 @@ class Rounds:
             session = self.taking_part[entry.session_id]
             if session.num_cached is None:
                 self.counts.looked_up(len(session.tokens), entry.start)
-            session.enter(now, reads_prompt=entry.num_only_read > 0, num_cached=entry.start)
+            session.enter(now, is_prefill=entry.num_prefill > 0, num_cached=entry.start)
         for session_id in planned.crowded_out:
             self.sessions[session_id].lack_memory(now)
         return planned
@@ -234,7 +234,7 @@ class Rounds:
             if not entry.samples and entry.prompt_rows is None:
                 continue
             outcome = by_session[entry.session_id]
-            session.read_prompt(outcome.prompt_logprobs)
+            session.take_prompt_logprobs(outcome.prompt_logprobs)
             if entry.samples and not outcome.is_possible(len(entry.first_choices)):
                 outcome = Outcome(outcome.session_id, (), 0, 0.0, failed=IMPOSSIBLE)
             if outcome.failed:

@@ -237,7 +237,7 @@ class Sessions:
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)
             return
-        right = min(self.pool.length(old.session_id), new.num_readable) if new.goes_on(old) else 0
+        right = min(self.pool.length(old.session_id), new.most_cached) if new.goes_on(old) else 0
         if self.pool.truncate(new.session_id, right) == 0:
             self.pool.free(new.session_id)  # so that it may start from cached pages
 

@@ -41,7 +41,7 @@ permissions include tokens in flight. Measured with 1 to 4, see the log: with fe
 drafts are accepted; with more, nothing is gained."""
 
 REACH = 2
-"""Bound on a permission beyond the least, in multiples of the draft node's delivered tokens: room to improve."""
+"""Bound on a permission beyond the least, in multiples of the client's `draft_depth`: room to improve."""
 
 TRIED_AGAIN = 20
 """Rounds without a draft after which a session that waits for its drafts may draft one token, in case its draft model
@@ -175,7 +175,7 @@ class Allocator:
         client = session.client
         longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
         if not self.is_barrier:
-            longest = min(longest, _least_useful(session, round_s) + int(REACH * client.delivered))
+            longest = min(longest, _least_useful(session, round_s) + int(REACH * client.draft_depth))
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
             longest = quickest(session, min(longest, self.budget), round_s, is_alone=is_alone)
         return ClientState(

@@ -50,7 +50,7 @@ def plan(
     for session in ready:
         packing.add(session)
     planned = packing.round(number)
-    prefilled = {entry.session_id for entry in planned.entries if entry.num_only_read}
+    prefilled = {entry.session_id for entry in planned.entries if entry.num_prefill}
     if (first := next((session for session in ready if session.session_id in prefilled), None)) is not None:
         first.client.note_prefill(number)
     return planned
@@ -71,8 +71,8 @@ def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes
             num_texts[client.name] += 1
     if not turns:
         return list(ready)
-    reading = [session for session in ready if session.session_id in turns]
-    following = iter(sorted(reading, key=lambda session: turns[session.session_id]))
+    prefilling = [session for session in ready if session.session_id in turns]
+    following = iter(sorted(prefilling, key=lambda session: turns[session.session_id]))
     return [next(following) if session.session_id in turns else session for session in ready]
 
 
@@ -134,16 +134,16 @@ def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
     if not pool.has_prefix_cache:
         return {}
     found: dict[bytes, Session] = {}
-    readers: dict[bytes, Session] = {}  # by the pages that they prefill next
-    reading = [
+    leaders: dict[bytes, Session] = {}  # by the pages that they prefill next
+    prefilling = [
         (one, upcoming)
         for one in ready
         if (upcoming := pool.upcoming(one.session_id, one.prefix_scope, one.tokens)) is not None
     ]
-    for session, upcoming in sorted(reading, key=lambda each: each[0].session_id not in pool):
-        reader = readers.setdefault(upcoming, session)
-        if reader is not session and session.session_id not in pool:
-            found[session.session_id] = reader
+    for session, upcoming in sorted(prefilling, key=lambda each: each[0].session_id not in pool):
+        leader = leaders.setdefault(upcoming, session)
+        if leader is not session and session.session_id not in pool:
+            found[session.session_id] = leader
     return found
 
 
@@ -191,10 +191,10 @@ class _Packing:
         while True:
             shortage = self._shortage(ready, resident, resolve)
             out = {*shortage.wait, *shortage.preempt}
-            held_up = {key for key, reader in self.followed.items() if reader.session_id in out}
+            held_up = {key for key, leader in self.followed.items() if leader.session_id in out}
             if not held_up:
                 break
-            self.followed = {key: reader for key, reader in self.followed.items() if key not in held_up}
+            self.followed = {key: leader for key, leader in self.followed.items() if key not in held_up}
         self.without_memory = shortage.wait
         for session in resident:
             if session.session_id in shortage.preempt:
@@ -235,12 +235,12 @@ class _Packing:
         self.tokens -= len(entry.tokens)
         self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
         if key not in self.promised:
-            self.prefill -= entry.num_only_read
+            self.prefill -= entry.num_prefill
 
-    def _waits_for(self, reader: Session) -> bool:
+    def _waits_for(self, leader: Session) -> bool:
         """True if this leader prefills the same pages in this round."""
-        self.add(reader)
-        return reader.session_id in self.memory.members
+        self.add(leader)
+        return leader.session_id in self.memory.members
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
         """Returns the session's tokens for this round: all of them, or else a chunk before its newest token."""
@@ -250,7 +250,7 @@ class _Packing:
         num_drafted = len(drafted.tokens)
         if session.session_id in self.promised:
             return self._promised_entry(session, cached, prefill, drafted)
-        most, room = min(self.prefill, self._most_read(session)), self.tokens - self.kept_free
+        most, room = min(self.prefill, self._most_prefill(session)), self.tokens - self.kept_free
         if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
             return make_entry(session, cached, drafted)
         if session.session_id in self.allotment.floor and prefill <= most and prefill < room:
@@ -264,13 +264,13 @@ class _Packing:
         A draft that does not fit is dropped: a promised session does not wait for the next round because of its draft.
         """
         allotted, left = self.allotment.prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
-        num_tokens = min(allotted, left, self._most_read(session) + 1)
+        num_tokens = min(allotted, left, self._most_prefill(session) + 1)
         if num_tokens <= prefill:
             return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
         room = min(self.budget, left - num_tokens)
         return make_entry(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
 
-    def _most_read(self, session: Session) -> int:
+    def _most_prefill(self, session: Session) -> int:
         """Most tokens before its newest one that may be prefilled: limited only if each needs a row of logits."""
         return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
 

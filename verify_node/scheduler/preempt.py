@@ -257,7 +257,7 @@ class Preemption:
         if self.accounts is None:
             return
         token_s = duration_s / max(1, done.num_tokens)
-        decided = [duration_s - token_s * entry.num_only_read for entry in done.entries if entry.samples]
+        decided = [duration_s - token_s * entry.num_prefill for entry in done.entries if entry.samples]
         if decided:
             self.accounts.observe_round(sum(decided) / len(decided))
         for entry in done.entries:

@@ -90,7 +90,7 @@ class Entry(Struct, frozen=True):
         return self.start + len(self.tokens) - self.num_drafted
 
     @property
-    def num_only_read(self) -> int:
+    def num_prefill(self) -> int:
         """Number of tokens before those that decide something."""
         return len(self.tokens) - self.num_drafted - self.samples
 
@@ -209,7 +209,7 @@ class Round(Struct, frozen=True):
     @property
     def prefilled(self) -> tuple[bytes, ...]:
         """Sessions that prefill part of their prompt, or of their text after a preemption."""
-        return tuple(entry.session_id for entry in self.entries if entry.num_only_read)
+        return tuple(entry.session_id for entry in self.entries if entry.num_prefill)
 
     @property
     def verified(self) -> tuple[bytes, ...]:

@@ -255,8 +255,8 @@ class ByWorth(Choice):
     ) -> list[Candidate]:
         """Returns the candidates with the tokens owed to their texts."""
         keys = [session.session_id for session, _ in drafted]
-        probabilities = {key: path_probability(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
-        needed = needs.of_drafts(probabilities, self._limits.budget)
+        likely = {key: path_probability(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
+        needed = needs.of_drafts(likely, self._limits.budget)
         return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int, num_prefill: int) -> list[float]:

@@ -65,7 +65,7 @@ class Account:
             self.attained_s += round_s - token_s * (first_new - entry.start)
         self.num_read = max(self.num_read, entry.base_len)
         if entry.samples:
-            deciding_s = round_s - token_s * entry.num_only_read
+            deciding_s = round_s - token_s * entry.num_prefill
             self.num_decided += 1
             self.deciding_s += deciding_s
             self.turn_s += deciding_s

@@ -22,7 +22,7 @@ ANSWER_SMOOTHING = 0.2
 ANSWER_TOKENS = 5
 """Duration of a draft model's first answer to a verdict, in tokens: prefill of new tokens, and a few drafted ones."""
 
-FIRST_DELIVERED = 16.0
+FIRST_DEPTH = 16.0
 """Initial estimate of the tokens beyond a text that a draft model reaches."""
 
 LEAST_ANSWER_S = 1e-6
@@ -112,7 +112,7 @@ class Client:
     answer_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its answers to verdicts
     model_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its draft model's new drafts
     has_index: bool = False  # it has sent drafts of an n-gram index
-    delivered: float = FIRST_DELIVERED  # tokens beyond a text that its draft model reaches, smoothed
+    draft_depth: float = FIRST_DEPTH  # tokens beyond a text that its draft model reaches, smoothed
     answer_s: float = 0.0  # from a verdict to its draft model's new draft, smoothed; 0 until the first
     answer_tokens: float = ANSWER_TOKENS  # of whose time that is, smoothed
     num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
@@ -188,11 +188,11 @@ class Client:
         if source == "ngram":
             self.has_index = True
         else:
-            self._observe_delivered(depth)
+            self._observe_depth(depth)
 
-    def _observe_delivered(self, depth: int) -> None:
+    def _observe_depth(self, depth: int) -> None:
         """Updates how far its draft model drafts. Longer drafts weigh more, because a chain is sent in parts."""
-        self.delivered += (depth - self.delivered) * (FASTER if depth > self.delivered else SLOWER)
+        self.draft_depth += (depth - self.draft_depth) * (FASTER if depth > self.draft_depth else SLOWER)
 
     def observe_answer(self, num_accepted: int, *, in_time: bool) -> None:
         """Updates the gain of its answers after a round. in_time: the newest verdict was answered before packing."""
@@ -213,7 +213,7 @@ class Client:
         """Updates its estimates after `seconds` without a draft: expects its draft model later, and to reach less."""
         if 0.0 < self.answer_s < seconds:
             self.observe_answer_time(min(seconds, MOST_LATER * self.answer_s), self.answer_tokens)
-        self._observe_delivered(0)
+        self._observe_depth(0)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
         """Eq. (4): verify round `number` delivered num_tokens tokens to all its sessions together."""

@@ -174,9 +174,9 @@ class Session(SessionState):
         self.client.miss_draft(number)
         self._wait_for("queue", now)
 
-    def enter(self, now: float, *, reads_prompt: bool, num_cached: int) -> None:
+    def enter(self, now: float, *, is_prefill: bool, num_cached: int) -> None:
         """Starts a round in which it takes part. num_cached: tokens of its text that need no prefill."""
-        self._wait_for("prefill" if reads_prompt else "round", now)
+        self._wait_for("prefill" if is_prefill else "round", now)
         if self.num_cached is None:
             self.num_cached = min(num_cached, len(self.opened.prompt))
 
@@ -189,7 +189,7 @@ class Session(SessionState):
         self.ready_since = self.moved_at = now
         self._wait_for("queue", now)
 
-    def read_prompt(self, logprobs: tuple[TokenLogprobs, ...]) -> None:
+    def take_prompt_logprobs(self, logprobs: tuple[TokenLogprobs, ...]) -> None:
         """Appends the logprobs of the prompt tokens that a round prefilled next."""
         if self.prompt_logprobs is not None:
             self.prompt_logprobs += logprobs

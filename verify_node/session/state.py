@@ -211,7 +211,7 @@ class SessionState:
         return self.prompt_logprobs is not None and len(self.prompt_logprobs) < len(self.opened.prompt) - 1
 
     @property
-    def num_readable(self) -> int:
+    def most_cached(self) -> int:
         """Tokens of its text that may come from the prefix cache: beyond them logprobs are needed."""
         return len(self.prompt_logprobs or ()) if self.lacks_prompt_logprobs else len(self.tokens) - 1
 

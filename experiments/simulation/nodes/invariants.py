@@ -179,10 +179,10 @@ def _pool(pool: PagePool, register: Register) -> Iterator[Claim]:
 
 
 def _memory(length: int, session: Session) -> Iterator[Claim]:
-    num_tokens, num_readable = len(session.tokens), session.num_readable
+    num_tokens, most_cached = len(session.tokens), session.most_cached
     yield session, not session.finished, "is finished, but has memory"
     yield session, length < num_tokens, f"has {length} tokens cached of {num_tokens}, but one must be fed"
-    yield session, length <= num_readable, f"has {length} tokens cached, and logprobs of {num_readable} of them"
+    yield session, length <= most_cached, f"has {length} tokens cached, and logprobs of {most_cached} of them"
 
 
 def _promises(core: VerifyCore) -> Iterator[Claim]:

@@ -118,8 +118,8 @@ class Packed:
         is_own = counts == [self.pool.references(page) for page in pages.tolist()]
         rows = np.arange(self.pool.page_size)
         target = pages[is_own, None] * len(rows) + rows
-        source = np.broadcast_to(self.memory.spare * len(rows) + rows, target.shape)
-        self._passes.copy(Copy(source.ravel(), target.ravel()))
+        source = np.tile(self.memory.spare * len(rows) + rows, len(target))
+        self._passes.copy(Copy(source, target.ravel()))
 
     def _check_path(self, path: TreePath) -> None:
         cached = self.pool.length(path.key)

@@ -27,7 +27,7 @@ def begin(rounds: str = "continuous", **opened: Any) -> Desk:
 def deliver(desk: Desk, *names: str) -> None:
     """Has these clients shown that they can draft as much as anybody may."""
     for name in names:
-        desk.core.allocator.client(name).delivered = MAX_DRAFT
+        desk.core.allocator.client(name).draft_depth = MAX_DRAFT
 
 
 def draft_of(desk: Desk, *, source: NodeSource = "model", wrong: bool = False) -> Draft:
@@ -100,7 +100,7 @@ def test_what_a_draft_node_has_not_shown_to_deliver_is_left_to_others() -> None:
     desk.open("a", number=2)
     [first, second] = desk.round()
     assert first.may_draft == second.may_draft
-    desk.session(1).client.delivered = 0.5  # both sessions are this client's
+    desk.session(1).client.draft_depth = 0.5  # both sessions are this client's
     assert {verdict.may_draft for verdict in desk.round()} == {LEAST_PERMISSION + 1}
 
 
@@ -108,11 +108,11 @@ def test_longer_drafts_count_quickly_and_silence_slowly() -> None:
     desk = begin()
     desk.round()
     client = desk.session().client
-    client.delivered = 1.0
+    client.draft_depth = 1.0
     desk.up("a", draft_of(desk))  # of three tokens
-    assert client.delivered == 2.0
+    assert client.draft_depth == 2.0
     client.miss_answer(1.0)
-    assert client.delivered == pytest.approx(1.8)
+    assert client.draft_depth == pytest.approx(1.8)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def make_session(scheduler, number=1, client="a", **changes):
     """A session that has had its first token, of a client that delivers as much as anybody may."""
     opened = make_open(number, **({"max_tokens": 1000} | changes))
     known = scheduler.client(client)
-    known.delivered = MAX_DRAFT
+    known.draft_depth = MAX_DRAFT
     session = new_session(opened, known, scheduler.session_acceptance(known), admitted=number)
     put(session)
     return session
@@ -186,7 +186,7 @@ def test_a_far_draft_node_may_draft_beyond_the_tokens_that_its_drafts_miss():
     """Else they would all be overtaken on arrival, and nothing would ever show that its model reaches farther."""
     scheduler = make_scheduler(Given(0), is_barrier=False)
     session = make_session(scheduler)
-    session.client.delivered = 0.0
+    session.client.draft_depth = 0.0
     assert permit(scheduler, [session]) == [LEAST_PERMISSION]
     session.round_trip_s = 0.055
     assert permit(scheduler, [session]) == [LEAST_PERMISSION + 5]
@@ -271,7 +271,7 @@ def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
 def test_where_rounds_wait_whoever_is_slow_may_draft_as_much():
     scheduler = make_scheduler(Given(30), budget=100)
     session = make_session(scheduler)
-    session.client.delivered = 0.0
+    session.client.draft_depth = 0.0
     assert permit(scheduler, [session]) == [30]
 
 
