@@ -172,7 +172,7 @@ class VerifyCore(Rounds):
     def _begin(self, session: Session, before: Session | None, now: float, *, was_idle: bool) -> None:
         if was_idle:
             self.model_drafts.begin(now)
-            self.own_drafts.begin(now)
+            self.own_model_drafts.begin(now)
         self.promises.opened(session, before)
 
     def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:

@@ -78,7 +78,7 @@ class Rounds:
         self.starting = Starting(register.sessions, register.pool, settings.limits, is_barrier=settings.is_barrier)
         drafts = partial(ModelDrafts, plain_s=self._plain_s, drafts_first=settings.drafts_first)
         self.model_drafts = drafts(settings.is_shared and not settings.is_barrier)
-        self.own_drafts = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
+        self.own_model_drafts = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
@@ -130,8 +130,8 @@ class Rounds:
 
     def _start(self, ready: list[Session], now: float) -> Round | None:
         planned = self._pack(ready, now)
-        if self.own_drafts.is_shared and self.own_drafts.permits and not self.promises.promised:
-            planned = self.choice.own_drafts(planned, self.sessions)
+        if self.own_model_drafts.is_shared and self.own_model_drafts.permits and not self.promises.promised:
+            planned = self.choice.request_drafts(planned, self.sessions)
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
@@ -212,7 +212,7 @@ class Rounds:
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(register.sessions)
         own_rests = drafting.rests or bool(self.promises.promised)
-        compare(self.model_drafts, self.own_drafts, moved, going_on, now, own_rests=own_rests)
+        compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, own_rests=own_rests)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()

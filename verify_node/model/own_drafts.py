@@ -20,7 +20,7 @@ from goodspeed.exact.counts import num_common
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
-from verify_node.scheduler.round import Drafting, Outcome, OwnDraft, Round
+from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -46,7 +46,7 @@ RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 class Job:
     """A session's draft while it is made."""
 
-    request: OwnDraft
+    request: DraftRequest
     new: tuple[int, ...]  # the round's new tokens, after the request's text
     length: int  # tokens to draft; 0 only fills the cache
     num_parallel: int = 1  # most tokens that a pass draws
@@ -122,7 +122,7 @@ class OwnDrafts:
         If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
         """
         self._num_passes = 0
-        if not planned.own_drafts or planned.number < self._rests_until:
+        if not planned.draft_requests or planned.number < self._rests_until:
             return list(outcomes)
         try:
             jobs = self._jobs(planned, outcomes)
@@ -168,7 +168,7 @@ class OwnDrafts:
         """Returns the drafts to make: of unfinished texts with enough memory and up-to-date caches."""
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
         context_len, found, prefilled = self.checkpoint.context_len, list[Job](), set[bytes]()
-        for request in planned.own_drafts:
+        for request in planned.draft_requests:
             job = Job(request, decided.get(request.session_id, ()), 0, self.checkpoint.num_parallel)
             job.length = min(MAX_LENGTH, request.max_draft, request.most - len(job.new), context_len - job.text_len)
             if not job.new or job.length <= 0 or any(token in request.stop_ids for token in job.new):

@@ -168,7 +168,7 @@ def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | N
     return PromptRows(first, prompt[first + 1 : end + 1], num_top) if first < end else None
 
 
-class OwnDraft(Struct, frozen=True):
+class DraftRequest(Struct, frozen=True):
     """A session of a round for which the verify node's own draft model may draft once the round is decided."""
 
     session_id: bytes
@@ -203,7 +203,7 @@ class Round(Struct, frozen=True):
     deferred: tuple[bytes, ...] = ()  # ready sessions that wait for the next round
     crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack memory
     preempted: tuple[bytes, ...] = ()  # sessions that lost their memory; recomputed later
-    own_drafts: tuple[OwnDraft, ...] = ()  # for the verify node's draft model, after the decisions
+    draft_requests: tuple[DraftRequest, ...] = ()  # for the verify node's draft model, after the decisions
     worth_per_s: float = 0.0  # expected worth of the tokens of a second of rounds; 0: unknown
 
     @property

@@ -22,7 +22,7 @@ from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_pr
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafts import SelfDrafts, Wanting, claimed_probabilities, num_expected, of_draft
-from verify_node.scheduler.round import OwnDraft, Round, RoundLimits
+from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import SMOOTHING, Session
@@ -79,7 +79,7 @@ class Choice:
         """True if the previous round owed this session more than the token that every round brings."""
         return False
 
-    def own_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
+    def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
         """Returns the round with the sessions for which the verify node's draft model may draft."""
         return planned
 
@@ -162,18 +162,18 @@ class ByWorth(Choice):
     def owes_more(self, session: Session) -> bool:
         return session.session_id in self._owed_more
 
-    def own_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
+    def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
         """Adds what the verify node's draft model shall draft for: sessions without a draft of a draft node's model."""
         wanting = [sessions[one.session_id] for one in planned.entries if one.samples and one.source != "model"]
         wanting = [session for session in wanting if session.allows_own]
         worths = self._worths(wanting)
         calibrated = {one.client.name: one.client.calibration("own").by_code for one in wanting}
-        requests = [self._own_draft(one, worths[one.client.name], calibrated[one.client.name]) for one in wanting]
-        return replace_fields(planned, own_drafts=tuple(requests), worth_per_s=self._worth_per_s)
+        requests = [self._draft_request(one, worths[one.client.name], calibrated[one.client.name]) for one in wanting]
+        return replace_fields(planned, draft_requests=tuple(requests), worth_per_s=self._worth_per_s)
 
-    def _own_draft(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> OwnDraft:
+    def _draft_request(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> DraftRequest:
         opened = session.opened
-        return OwnDraft(
+        return DraftRequest(
             session_id=session.session_id,
             text=session.tokens,
             sampling=opened.sampling,

@@ -18,7 +18,7 @@ from verify_node.assembly import make_draft_runner
 from verify_node.core.settings import CoreSettings
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Drafting, Outcome, OwnDraft, Round
+from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
 from verify_node.session.calibration import Calibration
 
 TARGET = make_checkpoint(1)
@@ -154,7 +154,7 @@ def replace_seed(seed: int) -> Sampling:
 def test_it_drafts_only_where_the_request_permits_it(changes: dict[str, Any]) -> None:
     desk = OwnDesk(TARGET)
     desk.write(num_rounds=8, **changes)
-    assert not any(planned.own_drafts for planned in desk.planned)
+    assert not any(planned.draft_requests for planned in desk.planned)
     assert desk.num_drafted == 0
 
 
@@ -162,18 +162,18 @@ def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_draft
     desk = OwnDesk(TARGET)
     desk.up("a", make_open(1, prompt=(3, 1, 4)))
     for _ in range(3):
-        desk.core.own_drafts.permits = False  # each time: a first text begins with own drafts
+        desk.core.own_model_drafts.permits = False  # each time: a first text begins with own drafts
         desk.round()
-    desk.core.own_drafts.permits = True
+    desk.core.own_model_drafts.permits = True
     desk.up("a", make_open(2, prompt=(5, 6)))
     desk.round()
     desk.draft(number=2, tokens=desk.alone_after(2))
     desk.round()
-    wanted = [{one.session_id for one in planned.own_drafts} for planned in desk.planned]
+    wanted = [{one.session_id for one in planned.draft_requests} for planned in desk.planned]
     assert wanted == [set(), set(), set(), {session_id(1), session_id(2)}, {session_id(1)}]
 
 
-def request_of(**changes: Any) -> OwnDraft:
+def request_of(**changes: Any) -> DraftRequest:
     values: dict[str, Any] = {
         "session_id": session_id(1),
         "text": (3, 1, 4),
@@ -184,13 +184,13 @@ def request_of(**changes: Any) -> OwnDraft:
         "calibrated": Calibration().by_code,
         "least_probability": 0.0,
     }
-    return OwnDraft(**values | changes)
+    return DraftRequest(**values | changes)
 
 
-def draft(own: OwnDrafts, *requests: OwnDraft, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
+def draft(own: OwnDrafts, *requests: DraftRequest, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
     """Drafts after the target's next token in each of these texts."""
     outcomes = [Outcome(one.session_id, alone(GREEDY, 1, tuple(one.text)), 0, 0.0) for one in requests]
-    planned = Round(number, (), own_drafts=tuple(requests), worth_per_s=worth_per_s)
+    planned = Round(number, (), draft_requests=tuple(requests), worth_per_s=worth_per_s)
     return [one.own_tokens for one in own.add_to(planned, outcomes)]
 
 
@@ -285,14 +285,14 @@ def test_of_a_long_text_only_new_tokens_are_read(monkeypatch: Any) -> None:
     monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 20)
     for _ in range(3):  # it lags
         own.add_to(
-            Round(1, (), own_drafts=(replace_fields(text, text=prompt),)), [Outcome(text.session_id, (5,), 0, 0.0)]
+            Round(1, (), draft_requests=(replace_fields(text, text=prompt),)), [Outcome(text.session_id, (5,), 0, 0.0)]
         )
     assert prompt.num_read == 60
     monkeypatch.undo()
     draft(own, text)
     grown = Watched([*text.text, *alone(GREEDY, 3, tuple(text.text))])
     outcomes = [Outcome(text.session_id, alone(GREEDY, 1, tuple(list.__iter__(grown))), 0, 0.0)]
-    drafted = own.add_to(Round(2, (), own_drafts=(replace_fields(text, text=grown),)), outcomes)[0].own_tokens
+    drafted = own.add_to(Round(2, (), draft_requests=(replace_fields(text, text=grown),)), outcomes)[0].own_tokens
     assert drafted == alone(GREEDY, 12, tuple(text.text))[4:]
     assert grown.num_read <= 3
 
