@@ -126,7 +126,9 @@ class DraftConfig(Settings):
         metavar="HOST:PORT",
     )
     api_key: str | None = options.api_key("HTTP")
-    served_model_name: str = option("goodspeed", group="HTTP", help="what HTTP clients call the model", metavar="NAME")
+    served_model_name: str = option(
+        "goodspeed", pattern=r".+", group="HTTP", help="what HTTP clients call the model", metavar="NAME"
+    )
     tool_parser: str = option(
         "auto",
         choices=("auto", "none", *TOOLS),

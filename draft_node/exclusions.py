@@ -34,6 +34,8 @@ def check_together(config: "DraftConfig") -> None:
     """Raises ConfigError for options that exclude each other, or that need a missing option."""
     _check_model(config)
     _check_history(config)
+    for flag in _given(config, ("proposal",)) if config.verification != "ratio" else ():
+        raise ConfigError(f"{flag} is the form of what --verification ratio sends up; give that too, or drop it")
     for flag in _given(config, OF_HTTP) if config.http is None else ():
         raise ConfigError(f"{flag} is for requests over HTTP; give --http HOST:PORT too")
     for flag in _given(config, OF_PROMPTS) if config.http is not None else ():
@@ -76,7 +78,10 @@ def _check_llamacpp(config: "DraftConfig") -> None:
 
 
 def _check_history(config: "DraftConfig") -> None:
-    """Refuses a history per user if users cannot be distinguished, and a history file without a history."""
+    """Refuses a history per user if users cannot be distinguished, and texts to draft from that nothing drafts from."""
+    for flag in _given(config, ("corpus", "history_file")) if config.http is None else ():
+        if config.drafter in ("model", "none"):
+            raise ConfigError(f"{flag} is for n-grams, but --drafter {config.drafter} uses none; drop one of them")
     if config.history == "user" and config.api_key is None:
         raise ConfigError(
             "--history user needs --api-key FILE: users are known by their keys; or give --history node or off"

@@ -9,7 +9,7 @@ def write_whole(path: str | Path, data: bytes, *, durable: bool = False) -> None
 
     durable: waits for the disk, so that the new contents survive a power failure.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # of a link, the file that it leads to
     temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

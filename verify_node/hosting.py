@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
-from goodspeed.serving.running import prepare
+from goodspeed.serving.running import leaves, prepare
 from verify_node.cli import build_parser, load
 from verify_node.member import Member
 
@@ -36,7 +36,8 @@ class Hosted:
         try:
             asyncio.run(self._serve())
         except Exception as error:
-            why = str(error) or type(error).__name__
+            first = next(leaves(error)) if isinstance(error, ExceptionGroup) else error
+            why = str(first) or type(first).__name__
         if not self._is_stopped:
             self._failed(why)
 

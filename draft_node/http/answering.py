@@ -95,9 +95,11 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
     async def generate(request: Request, body: Annotated[Any, Depends(reads(endpoint.body, work.bodies))]) -> Response:
         check_stream(body)
         asking = endpoint.shape_of(body, Caller(service, config, user_of(request.scope), request.headers))
-        shape = await unless_gone(request.receive, asking)
+        with service.refusing():
+            shape = await unless_gone(request.receive, asking)
+            _check_room(shape.batch, service, config)
         ignored_of(request.scope).update(endpoint.ignored(body, service))
-        return await answer(request, shape, service, config, work.answers, streams_it=body.stream is True)
+        return await answer(request, shape, service, work.answers, streams_it=body.stream is True)
 
 
 def check_stream(body: Asking) -> None:
@@ -113,15 +115,12 @@ def check_stream(body: Asking) -> None:
         raise ApiError(400, what, param="goodspeed.on_target_change")
 
 
-async def answer(
-    request: Request, shape: Shape, service: Service, config: DraftConfig, answers: FairQueue, *, streams_it: bool
-) -> Response:
+async def answer(request: Request, shape: Shape, service: Service, answers: FairQueue, *, streams_it: bool) -> Response:
     """Generates all texts of a request, or refuses all, and answers. A user's disconnect ends the texts.
 
     answers: queue that serializes large answers.
     """
     user = user_of(request.scope)
-    _check_room(shape.batch, service, config)
     if streams_it:
         return await EventStream.begun(request.receive, _events(shape, service, answers, user), shape.broken)
     await unless_gone(request.receive, _collect(shape, service))

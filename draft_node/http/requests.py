@@ -30,6 +30,9 @@ def listed(most: int | None, least: int | None = None) -> Any:
 
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+"""A function's name in an earlier call: a model may have called one that does not exist."""
+
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
@@ -99,7 +102,7 @@ ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
 
 
 class CalledFunction(Strict):
-    name: Name
+    name: PastName
     arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)]
 
 

@@ -43,6 +43,7 @@ class Text:
     times: Times
     slo: Objectives | None = None
     _over: bool = False
+    _has_begun: bool = False  # its first token was delivered, maybe before it began anew
 
     @property
     def num_tokens(self) -> int:
@@ -55,7 +56,8 @@ class Text:
         texts, times = self.texts, self.times
         if times.last_at is not None:
             texts.gap_s.observe(now - times.last_at)
-        else:
+        elif not self._has_begun:
+            self._has_begun = True
             texts.first_token_s.observe(now - times.asked_at)
             texts.num_prompt_tokens += self.num_prompt_tokens
         times.delivered(num_tokens, now, num_thinking)

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from draft_node.core.actions import Fail, Request
+from draft_node.core.counts import known
 from draft_node.daemon import DraftDaemon
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.chat_forms import ChatForms, opened
@@ -120,6 +121,15 @@ class Service(NodeState):
         is_full = self._daemon.core.queue.is_full(wants_prompt=wanted.num_prompt_logprobs is not None)
         if is_full and self.num_waiting >= self.max_waiting:
             raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Counts a request that is refused before its texts begin, as one failed text."""
+        try:
+            yield
+        except ServiceError as error:
+            self.texts.failed[known(error.code)] += 1
+            raise
 
     @contextmanager
     def _counted(self, wanted: Wanted) -> Iterator[Text]:

@@ -16,7 +16,7 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 
-WORKER = ("-m", "goodspeed.constraint.worker")
+WORKER = ("-P", "-m", "goodspeed.constraint.worker")  # -P: without the working directory's Python files
 
 START_S, ANSWER_S = 120.0, 20.0
 """Timeouts in wall-clock seconds: until the process has read the tokenizer, and for an answer. The process's own limits

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import identity
-from goodspeed.engine.folders import find_folder, read_config, refuse_weights
+from goodspeed.engine.folders import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
 from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequantising, read_scheme
 from goodspeed.engine.splitting import Split, load_options, refuse_quantised
@@ -33,9 +33,6 @@ logger = logging.getLogger("goodspeed.engine")
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-
-TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.*", "merges.txt")
-"""Files with a vocabulary, one of which is needed; tokenizer_config.json has none."""
 
 NUM_PARALLEL = 8
 """Tokens drafted in one pass by a PARD checkpoint without this number in its config. Published checkpoints are trained
@@ -149,7 +146,7 @@ def _settings(name: str, folder: Path) -> GenerationSettings:
 def load_tokenizer(name: str) -> Any:
     """Loads a checkpoint's tokenizer without its weights."""
     folder = find_folder(name)
-    if not any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES):
+    if not has_tokenizer(folder):
         what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
         raise CheckpointError(f"{what}; get the checkpoint again with its tokenizer's files")
     try:
@@ -179,6 +176,9 @@ def _load_model(
             some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
             what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
             raise CheckpointError(f"{what}; get the checkpoint again")
+    if scheme is None and (unplaced := sorted(report.get("unexpected_keys", ()))):
+        told = "%s: %d weights have no place in the model that config.json describes (%s); its texts may be wrong"
+        logger.warning(told, name, len(unplaced), ", ".join(unplaced[:4]))
     model = model.eval().requires_grad_(False).to(device)
     if split is not None:
         split.meet()

@@ -32,6 +32,9 @@ WANTED = [f"*{ending}" for ending in (".safetensors", *BESIDE)]
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Weights in one file, or the index of several files (shards)."""
 
+TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.*", "merges.txt")
+"""Files with a vocabulary, one of which is needed; tokenizer_config.json has none."""
+
 GGUF = ".gguf"
 """Ending of llama.cpp's format: weights, tokenizer and settings in one file."""
 
@@ -62,13 +65,18 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
     return folder
 
 
+def has_tokenizer(folder: Path) -> bool:
+    return any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES)
+
+
 def _from_hub(name: str, say: Callable[..., None]) -> Path:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
         raise _unknown(name, "no such folder exists, and hub names have the form OWNER/NAME")
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
         weights_known = (folder / SINGLE).exists() or (folder / INDEX).exists()
-        if weights_known and not _missing_shards(name, folder):  # else resume an interrupted download
+        is_readable = (folder / "config.json").exists() and has_tokenizer(folder)
+        if weights_known and is_readable and not _missing_shards(name, folder):  # else resume an interrupted download
             return folder
     except Exception:  # not on this machine, for any reason: ask the hub
         pass

@@ -93,7 +93,7 @@ def run(
         with starting.running(daemon=daemon):
             status = _run(parser, body)
     except* GoodSpeedError as group:
-        error = next(_leaves(group))  # the others are consequences of the first
+        error = next(leaves(group))  # the others are consequences of the first
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
         if status == UNWRITABLE:
@@ -143,10 +143,11 @@ def _status_of(error: BaseException) -> int:
     return USAGE if isinstance(error, ConfigError) else FAILED
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """Yields the errors of a group and of the groups in it."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
+            yield from leaves(error)
         else:
             yield error
 
@@ -171,8 +172,10 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
         streams.keep_last_words()
         streams.output().on_failure(None)
         release()
-        # Not Python's KeyboardInterrupt: the process would still wait for the model thread.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # Not Python's KeyboardInterrupt: the process would still wait for the model thread. Linux ignores the default
+        # in a container's first process.
+        for number in SIGNALS:
+            signal.signal(number, starting.end if os.getpid() == 1 else signal.SIG_DFL)
         task.cancel()
 
     def give_up() -> None:

@@ -33,9 +33,9 @@ def begin() -> None:
     only print it. A container's first process ends on SIGTERM, too, which Linux would ignore without a handler.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell ignores it (`command &`)
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, end)
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, end)
 
 
 @contextmanager
@@ -44,15 +44,15 @@ def running(*, daemon: bool) -> Iterator[None]:
 
     daemon: no change; daemons set their own handlers.
     """
-    was_started = signal.getsignal(signal.SIGINT) is _end
+    was_started = signal.getsignal(signal.SIGINT) is end
     if was_started and not daemon:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
         if was_started and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _end)
+            signal.signal(signal.SIGINT, end)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def end(number: int, frame: FrameType | None) -> None:
     os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)

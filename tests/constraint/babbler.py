@@ -67,7 +67,9 @@ class Babbler:
         self.more = more  # of its entries
         self.forced: tuple[int, ...] = ()  # what must follow, by the last round
         self.num_rounds = 0
-        runner: Any = SimpleNamespace(keep=lambda paths: None, pool={SESSION}, has_finite_keys=False)
+        runner: Any = SimpleNamespace(
+            keep=lambda paths: None, clear=lambda keys: None, pool={SESSION}, has_finite_keys=False
+        )
         checkpoint: Any = SimpleNamespace(num_tokens=NUM_TOKENS)
         self.target = Target(checkpoint, runner, constraints=CONSTRAINTS)
 

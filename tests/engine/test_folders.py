@@ -18,13 +18,17 @@ SHARDS = ("model-1-of-3.safetensors", "model-2-of-3.safetensors", "model-3-of-3.
 INDEX_JSON = json.dumps({"weight_map": {f"layer.{i}": SHARDS[i % 3] for i in range(9)}})
 
 
+def fill(folder: Path) -> None:
+    (folder / folders.INDEX).write_text(INDEX_JSON)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    for name in (*SHARDS, "tokenizer.json"):
+        (folder / name).touch()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A complete checkpoint in three shards."""
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    (tmp_path / folders.INDEX).write_text(INDEX_JSON)
-    for shard in SHARDS:
-        (tmp_path / shard).touch()
+    fill(tmp_path)
     return tmp_path
 
 
@@ -33,12 +37,10 @@ def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A hub that has everything, and the log of what was asked of it."""
     asked: list[str] = []
 
-    def snapshot_download(name: str, *, local_files_only: bool = False, **options: Any) -> str:
+    def snapshot_download(repository: str, *, local_files_only: bool = False, **options: Any) -> str:
         if not local_files_only:
-            asked.append(name)
-            (folder / folders.INDEX).write_text(INDEX_JSON)
-            for shard in SHARDS:
-                (folder / shard).touch()
+            asked.append(repository)
+            fill(folder)
         return str(folder)
 
     monkeypatch.setattr(folders, "snapshot_download", snapshot_download)
@@ -56,6 +58,8 @@ def test_a_complete_download_is_not_asked_for_again(folder: Path, hub: list[str]
         lambda folder: (folder / SHARDS[1]).unlink(),
         lambda folder: (folder / folders.INDEX).unlink(),  # shards sort before their index
         lambda folder: (folder / folders.INDEX).write_text("{"),
+        lambda folder: (folder / "config.json").unlink(),
+        lambda folder: (folder / "tokenizer.json").unlink(),
     ],
 )
 def test_an_interrupted_download_is_completed(
@@ -64,7 +68,7 @@ def test_an_interrupted_download_is_completed(
     interrupt(folder)
     assert folders.find_folder("someone/something") == folder
     assert hub == ["someone/something"]
-    assert all((folder / shard).exists() for shard in SHARDS)
+    assert all((folder / name).exists() for name in (*SHARDS, "config.json", "tokenizer.json"))
 
 
 @pytest.mark.parametrize("at_terminal", [True, False])

@@ -21,6 +21,7 @@ from draft_node.http.requests import (
     Effort,
     Name,
     NumTokens,
+    PastName,
     Schema,
     Stop,
     TextPart,
@@ -40,7 +41,7 @@ Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 class ToolUse(Strict):
     type: Literal["tool_use"]
     id: Id
-    name: Name
+    name: PastName
     input: dict[str, Any]
 
     @model_validator(mode="after")
@@ -80,7 +81,7 @@ OF_ROLE = {"user": ("text", "tool_result"), "assistant": ("text", "tool_use", "t
 
 class Message(Strict):
     role: Literal["user", "assistant", "system"]
-    content: str | Annotated[list[Block], listed(MAX_PARTS, 1)]
+    content: str | Annotated[list[Block], listed(MAX_PARTS)]
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -88,6 +89,8 @@ class Message(Strict):
 
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:
+        if not self.blocks and self.role != "assistant":  # a model may have said nothing
+            raise refused("content", "must not be empty")
         for block in self.blocks:
             if block.type not in OF_ROLE[self.role]:
                 raise refused("content", f'must not have blocks of the type "{block.type}" in the role "{self.role}"')

@@ -135,10 +135,10 @@ def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
 def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Have a replica leave. Waits until it has."""
     with _asking(_find(namespace.name)) as ask:
-        names = [one["name"] for one in ask("status")]
-        if namespace.replica not in names:
-            raise ConfigError(f"no replica is called {namespace.replica!r}; choose one of: {', '.join(names)}")
-        if len(names) == 1:
+        states = {one["name"]: one["state"] for one in ask("status")}
+        if namespace.replica not in states:
+            raise ConfigError(f"no replica is called {namespace.replica!r}; choose one of: {', '.join(states)}")
+        if all(state == "draining" for name, state in states.items() if name != namespace.replica):
             raise ConfigError(f"{namespace.replica} is the last one; end the fleet with `{PROGRAM} down`")
         ask("drain", namespace.replica)
         while namespace.replica in [one["name"] for one in ask("status")]:

@@ -27,7 +27,7 @@ LONGEST_S = 600.0
 CLOSE_S = 5.0
 """Time in which a rank must exit after the end marker."""
 
-WORKER = ("-m", "goodspeed.engine.parallel")
+WORKER = ("-P", "-m", "goodspeed.engine.parallel")  # -P: without the working directory's Python files
 
 
 class Ranks:

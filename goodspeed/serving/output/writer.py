@@ -50,9 +50,10 @@ class Writer:
         return self._num_bytes >= MAX_WAITING
 
     def put(self, text: bytes, source: Source, *, droppable: bool) -> None:
-        """Queues a text. droppable: dropped and counted if too much is queued."""
+        """Queues a text. droppable: dropped and counted if too much is queued before it."""
         with self._changed:
-            if droppable and (self._is_dropping or self._num_bytes + len(text) > self._max_bytes):
+            is_full = self._num_bytes > 0 and self._num_bytes + len(text) > self._max_bytes
+            if droppable and (self._is_dropping or is_full):
                 self._is_dropping = True
                 self._num_dropped[source] += 1
                 return

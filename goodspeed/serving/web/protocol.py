@@ -24,8 +24,9 @@ from goodspeed.serving.web.guards import AUTHORIZED
 
 logger = logging.getLogger("goodspeed.http")
 
-REQUEST_TIMEOUT_S = 60.0
-"""Time for a complete request to arrive, from the start of the connection or the end of the previous answer."""
+REQUEST_TIMEOUT_S = 75.0
+"""Time for a complete request to arrive, from the start of the connection or the end of the previous answer. Longer
+than a proxy like nginx keeps an idle connection: none sends a request into one that is being closed."""
 
 WRITE_TIMEOUT_S = 30.0
 """Time after which a client that reads nothing of an answer is disconnected."""

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.serving.web.accepting import Acceptor
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
 from goodspeed.serving.web.errors import FAILED_HERE, error_answer, error_body
-from goodspeed.serving.web.protocol import TimeoutProtocol, prepare
+from goodspeed.serving.web.protocol import REQUEST_TIMEOUT_S, TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -91,6 +91,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=int(REQUEST_TIMEOUT_S),
         timeout_graceful_shutdown=GRACE_S,
     )
     server = _Server(config, ConnectionLimit(possible_connections(max_connections)))

@@ -13,6 +13,7 @@ from draft_node.core.actions import Statistics
 from draft_node.http.app import create_app
 from draft_node.service.answer import Piece, Span
 from draft_node.service.chat_forms import ChatForms
+from draft_node.service.counts import Texts
 from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.service import Service
 from draft_node.service.state import Levels
@@ -65,6 +66,7 @@ class FakeService(Service):
     def __init__(self) -> None:
         self.draining = False
         self.num_encoded = 0
+        self.texts = Texts()
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
         self.wanted: list[Wanted] = []
