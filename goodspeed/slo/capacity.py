@@ -67,6 +67,11 @@ class Capacity:
         rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
         return min(MOST_TOKENS, rounds * self._most + min(self._most, rest))
 
+    def seconds_for(self, num_tokens: int) -> float:
+        """Inverts `tokens_in`: the least seconds into which so many tokens fit."""
+        rounds, rest = divmod(num_tokens, self._most)
+        return rounds * self._largest_s + (self._round_s(rest) if rest else 0.0)
+
     def promised_in(self, seconds: float, share: float = 1.0) -> float:
         """Tokens of `tokens_in` that may be promised with this share of the node; the floors take the rest."""
         return share * (1.0 - FLOOR) * self.tokens_in(seconds)

@@ -59,3 +59,11 @@ def test_rounds_of_any_told_model_carry_a_number_of_tokens(
 ) -> None:
     carried = Capacity(Linear(fixed_s, token_s), 0.0, most, 3, 100.0).tokens_in(seconds)
     assert 0 <= carried <= MOST_TOKENS
+
+
+@given(st.integers(1, 300), st.integers(1, 64), st.floats(0.0, 0.5), st.floats(1e-4, 0.01))
+def test_the_least_seconds_for_tokens_carry_just_these(num_tokens, most, usual_error, token_s):
+    rounds = Capacity(Linear(0.01, token_s), usual_error, most, 3, 100.0)
+    seconds = rounds.seconds_for(num_tokens)
+    assert rounds.tokens_in(seconds * (1 + 1e-9)) >= num_tokens
+    assert rounds.tokens_in(seconds * (1 - 1e-6)) < num_tokens

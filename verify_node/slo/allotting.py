@@ -8,6 +8,7 @@ and the reader's TPOT begins to count.
 
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
@@ -73,15 +74,20 @@ def allot(
     others: text lengths of best-effort sessions that could take part, in that order. floor: maps a round's tokens to
     the tokens that best-effort sessions get in any case, even if that makes promises late.
     """
-    present = sorted((one for one in promised.values() if one.paused_since is None), key=lambda one: one.due)
+    due = {key: one.due for key, one in promised.items() if one.paused_since is None}
+    present = [promised[key] for key in sorted(due, key=due.__getitem__)]
     decoding = [one for one in present if one.is_decoding]
-    prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: (one.due <= now, one.due))
-    round_s = _round_s(present, decoding, now, rounds)
+    prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: due[one.session_id] <= now)
+    late = [one for one in decoding if due[one.session_id] <= now]  # the first ones
+    late_tpots = tpots(late, now)
+    in_time = [one.slo.tpot_s for one in decoding[len(late) :] if one.slo.tpot_s is not None]
+    round_s = _round_s([at - now for at in due.values()], late_tpots, decoding, rounds)
     room = inf if round_s == inf else rounds.tokens_in(round_s)
     kept_free = floor(room)
     num_kept = sum(kept_free.values())
     left = room - len(decoding) - num_kept
-    prefill = _prefill(prompts, _held(decoding, prompts, now, round_s, left, rounds), left)
+    running = Decoding.of(late_tpots + in_time)
+    prefill = _prefill(prompts, _held(present, running, prompts, now, round_s, left, rounds), left)
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None:
         own = min(round_tokens, len(decoding) + sum(prefill.values()))
@@ -90,34 +96,41 @@ def allot(
     return Allotment(round_tokens, prefill, rank, frozenset(promised), kept_free)
 
 
-def _round_s(present: Sequence[Deadline], decoding: Sequence[Deadline], now: float, rounds: Capacity) -> float:
+def _round_s(
+    due_in: Sequence[float], late_tpots: Sequence[float], decoding: Sequence[Deadline], rounds: Capacity
+) -> float:
     """Longest round, in seconds, at whose end all sessions that can still be on time are; infinity: no bound.
+
+    due_in: seconds until each present deadline. late_tpots: TPOTs of the decoding sessions that are late.
 
     A session that is ahead in its window can wait longer than a TPOT, and fewer rounds carry more prompts. A late
     session is served at its pace. A round too short for a token of each decoding session helps none: a session that
     needs such a round is late already.
     """
     tightest_s = min((one.slo.tpot_s for one in decoding if one.slo.tpot_s is not None), default=inf)
-    late = tpots((one for one in decoding if one.due <= now), now)
-    bounds = (*(one.due - now for one in present), *late)
-    left = sorted(seconds for seconds in bounds if 0.0 < seconds < inf)
-    first = bisect_left(left, len(decoding) + 1, key=lambda seconds: int(rounds.tokens_in(seconds)))
+    left = sorted(seconds for seconds in (*due_in, *late_tpots) if 0.0 < seconds < inf)
+    first = bisect_left(left, rounds.seconds_for(len(decoding) + 1))
     soonest_s = left[first] if first < len(left) else inf
     return min(soonest_s, tightest_s) if first else soonest_s  # a session will be late: none waits longer than a TPOT
 
 
 def _held(
-    decoding: Sequence[Deadline], prompts: Sequence[Deadline], now: float, round_s: float, room: float, rounds: Capacity
+    present: Sequence[Deadline],
+    running: Decoding,
+    prompts: Sequence[Deadline],
+    now: float,
+    round_s: float,
+    room: float,
+    rounds: Capacity,
 ) -> set[bytes]:
     """Sessions whose final prompt token is held back: they could not decode from now on, and the token is not due yet.
 
     The token is held until one TPOT before it is due at most, and never if the round after this one could be too late.
     """
-    early_s = headroom_s(shortest_s((*decoding, *prompts), rounds.least_s))
+    early_s = headroom_s(shortest_s(present, rounds.least_s))
     owed = {one.session_id: one.request(now, early_s) for one in prompts if one.due > now}
-    running = Decoding.of(tpots(decoding, now))
     held: set[bytes] = set()
-    num_looks = 0
+    num_looks, tokens_in = 0, cache(rounds.promised_in)
     for one, read_before in zip(prompts, accumulate((one.prompt_left for one in prompts), initial=0), strict=False):
         if read_before + one.prompt_left > room:
             break  # neither this prompt nor a later one finishes prefill in this round
@@ -128,7 +141,7 @@ def _held(
             num_looks += 1
             others = [other for session_id, other in owed.items() if session_id != one.session_id]
             joined = running.with_one(tpot_s)
-            if can_keep(others, decoding=joined, tokens_in=rounds.promised_in):
+            if can_keep(others, decoding=joined, tokens_in=tokens_in):
                 running = joined
                 owed.pop(one.session_id, None)
                 continue

@@ -113,11 +113,9 @@ class Deadline(Times):
         if self.window_from > self.paced_from:
             self.paced_at, self.paced_from = now, self.window_from
 
-    def reserve(self, prompt_left: int, pages: int) -> None:
-        """Sets the tokens to prefill and the KV pages. Once a text has a token from here, its newest token is no
-        prompt."""
+    def set_prompt(self, prompt_left: int) -> None:
+        """Sets the tokens to prefill. Once a text has a token from here, its newest token is no prompt."""
         self.prompt_left = 0 if prompt_left == 1 and self.has_begun else prompt_left
-        self.pages = pages
 
     def continue_promise(self, old: "Deadline") -> None:
         """Takes over the promise of a reopened text's previous deadline."""
@@ -154,9 +152,10 @@ class Deadline(Times):
         window: tokens that came early in one window are no reserve in the next. The paper counts from the deadline,
         which requires less; holding back the final prompt token makes both nearly the same.
         """
-        if not self.has_begun:
+        num_ahead, tpot_s = self.num_tokens - self.paced_from, self.slo.tpot_s
+        if num_ahead <= 0:
             return self.paced_at
-        return inf if self.slo.tpot_s is None else self.paced_at + (self.num_tokens - self.paced_from) * self.slo.tpot_s
+        return inf if tpot_s is None else self.paced_at + num_ahead * tpot_s
 
     def may_begin(self, now: float) -> bool:
         """Returns whether the first token is not there yet, and may still come in time."""

@@ -82,8 +82,11 @@ def _within_shares(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], 
     if len(clients) < 2:
         return set()
     found: set[bytes] = set()
-    for name in clients:
-        held = {key: one for key, one in promised.items() if one.client == name}
+    by_client: dict[str, dict[bytes, Deadline]] = {name: {} for name in clients}
+    for key, one in promised.items():
+        if one.client in by_client:
+            by_client[one.client][key] = one
+    for name, held in by_client.items():
         own = [one for one in new if one.client == name]
         kept = decide(held, own, by, by.weights[name] / sum(by.weights.values()))
         found |= {one.session_id for one, is_kept in zip(own, kept, strict=True) if is_kept}

@@ -89,6 +89,7 @@ class Promises:
         old = self.promised.pop(key, None) if before is not session else None
         if old is not None and deadline is not None and before is not None and _goes_on(before, session):
             deadline.continue_promise(old)
+            deadline.pages = self._pages(session)
             self.promised[key] = deadline
         if self.is_on and deadline is not None:
             self._undecided[key] = deadline
@@ -167,7 +168,8 @@ class Promises:
 
     def _decide(self, new: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session], now: float) -> None:
         for key, one in new.items():
-            self._reserve(one, sessions[key])
+            one.pages = self._pages(sessions[key])
+            one.set_prompt(len(sessions[key].tokens) - self._pool.length(key))
         everybody = [sessions[key] for key in (*self.promised, *new)]
         waiting = {one.client for key, one in self._declined.items() if key not in new}
         weights = {session.client.name: session.client.weight for session in everybody}
@@ -214,12 +216,9 @@ class Promises:
     def _keep_in_step(self, sessions: Mapping[bytes, Session]) -> None:
         """Drops sessions that are over, and updates the tokens to prefill: only the pool knows what is cached."""
         self.promised = _still_open(self.promised, sessions)
+        length = self._pool.length
         for key, one in self.promised.items():
-            self._reserve(one, sessions[key])
-
-    def _reserve(self, deadline: Deadline, session: Session) -> None:
-        unread = len(session.tokens) - self._pool.length(session.session_id)
-        deadline.reserve(unread, self._pages(session))
+            one.set_prompt(len(sessions[key].tokens) - length(key))
 
     def _pages(self, session: Session) -> int:
         return -(-session.limit // self._pool.page_size)

@@ -19,6 +19,13 @@ class HandRounds:
     def __init__(self, tokens_in: Callable[[float], float], least_s: float = inf) -> None:
         self.tokens_in, self.least_s = tokens_in, least_s
 
+    def seconds_for(self, num_tokens: int) -> float:
+        low, high = 0.0, 1e6  # to a nanosecond
+        while high - low > 1e-9 * max(1.0, low):
+            middle = (low + high) / 2
+            low, high = (low, middle) if int(self.tokens_in(middle)) >= num_tokens else (middle, high)
+        return high - 1e-9
+
     def promised_in(self, seconds: float, share: float = 1.0) -> float:
         return share * self.tokens_in(seconds)
 
@@ -31,7 +38,8 @@ def deadline(
 ) -> Deadline:
     """One of a client of its own, whose prompt is to be read."""
     one = Deadline(0.0, session_id=key, client=client or key.hex(), slo=Objectives(tpot_s=tpot_s), paced_at=due)
-    one.reserve(prompt, pages)
+    one.set_prompt(prompt)
+    one.pages = pages
     return one
 
 
@@ -42,7 +50,7 @@ def running(
     one = deadline(key, at if due is None else due, 1, tpot_s)
     for num_tokens in (1, number - 1):
         one.delivered(num_tokens, at)
-    one.reserve(1, 0)
+    one.set_prompt(1)
     return one
 
 

@@ -72,7 +72,7 @@ class Serving:
     def note(self, key: bytes, text: Text, number: int) -> None:
         if text.prompt_left:
             text.prompt_left -= number
-            text.deadline.reserve(text.prompt_left, text.deadline.pages)
+            text.deadline.set_prompt(text.prompt_left)
             if text.prompt_left:
                 return
             text.first_at = self.now

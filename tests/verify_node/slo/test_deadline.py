@@ -80,7 +80,7 @@ def test_tokens_that_came_early_in_one_window_are_no_reserve_in_the_next():
     """TPOT 50 ms: after ten tokens at once the mean allows for half a second, the next window for 50 ms."""
     by_tens, by_mean = writing(), writing(slo=BY_MEAN)
     for one in (by_tens, by_mean):
-        one.reserve(1, 0)
+        one.set_prompt(1)
         one.delivered(10, 10.01)
     assert (by_tens.due, by_mean.due) == (pytest.approx(10.06), pytest.approx(10.55))
     assert (by_tens.left_s(10.01), by_mean.left_s(10.01)) == (pytest.approx(0.05), pytest.approx(0.54))
@@ -185,7 +185,7 @@ def test_tokens_are_due_from_the_first_one_on_or_from_its_deadline_if_that_was_l
     one = by_hand(b"a", 10.0, 5, 0.5)
     assert (one.due, one.is_decoding) == (10.0, False)
     one.delivered(1, 9.0)
-    one.reserve(1, 0)
+    one.set_prompt(1)
     assert (one.due, one.is_decoding) == (9.5, True)
     one.delivered(3, 9.1)
     assert one.due == 11.0
@@ -213,13 +213,14 @@ def test_a_text_opened_again_keeps_its_promise_and_delivers_again_what_is_lost()
     again = opened(slo=Objectives(tpot_s=0.5), num_tokens=3, since_first_s=1.0)
     again.continue_promise(old)
     assert again.due == 9.0 + 3 * 0.5
-    again.reserve(7, 2)
+    again.set_prompt(7)
+    again.pages = 2
     assert (again.prompt_left, again.pages) == (7, 2)
 
 
 def test_a_text_without_a_rate_that_is_read_again_has_some_time():
     """It has had its first token, so nothing of it is due; its draft node came back, and its memory was gone."""
     one = running(b"a", 1.0, number=3, tpot_s=None, due=2.0)
-    one.reserve(9, 0)
+    one.set_prompt(9)
     assert not isfinite(one.due)
     assert 0.0 < one.request(1.5, 0.1).deadline_s <= FIRST_TOKEN_S
