@@ -237,7 +237,7 @@ def promises(draw):
     for one in found:
         if draw(st.booleans()):
             one.delivered(draw(st.integers(21, 40)), max(NOW - 1.0, one.due - 3.0))
-            one.reserve(1, one.pages)
+            one.set_prompt(1)
     return promised(*found)
 
 
