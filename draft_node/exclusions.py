@@ -34,8 +34,6 @@ def check_together(config: "DraftConfig") -> None:
     """Raises ConfigError for options that exclude each other, or that need a missing option."""
     _check_model(config)
     _check_history(config)
-    for flag in _given(config, ("proposal",)) if config.verification != "ratio" else ():
-        raise ConfigError(f"{flag} is the form of what --verification ratio sends up; give that too, or drop it")
     for flag in _given(config, OF_HTTP) if config.http is None else ():
         raise ConfigError(f"{flag} is for requests over HTTP; give --http HOST:PORT too")
     for flag in _given(config, OF_PROMPTS) if config.http is not None else ():

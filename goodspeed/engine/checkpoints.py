@@ -176,8 +176,8 @@ def _load_model(
             some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
             what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
             raise CheckpointError(f"{what}; get the checkpoint again")
-    if scheme is None and (unplaced := sorted(report.get("unexpected_keys", ()))):
-        told = "%s: %d weights have no place in the model that config.json describes (%s); its texts may be wrong"
+    if scheme is None and (unplaced := sorted(map(str, report.get("unexpected_keys", ())))):
+        told = "%s: %d weights have no place in the model that config.json describes (%s); texts are wrong if it needs them"
         logger.warning(told, name, len(unplaced), ", ".join(unplaced[:4]))
     model = model.eval().requires_grad_(False).to(device)
     if split is not None:

@@ -41,7 +41,6 @@ def parsed(*words: str) -> DraftConfig:
         ((*SERVER, "--threads", "2"), "start llama-server with --threads instead"),
         ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
         ((*MODEL, "--preset", "x"), "choose one of: paper"),
-        ((*MODEL, "--proposal", "dense-fp16"), "--proposal is the form of what --verification ratio sends up"),
         ((*MODEL, "--drafter", "none", "--corpus", "x"), "--corpus is for n-grams, but --drafter none uses none"),
         ((*MODEL, "--served-model-name", ""), "--served-model-name"),
         ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),

@@ -192,10 +192,11 @@ class OwnDrafts:
         """
         room, reserved, jobs, kept = PREFILL, 0, list[Job](), {job.key for job in found}
         for job in found:
-            if job.lags and job.num_fed > room:
+            lags = job.lags
+            if lags and job.num_fed > room:
                 job.num_fed, job.length = room, 0
             if job.num_fed and self._reserve(job, reserved, kept):
-                room -= job.num_fed if job.lags else 0
+                room -= job.num_fed if lags else 0
                 reserved += self._num_pages(job)
                 jobs.append(job)
         return jobs

@@ -163,7 +163,8 @@ class Target:
             outcome = one.outcome(decision.accepted, decision.next_token, decision.agreement, decision.failure)
             if one.parents is not None:
                 outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
-                kept.append(TreePath(one.entry.session_id, one.base_len, outcome.path or ()))
+                if not decision.failure:  # else the session is given up, with all of its rows
+                    kept.append(TreePath(one.entry.session_id, one.base_len, outcome.path or ()))
             if self.records:
                 agreed = tuple(decision.agrees[place] for place in one.entry.first_choices)
                 outcome = replace(outcome, decisions=Decisions(agreed))

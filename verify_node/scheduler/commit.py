@@ -73,7 +73,7 @@ class Moved(Struct, frozen=True):
         """
         if self.unverified is not None and self.unverified.codes and self.outcome.tokens:
             first, is_right = self.unverified, self.unverified.tokens[0] == self.outcome.tokens[0]
-            return [(first.source or "model", first.codes[:1], int(is_right))]
+            return [("own" if first.is_own else first.source or "model", first.codes[:1], int(is_right))]
         source = self.entry.source
         if source is None or self.entry.is_forced:
             return []

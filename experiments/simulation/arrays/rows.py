@@ -8,7 +8,6 @@ Each row has turns, or a random stream, of its own, so a world is the same alone
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,7 +117,7 @@ ARRAYS: Mapping[str, Callable[..., RowPolicy]] = {
     "gradient": Gradient,
     "fixed": Fixed,
     "random": Random,
-    "throughput": partial(Gradient, fairness=0.0),
+    "throughput": lambda num_rows: Gradient(num_rows, fairness=0.0),
 }
 """The policies with an array form."""
 

@@ -112,8 +112,11 @@ class Packed:
         """Overwrites the pages that only these sessions have, because their numbers may not be finite.
 
         A page's next session reads all rows and hides the unwritten ones, but a hidden NaN still makes its sums NaN.
-        The spare page has finite numbers.
+        The spare page has finite numbers. The pages leave the prefix cache. Rows that a session has dropped are not
+        overwritten.
         """
+        for key in keys:
+            self.pool.withdraw(key)
         pages, counts = np.unique(np.concatenate([self.pool.table(key) for key in keys]), return_counts=True)
         is_own = counts == [self.pool.references(page) for page in pages.tolist()]
         rows = np.arange(self.pool.page_size)

@@ -192,7 +192,8 @@ def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_ver
     known = session.client.calibration(kind)
     for code in [*range(256)] * 6:
         known.observe(bytes([code]), 0)
-    choice, pool = make_choice(cost=Linear(0.01, 0.01), self_drafts=SelfDrafts()), PagePool(64, 4)
+    ngrams = SelfDrafts() if kind == "self" else None
+    choice, pool = make_choice(cost=Linear(0.01, 0.01), self_drafts=ngrams), PagePool(64, 4)
     pool.extend(session.session_id, len(session.tokens) - 1)
     drafted = []
     for _ in range(90):
@@ -209,3 +210,4 @@ def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_ver
             session.take_own(passed_over)
     assert drafted[0] == 0
     assert drafted[-1] > 0
+    assert entry.is_own == (kind == "own")
