@@ -177,7 +177,7 @@ def _load_model(
             what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
             raise CheckpointError(f"{what}; get the checkpoint again")
     if scheme is None and (unplaced := sorted(map(str, report.get("unexpected_keys", ())))):
-        told = "%s: %d weights have no place in the model that config.json describes (%s); texts are wrong if it needs them"
+        told = "%s: %d weights have no place in the model of config.json (%s); texts are wrong if it needs them"
         logger.warning(told, name, len(unplaced), ", ".join(unplaced[:4]))
     model = model.eval().requires_grad_(False).to(device)
     if split is not None:
