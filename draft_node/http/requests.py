@@ -30,9 +30,7 @@ def listed(most: int | None, least: int | None = None) -> Any:
 
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
-"""A function's name in an earlier call: a model may have called one that does not exist."""
-
+PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]  # in a past call, of whatever was called
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]

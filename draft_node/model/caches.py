@@ -66,7 +66,7 @@ class Caches:
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
         self._reserved = 0  # pages reserved for the jobs of this step
-        self._being_read: set[bytes] = set()  # hashes of the prefixes that this step's jobs prefill next
+        self._being_prefilled: set[bytes] = set()  # hashes of the prefixes that this step's jobs prefill next
         self.num_looked_up = 0  # tokens looked up in the prefix cache
         self.num_found = 0  # of these, tokens found there
 
@@ -129,13 +129,13 @@ class Caches:
         """Starts reserving memory for the next forward pass."""
         self._num_steps += 1
         self._reserved = 0
-        self._being_read.clear()
+        self._being_prefilled.clear()
 
     def waits_for_another(self, job: Job) -> bool:
         """Returns True if another job of this step prefills the same prefix: one step later it is cached."""
         if job.session_id in self.pool:
             return False
-        return self._upcoming(job) in self._being_read
+        return self._upcoming(job) in self._being_prefilled
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
         """Reserves pages for a job's input of this step. None: the context or the memory does not suffice.
@@ -162,7 +162,7 @@ class Caches:
         self._reserved += self._needed(job, feed)
         self._caches[job.session_id].used = self._num_steps
         if (upcoming := self._upcoming(job)) is not None:
-            self._being_read.add(upcoming)
+            self._being_prefilled.add(upcoming)
         return feed
 
     @property

@@ -33,6 +33,9 @@ class Texts:
         """Starts counting a requested text. slo: its objectives, of a known tier or of none; None: no objectives."""
         return Text(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES), slo)
 
+    def count_failure(self, code: str) -> None:
+        self.failed[known(code)] += 1
+
 
 @dataclass(slots=True)
 class Text:
@@ -88,7 +91,7 @@ class Text:
     def failed(self, code: str) -> None:
         """Counts a session that was not admitted, or cannot go on."""
         self._over = True
-        self.texts.failed[known(code)] += 1
+        self.texts.count_failure(code)
 
     def left(self) -> None:
         """Counts a text whose user left before its end."""

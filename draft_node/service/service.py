@@ -18,7 +18,6 @@ from hashlib import blake2b
 from typing import Any
 
 from draft_node.core.actions import Fail, Request
-from draft_node.core.counts import known
 from draft_node.daemon import DraftDaemon
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.chat_forms import ChatForms, opened
@@ -128,7 +127,7 @@ class Service(NodeState):
         try:
             yield
         except ServiceError as error:
-            self.texts.failed[known(error.code)] += 1
+            self.texts.count_failure(error.code)
             raise
 
     @contextmanager

@@ -172,10 +172,7 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
         streams.keep_last_words()
         streams.output().on_failure(None)
         release()
-        # Not Python's KeyboardInterrupt: the process would still wait for the model thread. Linux ignores the default
-        # in a container's first process.
-        for number in SIGNALS:
-            signal.signal(number, starting.end if os.getpid() == 1 else signal.SIG_DFL)
+        starting.end_at_once(SIGNALS)  # not by a KeyboardInterrupt: the process would still wait for the model thread
         task.cancel()
 
     def give_up() -> None:

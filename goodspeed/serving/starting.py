@@ -5,7 +5,7 @@ Imports almost nothing, so that `begin` takes effect before the slow imports.
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -33,9 +33,9 @@ def begin() -> None:
     only print it. A container's first process ends on SIGTERM, too, which Linux would ignore without a handler.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell ignores it (`command &`)
-        signal.signal(signal.SIGINT, end)
+        signal.signal(signal.SIGINT, _end)
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGTERM, _end)
 
 
 @contextmanager
@@ -44,15 +44,21 @@ def running(*, daemon: bool) -> Iterator[None]:
 
     daemon: no change; daemons set their own handlers.
     """
-    was_started = signal.getsignal(signal.SIGINT) is end
+    was_started = signal.getsignal(signal.SIGINT) is _end
     if was_started and not daemon:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
         if was_started and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, end)
+            signal.signal(signal.SIGINT, _end)
 
 
-def end(number: int, frame: FrameType | None) -> None:
+def end_at_once(numbers: Iterable[signal.Signals]) -> None:
+    """Makes these signals end this process at once, also a container's first one, where Linux ignores the default."""
+    for number in numbers:
+        signal.signal(number, _end if os.getpid() == 1 else signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
     os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)

@@ -243,8 +243,7 @@ class Rounds:
                 why = constraint_failed(outcome.failed) if outcome.breaks_constraint else target_failed(outcome.failed)
                 sends += self.replies.give_up(session, why, now)
             elif entry.samples:
-                passed_over = self.choice.passed_over.get(session.session_id)
-                moved.append(commit(session, entry, outcome, self.pool, passed_over))
+                moved.append(commit(session, entry, outcome, self.pool, self.choice.passed_over.get(entry.session_id)))
         return moved, sends
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:

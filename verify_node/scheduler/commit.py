@@ -133,9 +133,9 @@ def commit(
     other session are withdrawn. passed_over: its draft when the round was packed, if no token of it was chosen.
     """
     base_len = len(session.tokens)
-    unverified = session.drafted if session.drafted is not None and session.drafted.codes else passed_over
-    if entry.verification != "match" or entry.num_drafted:
-        unverified = None
+    unverified = None
+    if entry.verification == "match" and not entry.num_drafted:
+        unverified = session.drafted if session.drafted is not None and session.drafted.codes else passed_over
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:

@@ -142,11 +142,8 @@ class ByWorth(Choice):
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
         if value > alone > 0.0:
             self._net = smoothed(self._net, net_worth(alone, value, seconds[0] / seconds[num_chosen]), SMOOTHING)
-        self.passed_over = {
-            session.session_id: one
-            for (session, one), count in zip(drafted, counts, strict=True)
-            if not count and not one.is_forced
-        }
+        unused = (pair for pair, count in zip(drafted, counts, strict=True) if not (count or pair[1].is_forced))
+        self.passed_over = {session.session_id: one for session, one in unused}
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
             for k, (session, one) in enumerate(drafted)

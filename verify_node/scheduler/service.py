@@ -43,7 +43,7 @@ class Account:
     turn_s: float = 0.0  # time of deciding since it got its current memory
     deciding_s: float = 0.0  # time of deciding, in total
     num_decided: int = 0  # rounds that decided something
-    num_read: int = 0  # tokens of its text that were fed at least once
+    num_prefilled: int = 0  # tokens of its text that were fed at least once
     entered_overdue: bool = False
     rates: RateHistory = field(default_factory=RateHistory)
 
@@ -60,10 +60,10 @@ class Account:
     def observe(self, entry: Entry, round_s: float, token_s: float) -> None:
         """Adds a finished round with this entry. round_s: its duration; token_s: its duration per token."""
         end = entry.start + len(entry.tokens)
-        first_new = max(entry.start, self.num_read)
+        first_new = max(entry.start, self.num_prefilled)
         if first_new < end:
             self.attained_s += round_s - token_s * (first_new - entry.start)
-        self.num_read = max(self.num_read, entry.base_len)
+        self.num_prefilled = max(self.num_prefilled, entry.base_len)
         if entry.samples:
             deciding_s = round_s - token_s * entry.num_prefill
             self.num_decided += 1
