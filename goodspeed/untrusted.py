@@ -1,8 +1,12 @@
-"""Files and untrusted input: reads up to a size limit, detects changes, and sanitizes text for logs and terminals."""
+"""Files and untrusted input: reads up to a size limit, detects changes, and sanitizes text for logs and terminals.
+
+The working directory is untrusted too: a process that runs a module with -m would import Python files from it.
+"""
 
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 MAX_CHARS = 300
@@ -11,6 +15,16 @@ MAX_CHARS = 300
 MAX_QUOTED = 40
 
 _quotation = re.compile(r"(?<!\w)'[^']*(?:'|\Z)")  # does not match the apostrophe in "the node's"
+
+
+def python_module(module: str) -> list[str]:
+    """Returns the command that runs a module in a new process, to which the words of its command line are added.
+
+    -P keeps the working directory out of the import path, unless this process imported goodspeed from there: a checkout
+    need not be installed.
+    """
+    is_checkout = Path.cwd() == Path(__file__).resolve().parents[1]
+    return [sys.executable, *([] if is_checkout else ["-P"]), "-m", module]
 
 
 def read_bytes(path: str | Path, max_bytes: int) -> bytes:

@@ -7,16 +7,16 @@ cheap constraints again. The process has neither model nor keys. It reads JSON l
 
 import json
 import subprocess
-import sys
 import weakref
 from threading import Lock, Timer
 
 from goodspeed.constraint.tokens import as_json
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
+from goodspeed.untrusted import python_module
 from goodspeed.wire.generation import Constraint
 
-WORKER = ("-P", "-m", "goodspeed.constraint.worker")  # -P: without the working directory's Python files
+WORKER = "goodspeed.constraint.worker"
 
 START_S, ANSWER_S = 120.0, 20.0
 """Timeouts in wall-clock seconds: until the process has read the tokenizer, and for an answer. The process's own limits
@@ -61,7 +61,7 @@ class Trial:
     def _started(self) -> "subprocess.Popen[bytes]":
         first = [as_json(self._vocabulary), list(self._vocabulary.eos_ids)]
         process = subprocess.Popen(
-            [sys.executable, *WORKER],
+            python_module(WORKER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,8 +1,12 @@
 """A peer's words as they are told: whole sentences, and neither commands of a terminal nor pages of them."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from goodspeed.untrusted import MAX_CHARS, sanitize
+from goodspeed.untrusted import MAX_CHARS, python_module, sanitize
+from tests.nodes import ROOT
 
 KEY = "it refused this draft node's key (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
 
@@ -31,3 +35,15 @@ def test_long_and_unprintable_text_is_made_fit_for_a_terminal() -> None:
     told = sanitize("a word " * 500)
     assert len(told) == MAX_CHARS
     assert told.endswith("...")
+
+
+def test_a_new_process_finds_an_uninstalled_checkout_and_no_other_files_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    python, *words = python_module("goodspeed")
+    uninstalled = subprocess.run([python, "-S", *words, "--version"], capture_output=True, text=True)
+    assert "No module named goodspeed" not in uninstalled.stderr
+    (tmp_path / "json.py").write_text("raise SystemExit('the working directory was imported')")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([*python_module("json.tool"), "--help"], capture_output=True, check=True)

@@ -1,7 +1,6 @@
 """Builds the command lines of a run's nodes, starts the nodes, and shows the progress."""
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.app.demo.view import View
 from goodspeed.serving.options import NO_MODEL
+from goodspeed.untrusted import python_module
 
 FREE_PORT = "127.0.0.1:0"
 """Port 0: the system chooses a port; the node's `ready` event reports it."""
@@ -50,7 +50,7 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
 def _command(module: str, words: list[str], config: DemoConfig, log_level: str) -> list[str]:
     shared = [f"--http={FREE_PORT}"] if config.http else []
     shared += [f"--preset={config.preset}"] if config.preset is not None else []
-    return [sys.executable, "-P", "-m", module, *words, *shared, "--json", "--quiet", f"--log-level={log_level}"]
+    return [*python_module(module), *words, *shared, "--json", "--quiet", f"--log-level={log_level}"]
 
 
 async def start_verify(

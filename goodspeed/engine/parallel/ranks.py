@@ -4,9 +4,8 @@
 """
 
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -17,6 +16,7 @@ from goodspeed.engine.parallel import joining, orders
 from goodspeed.engine.parallel.joining import POLL_S, Part
 from goodspeed.engine.splitting import Split
 from goodspeed.errors import GoodSpeedError, RankLost, first_line
+from goodspeed.untrusted import python_module
 
 NOTICE_S = 3.0
 """Longest wait, after a failed order, for a rank's process to exit and thereby explain the failure."""
@@ -27,7 +27,7 @@ LONGEST_S = 600.0
 CLOSE_S = 5.0
 """Time in which a rank must exit after the end marker."""
 
-WORKER = ("-P", "-m", "goodspeed.engine.parallel")  # -P: without the working directory's Python files
+WORKER = "goodspeed.engine.parallel"
 
 
 class Ranks:
@@ -41,10 +41,10 @@ class Ranks:
         self._has_failed = False
 
     @classmethod
-    def start(cls, part: Part, num_ranks: int, *, worker: Sequence[str] = WORKER) -> "Ranks":
+    def start(cls, part: Part, num_ranks: int, *, worker: str = WORKER) -> "Ranks":
         """Starts processes that load their parts of the model, and joins them; raises RankLost if one exits.
 
-        worker: Python's arguments for a rank's process.
+        worker: the module that a rank's process runs.
         """
         ranks = cls(num_ranks)
         parts = [
@@ -53,7 +53,7 @@ class Ranks:
         ]
         try:
             for other in parts[1:]:
-                words = [sys.executable, *worker, msgspec.json.encode(other).decode()]
+                words = [*python_module(worker), msgspec.json.encode(other).decode()]
                 ranks._processes.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
             joining.meet(ranks._store, joining.JOINED, num_ranks, ranks.check)
             joining.join(ranks._store, parts[0])

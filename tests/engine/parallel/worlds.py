@@ -110,7 +110,7 @@ def world(folder: Path, left: Path) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(LEFT, str(left))
         part = Part(model=str(folder), device="cpu", dtype="float32", threads=1)
-        ranks = Ranks.start(part, 2, worker=("-m", "tests.engine.parallel.worker"))
+        ranks = Ranks.start(part, 2, worker="tests.engine.parallel.worker")
     try:
         with ranks.together():
             loaded = checkpoints.load(str(folder), split=ranks.split)
