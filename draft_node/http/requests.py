@@ -29,7 +29,7 @@ def listed(most: int | None, least: int | None = None) -> Any:
     return Field(fail_fast=True, min_length=least, max_length=most)
 
 
-Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
 PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]  # in a past call, of whatever was called
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]

@@ -53,15 +53,18 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
     """
     if name.lower().endswith(GGUF):
         raise _gguf(name)
-    if name in models.NAMES:
-        folder = models.path(name)
-    elif name and Path(name).is_dir():
-        folder = Path(name)
-    elif name and Path(name).exists():
-        raise CheckpointError(f"{name}: this is a file; give the folder that holds config.json and the weights")
-    else:
-        folder = _from_hub(name, say)
-    _refuse_files(name, folder)
+    try:
+        if name in models.NAMES:
+            folder = models.path(name)
+        elif name and Path(name).is_dir():
+            folder = Path(name)
+        elif name and Path(name).exists():
+            raise CheckpointError(f"{name}: this is a file; give the folder that holds config.json and the weights")
+        else:
+            folder = _from_hub(name, say)
+        _refuse_files(name, folder)
+    except PermissionError as error:
+        raise CheckpointError(f"{name}: {reason(error)}; let this user read the folder and its files") from error
     return folder
 
 
@@ -191,9 +194,8 @@ def refuse_weights(name: str, folder: Path) -> None:
         raise CheckpointError(
             f"{name}: the weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
         )
-    single = folder / SINGLE
-    for file in [single] if single.exists() else sorted(folder.glob("*.safetensors")):
-        _refuse_weights_in(name, file)
+    for file in [SINGLE] if (folder / SINGLE).exists() else _shards(name, folder):
+        _refuse_weights_in(name, folder / file)  # of no other file, such as Mistral's consolidated.safetensors
 
 
 def _refuse_weights_in(name: str, file: Path) -> None:
@@ -213,11 +215,16 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
     """Returns the files that the index names and the folder lacks; none for a single file, or without an index."""
     if (folder / SINGLE).exists() or not (folder / INDEX).exists():
         return []
+    return [shard for shard in _shards(name, folder) if not _is_file(folder / shard)]
+
+
+def _shards(name: str, folder: Path) -> list[str]:
+    """Returns the files that the index names, in order."""
     index = _read_json(name, folder / INDEX)
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
         raise CheckpointError(f"{name}: {INDEX} has no weight_map of file names; get the checkpoint again")
-    return sorted(shard for shard in set(shards.values()) if not _is_file(folder / shard))
+    return sorted(set(shards.values()))
 
 
 def _is_file(path: Path) -> bool:

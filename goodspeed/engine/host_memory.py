@@ -5,8 +5,10 @@ import os
 import re
 from pathlib import Path
 
-CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Files with a container's memory limit on Linux (cgroup version 2, version 1)."""
+CGROUPS, OLD_LIMIT = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where Linux mounts control groups of version 2, each with its memory.max, and a container's limit of version 1."""
+
+OWN_CGROUP = Path("/proc/self/cgroup")
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -25,9 +27,15 @@ def available_bytes() -> int:
 
 
 def _cgroup_limits() -> list[int]:
-    """Returns this container's memory limits in bytes; empty without a container, a limit ("max") or Linux."""
-    limits = []
-    for path in CGROUP_LIMITS:
+    """Returns the memory limits, in bytes, of this process's control groups: of a container, or of a systemd unit.
+
+    Empty without a limit ("max") or Linux.
+    """
+    limits, groups = [], [CGROUPS]
+    with contextlib.suppress(OSError):
+        if own := re.search(r"^0::/(.+)$", OWN_CGROUP.read_text(encoding="ascii"), re.MULTILINE):
+            groups += [path for path in [CGROUPS / own[1], *(CGROUPS / own[1]).parents] if CGROUPS in path.parents]
+    for path in [OLD_LIMIT, *(group / "memory.max" for group in groups)]:
         with contextlib.suppress(OSError, ValueError):
             limits.append(int(path.read_text(encoding="ascii")))
     return [limit for limit in limits if limit > 0]

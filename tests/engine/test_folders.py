@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled
+from safetensors.numpy import save_file
 
 from goodspeed.engine import folders
 from goodspeed.errors import CheckpointError
@@ -139,6 +140,26 @@ def test_missing_shards_are_listed(folder: Path) -> None:
     (folder / SHARDS[0]).unlink()
     (folder / SHARDS[2]).unlink()
     with pytest.raises(CheckpointError, match=rf"2 of the files .* missing .*: {SHARDS[0]}, {SHARDS[2]}; get"):
+        folders.find_folder(str(folder))
+
+
+def test_only_the_weights_that_the_index_names_are_checked(folder: Path) -> None:
+    for shard in SHARDS:
+        save_file({}, folder / shard)
+    (folder / "consolidated.safetensors").write_bytes(folders.LFS_POINTER)
+    folders.refuse_weights("x", folder)
+    (folder / SHARDS[1]).write_bytes(folders.LFS_POINTER)
+    with pytest.raises(CheckpointError, match=f"{SHARDS[1]} is a Git LFS pointer"):
+        folders.refuse_weights("x", folder)
+
+
+@pytest.mark.parametrize("method", ["is_dir", "exists", "read_text"])
+def test_a_folder_that_this_user_may_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    def denied(*_: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, method, denied)
+    with pytest.raises(CheckpointError, match=r"Permission denied; let this user read|cannot be read as JSON"):
         folders.find_folder(str(folder))
 
 

@@ -24,14 +24,19 @@ PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         (None, PHYSICAL),
     ],
 )
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    "file", ["memory.max", "old_limit", "system.slice/memory.max", "system.slice/verify/memory.max"]
+)
 def test_a_containers_limit_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, available: int, version: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, available: int, file: str
 ) -> None:
-    paths = [tmp_path / "v2", tmp_path / "v1"]
-    monkeypatch.setattr(host_memory, "CGROUP_LIMITS", paths)
+    monkeypatch.setattr(host_memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(host_memory, "OLD_LIMIT", tmp_path / "old_limit")
+    monkeypatch.setattr(host_memory, "OWN_CGROUP", tmp_path / "own")
+    (tmp_path / "own").write_text("4:memory:/elsewhere\n0::/system.slice/verify\n")
+    (tmp_path / "system.slice/verify").mkdir(parents=True)
     if content is not None:
-        paths[version].write_text(content)
+        (tmp_path / file).write_text(content)
     assert memory.pages_for(1024, CPU, memory_fraction=0.5) == int(available * 0.5) // 1024
 
 
