@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "experiments/README.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "experiments/README.md")),
     *(ROOT / "docs").glob("*.md"),
 ]
 NAMES = sorted(str(path.relative_to(ROOT)) for path in DOCUMENTS)
