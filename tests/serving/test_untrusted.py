@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from goodspeed.untrusted import MAX_CHARS, python_module, sanitize
-from tests.nodes import ROOT
 
 KEY = "it refused this draft node's key (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
 
@@ -40,7 +39,7 @@ def test_long_and_unprintable_text_is_made_fit_for_a_terminal() -> None:
 def test_a_new_process_finds_an_uninstalled_checkout_and_no_other_files_of_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(Path(__file__).parents[2])
     python, *words = python_module("goodspeed")
     uninstalled = subprocess.run([python, "-S", *words, "--version"], capture_output=True, text=True)
     assert "No module named goodspeed" not in uninstalled.stderr
