@@ -16,14 +16,20 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32] | NDArray[np.float64]
 
 
-class Truncation(Protocol):
-    """Top-k and top-p of one row; off: top_k 0, top_p 1.0."""
+class Sampling(Protocol):
+    """The sampling parameters of a row; the wire's `messages.Sampling` has this interface. Off: top_k 0, top_p 1.0."""
+
+    @property
+    def temperature(self) -> float: ...
 
     @property
     def top_k(self) -> int: ...
 
     @property
     def top_p(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Kept:
     probs: Floats  # [num_kept]
 
     @classmethod
-    def of(cls, logits: Floats, samplings: Sequence[Truncation]) -> "Kept":
+    def of(cls, logits: Floats, samplings: Sequence[Sampling]) -> "Kept":
         """Truncates logits [rows, vocab]; a row with NaN or inf logits may retain no token."""
         with np.errstate(invalid="ignore"):  # infinite logits have no probabilities
             least = _least(logits, samplings)
@@ -56,7 +62,7 @@ class Kept:
         return tokens
 
 
-def _least(logits: Floats, samplings: Sequence[Truncation]) -> Floats:
+def _least(logits: Floats, samplings: Sequence[Sampling]) -> Floats:
     """Returns the smallest retained logit of each row [rows]."""
     vocab = logits.shape[-1]
     least = np.full(len(logits), -np.inf, logits.dtype)
@@ -69,7 +75,7 @@ def _least(logits: Floats, samplings: Sequence[Truncation]) -> Floats:
     return least
 
 
-def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Truncation]) -> Floats:
+def _least_of_top_k(logits: Floats, rows: list[int], samplings: Sequence[Sampling]) -> Floats:
     chosen = logits if len(rows) == len(logits) else logits[rows]
     counts = np.array([samplings[i].top_k for i in rows])
     rest = chosen.shape[-1] - int(counts.max())

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goodspeed.exact.kept import Truncation
+from goodspeed.exact.kept import Sampling
 
 Words: TypeAlias = NDArray[np.int32]
 """Bit masks of allowed tokens [num_rows, num_words]: bit t % 32 of word t // 32 is 1 if token t may be drawn."""
@@ -96,7 +96,7 @@ def _expanded_by_torch(octets: NDArray[np.uint8], like: Tensor) -> Tensor:
     return biases.index_select(0, index.view(-1)).view(len(octets), -1)
 
 
-def truncate(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int]) -> Tensor:
+def truncate(logits: Tensor, samplings: Sequence[Sampling], rows: Sequence[int]) -> Tensor:
     """Returns logits [batch, vocab] where tokens of `rows` that top-k or top-p drops are -inf.
 
     Masks whole rows, because on an asynchronous device the number of retained tokens is not known without waiting for
@@ -111,7 +111,7 @@ def truncate(logits: Tensor, samplings: Sequence[Truncation], rows: Sequence[int
     return logits
 
 
-def _truncate(logits: Tensor, samplings: Sequence[Truncation], rows: list[int]) -> Tensor:
+def _truncate(logits: Tensor, samplings: Sequence[Sampling], rows: list[int]) -> Tensor:
     def tensor(values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype).to(logits.device, non_blocking=True)
 

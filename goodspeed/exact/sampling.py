@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.exact.kept import Kept
+from goodspeed.exact.kept import Kept, Sampling
 from goodspeed.exact.masks import truncate
 from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
 
@@ -39,22 +39,6 @@ Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 """A function like `match_noise`, perhaps with a cache; callers overwrite its result."""
 
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
-
-
-class Sampling(Protocol):
-    """The sampling parameters of a row; the wire's `messages.Sampling` has this interface."""
-
-    @property
-    def temperature(self) -> float: ...
-
-    @property
-    def top_k(self) -> int: ...
-
-    @property
-    def top_p(self) -> float: ...
-
-    @property
-    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Drafts the continuation of a text, with the acceptance probability of each token.
 
 Under the match rule the target draws with noise that any node can compute. A draft drawn with the same noise from a
-similar distribution is the same token.
+similar distribution is the same token. Top-k and top-p are not used: they drop tokens that are unlikely for the target,
+but the blend of a few earlier tokens does not show which tokens these are.
 """
 
 from __future__ import annotations
@@ -10,25 +11,14 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 from math import exp, log
 from operator import mul
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.ngram.matching import blend, find, follow, survivors
 
-
-class Sampling(Protocol):
-    """The sampling parameters used here; the wire's `messages.Sampling` has this interface.
-
-    Top-k and top-p are not used. They drop tokens that are unlikely for the target, but the blend of a few earlier
-    tokens does not show which tokens these are.
-    """
-
-    @property
-    def temperature(self) -> float: ...
-
-    @property
-    def seed(self) -> int: ...
+if TYPE_CHECKING:
+    from goodspeed.exact.kept import Sampling
 
 
 class Continuation(NamedTuple):

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from goodspeed.wire.fields import DraftSource
 from verify_node.core.core import VerifyCore
-from verify_node.core.counts import Counts
+from verify_node.core.counts import Counts, DiaryEntry
 from verify_node.watch import tiers
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
@@ -95,16 +96,6 @@ class Rates(Struct, frozen=True):
     wall_s: dict[str, float]  # seconds of the rounds in that time, by phase
 
 
-class Event(Struct, frozen=True):
-    """See `verify_node.core.counts.DiaryEntry`."""
-
-    at: float
-    kind: str
-    client: str
-    what: str
-    num_times: int
-
-
 class Snapshot(Struct, frozen=True):
     """All data of the page."""
 
@@ -118,7 +109,7 @@ class Snapshot(Struct, frozen=True):
     refusals: dict[str, int]  # by code
     num_clients: int  # present; clients beyond a bound have no row
     clients: tuple[ClientRow, ...]
-    events: tuple[Event, ...]
+    events: tuple[DiaryEntry, ...]  # `at` in seconds of the epoch
     sources: tuple[Source, ...] = ()
     num_after_wrong: int = 0  # rounds of a text right after a wrong drafted token
     num_empty_after_wrong: int = 0  # of these, with nothing drafted
@@ -267,9 +258,9 @@ class Watch:
             share=self._recent.share(client.name),
         )
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[DiaryEntry]:
         for entry in self._core.diary.entries()[:MAX_EVENTS]:
-            yield Event(self._epoch_s + entry.at, entry.kind, entry.client, entry.what, entry.num_times)
+            yield replace(entry, at=self._epoch_s + entry.at)
 
 
 def _sources(counts: Counts) -> tuple[Source, ...]:

@@ -123,7 +123,7 @@ class Fleet:
             with socket.socket() as probe:
                 probe.bind(("", 0))
                 port = int(probe.getsockname()[1])
-        begin(Node, name, self._own, self._record, name, port, num_cpus=config.cpus, num_gpus=config.num_gpus)
+        begin(Node, name, self._own, self._record, name, port, num_cpus=1, num_gpus=config.num_gpus)
 
     def _watch(self) -> None:
         while True:

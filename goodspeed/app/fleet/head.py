@@ -136,7 +136,7 @@ def start(record: Record) -> Record:
         ),
         *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--include-log-monitor=false"),
         "--object-store-memory=80000000",  # Ray's minimum: nothing is stored there
-        f"--num-cpus={MAX_REPLICAS * record.config.cpus}",  # on the user's own machine, whose cores are not counted
+        f"--num-cpus={MAX_REPLICAS}",  # on the user's own machine, whose cores are not counted
     ]
     path = os.pathsep.join(filter(None, [str(Path(goodspeed.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     own = {**os.environ, **record.settings, "PYTHONPATH": path}

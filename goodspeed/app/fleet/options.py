@@ -34,7 +34,6 @@ class UpConfig(Settings):
     gpus: int | None = option(
         None, minimum=0, maximum=64, group="fleet", shown="K of --tp if that is more than 1", help=GPUS
     )
-    cpus: int = option(1, minimum=1, maximum=1024, group="fleet", help="processors that Ray reserves for each")
     address: str | None = option(
         None, group="fleet", metavar="HOST:PORT|auto", shown="one of its own, on loopback", help=RAY
     )

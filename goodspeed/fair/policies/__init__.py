@@ -1,6 +1,6 @@
 """Policies, which divide the verify node's budget of drafted tokens among clients. One small file per policy."""
 
-from goodspeed.fair.policies import fixed, gradient, random, throughput
+from goodspeed.fair.policies import fixed, gradient, random
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register
 from goodspeed.fair.policies.own import OwnPolicy, load
 
@@ -15,5 +15,4 @@ __all__ = [
     "names",
     "random",
     "register",
-    "throughput",
 ]

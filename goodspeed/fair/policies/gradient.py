@@ -50,6 +50,17 @@ class GradientPolicy:
         return result
 
 
+@register("throughput")
+class ThroughputPolicy(GradientPolicy):
+    """Maximises the sum of w_i times expected tokens, like adaptive verification inside one server.
+
+    Clients with low acceptance rates get nothing while others can use the budget.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(fairness=0.0)
+
+
 def allocate_arrays(
     acceptance: Floats,
     goodput: Floats,
