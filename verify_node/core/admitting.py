@@ -31,7 +31,7 @@ class Admission:
             return []
         self._decided_after = num_rounds
         self._register.free_released()  # decisions depend on how much of each text is cached
-        self._withdraw_promises(self.promises.lapse(now))
+        self.lapse(now)
         sends: list[Send] = []
         for session_id, promised in self.promises.decide(self._register.sessions, now).items():
             session = self._register.sessions[session_id]
@@ -41,6 +41,10 @@ class Admission:
             sends += sent_on or self._carry_out(session, now, promised=promised)
             self.promises.answered(session.deadline)
         return sends
+
+    def lapse(self, now: float) -> None:
+        """Ends the promises that only their draft nodes could keep, also while no round takes place."""
+        self._withdraw_promises(self.promises.lapse(self._register.sessions, now))
 
     def withdraw(self, now: float) -> list[Send]:
         """Ends all promises, because decisions cannot be computed. Sessions continue as best effort and are told so.

@@ -234,11 +234,12 @@ class VerifyCore(Rounds):
             peer.client.count_bytes(uplink=uplink, downlink=downlink)
 
     def tick(self, now: float) -> list[Send]:
-        """Drops peers whose lease ran out and abandoned or stuck sessions; sends heartbeats when due."""
+        """Drops peers without a lease, abandoned or stuck sessions, and their promises; sends heartbeats when due."""
         self.rate_limiter.expire(now)
         sends: list[Send] = []
         for session in self.register.expire(now, self.round_s):
             sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
+        self.admission.lapse(now)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self.welcome.heartbeat_s
             sends += [Send(peer_id, Heartbeat(self.welcome.boot_id)) for peer_id in self.peers]

@@ -177,7 +177,7 @@ def load_of(
         free_pages=max(0, pool.num_pages - num_taken),
         promisable_pages=max(0, int((1.0 - FLOOR) * pool.num_pages) - promises.num_pages),
         context_tokens=context,
-        round_s=round_s,
+        round_s=round_s if unfinished else 0.0,  # of a past load, which no round will correct
         max_round_tokens=limits.max_round_tokens,
         **_line(cost, len(unfinished), context, limits.budget),
         usual_error=cost.usual_error,

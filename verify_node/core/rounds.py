@@ -21,6 +21,7 @@ from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
+from verify_node.core.suspects import Suspects
 from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.model_drafts import ModelDrafts, compare
 from verify_node.scheduler.pack import plan
@@ -35,9 +36,6 @@ from verify_node.slo.promises import Promises
 
 IMPOSSIBLE = "the agreement of its draft, or its evidence, has an impossible value"
 """Reason to end a session whose outcome would corrupt the estimates; the rest of the outcome is not trusted, either."""
-
-MAX_SUSPECTS = 64
-"""Most sessions remembered (the newest) whose round failed in `finish` although they were alone in the round."""
 
 ROUNDS_KEPT = 64
 """Rounds between two clean-ups of the state of closed sessions."""
@@ -86,7 +84,7 @@ class Rounds:
         self.failing: Sequence[Session] = ()  # sessions of the round that is being planned, computed or finished
         self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else the previous; maybe closed since
         self._stage = Stage.IDLE
-        self._suspects: dict[bytes, None] = {}  # the oldest first
+        self._suspects = Suspects()
         self._num_alone = 0  # remaining rounds of one session each, to find the session that makes rounds fail
 
     def _plain_s(self, num_sessions: int) -> float:
@@ -160,7 +158,7 @@ class Rounds:
         allotment = self._allot(ready, now)
         preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
         if self._num_alone:
-            for session in sorted(ready, key=lambda session: (session.ready_since, session.admitted)):
+            for session in self._suspects.turns(ready):
                 self.failing = [session]
                 drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
@@ -216,7 +214,7 @@ class Rounds:
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(register.sessions, self.round_s, now)
         self._stage, self.failing = Stage.IDLE, ()
-        self._suspects = {key: None for key in self._suspects if key not in self.taking_part}
+        self._suspects.succeeded(self.taking_part)
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
@@ -269,9 +267,9 @@ class Rounds:
         """Recovers from a round that failed as a whole, in `plan`, in its forward pass (out of memory) or in `finish`.
 
         The round is repeated: nothing was revealed. After a half-done `finish` its sessions end here, and their draft
-        nodes reopen them. Sessions then run alone, for as many rounds as there were sessions. A session whose round
-        fails although it runs alone is dropped (after a half-done `finish` only at the second time); the others are
-        unaffected. If computing the promises' part failed, all promises end, and no session.
+        nodes reopen them. Sessions then run alone, for as many rounds as there were sessions. `Suspects` decides which
+        session is given up: a device that fails for a while costs none. If computing the promises' part failed, all
+        promises end, and no session.
         """
         stage, computed, failed = self._stage, self.in_flight, [*self.failing]
         self.in_flight, self._stage, self.failing = None, Stage.IDLE, ()
@@ -279,19 +277,18 @@ class Rounds:
         if stage is Stage.ALLOTTING:
             return self.admission.withdraw(now)
         self._num_alone = max(self._num_alone, len(failed))
+        self._suspects.failed()
         for entry in computed.entries if computed is not None else ():
             if self.register.has(self.taking_part[entry.session_id]):
                 self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
         sends: list[Send] = []
         for session in [session for session in failed if self.register.has(session)]:
-            if len(failed) == 1 and (stage is not Stage.FINISHING or session.session_id in self._suspects):
+            is_alone, is_half_done = len(failed) == 1, stage is Stage.FINISHING
+            if is_alone:
                 self._distrust(session)
+            if is_alone and self._suspects.failed_alone(session, was_half_done=is_half_done):
                 sends += self.replies.give_up(session, round_failed(why), now)
-            elif stage is Stage.FINISHING:
-                if len(failed) == 1:  # one more try: it may have failed for another reason than this session
-                    self._suspects[session.session_id] = None
-                    if len(self._suspects) > MAX_SUSPECTS:
-                        del self._suspects[next(iter(self._suspects))]
+            elif is_half_done:
                 self.register.drop(session, may_return=True)
                 sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
         return sends

@@ -11,7 +11,8 @@ decides a token, rankings stop changing in the end, so the best session with mem
 
 No session starves. A session that has waited for AGING_S goes first among the waiters; if it finds no room, no session
 behind it is admitted. Once admitted it is preempted last until it has had S_1. With first come, first served a wait
-counts from a session's arrival, and no claims are needed: older texts never lose memory to younger ones.
+counts from a session's arrival, and no claims are needed: older texts never lose memory to younger ones. A session that
+only its draft node can move yields to all others after GONE_S, whatever the order.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from verify_node.scheduler.order import AGING_S, Fcfs, Job, Laps, Order
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.service import Accounts, Claim
 from verify_node.session.session import Session
+from verify_node.slo.promises import GONE_S
 
 ORDERS: dict[str, Callable[..., Order]] = {"fcfs": Fcfs, "laps": Laps}
 """Constructors of orders, by name."""
@@ -58,12 +60,13 @@ class Contention:
         needs: Mapping[Hashable, int],
         claims: Mapping[Hashable, Claim],
         num_promised: int = 0,
+        stuck: Container[Hashable] = (),
     ) -> None:
         """jobs: best-effort sessions that have or want pages. num_free: free pages.
 
         owned: pages of each session that has some. needs: additional pages that each session needs to move in this
         round, without sessions that no round can move. claims: of sessions with pages, unless jobs rank by arrival.
-        num_promised: additional pages that promised sessions need.
+        num_promised: additional pages that promised sessions need. stuck: sessions with pages that yield to all others.
         """
         ranked = order.rank(jobs, now)
         self.order = order
@@ -74,6 +77,9 @@ class Contention:
         self.holders = [job for job in ranked if job.has_place]
         if not order.by_arrival:  # else the first-ranked job needs no claim to make progress
             self.holders.sort(key=lambda job: claims[job.job_id])
+        self.holders.sort(key=lambda job: job.job_id in stuck)
+        self.stuck = stuck
+        self.num_stuck = sum(job.job_id in stuck for job in self.holders)  # at the end of `holders`
         self.num_free = num_free - num_promised  # negative while promised sessions lack pages
         self.num_held = sum(owned[job.job_id] for job in self.holders)
         self.num_pages = self.num_free + self.num_held  # all pages for best effort
@@ -116,6 +122,7 @@ class Contention:
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
             need = self.needs[job.job_id]
+            self._displace_stuck(need)
             if need > self.num_free and displaces and (victims := self._who_yield(job, need)):
                 self._displace(victims)
                 displaces = False
@@ -147,6 +154,13 @@ class Contention:
         self._in_vain.append((priority, need))
         return []
 
+    def _displace_stuck(self, need: int) -> None:
+        """Preempts stuck holders for a waiter, if that frees enough."""
+        stuck = self.holders[len(self.holders) - self.num_stuck :]
+        if need <= self.num_free + sum(self.owned[job.job_id] for job in stuck):
+            while need > self.num_free:
+                self._take(self.holders.pop())
+
     def _displace(self, victims: Sequence[Job]) -> None:
         gone = {victim.job_id for victim in victims}
         self.holders = [job for job in self.holders if job.job_id not in gone]
@@ -154,6 +168,7 @@ class Contention:
             self._take(victim)
 
     def _take(self, victim: Job) -> None:
+        self.num_stuck -= victim.job_id in self.stuck
         num_pages = self.owned[victim.job_id]
         self.num_free += num_pages
         self.num_held -= num_pages
@@ -197,8 +212,8 @@ class Preemption:
         """
         accounts, resident = self.accounts, list(resident)
         holders = [session for session in resident if session.session_id not in kept]
-        waiting = {session.session_id: session for session in (*ready, *others)}.values()
-        waiters = [one for one in waiting if one.session_id not in self._pool and one.session_id not in kept]
+        waiting = {session.session_id: session for session in (*ready, *others)}
+        waiters = [one for one in waiting.values() if one.session_id not in self._pool and one.session_id not in kept]
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
         keys = [session.session_id for session in contending if session.session_id in self._pool]
         promised = [session.session_id for session in resident if session.session_id in kept]
@@ -217,6 +232,7 @@ class Preemption:
             needs={key: pages for key, pages in needs.items() if key not in kept},
             claims={} if accounts is None else {one.session_id: accounts.of(one).claim for one in holders},
             num_promised=sum(pages for key, pages in needs.items() if key in kept),
+            stuck={one.session_id for one in holders if one.session_id not in waiting and now - one.moved_at > GONE_S},
         )
         return contention.resolve()
 

@@ -138,9 +138,9 @@ class Promises:
         self.promised, self._undecided, self._declined, self._floor = {}, {}, {}, Floor()
         return lost, undecided
 
-    def lapse(self, now: float) -> list[bytes]:
-        """Ends the promises of sessions that were paused for too long, to free what they reserve; returns these
-        sessions."""
+    def lapse(self, sessions: Mapping[bytes, Session], now: float) -> list[bytes]:
+        """Frees what promises reserve for sessions that are over or were paused for too long; returns the latter."""
+        self.promised = _still_open(self.promised, sessions)
         promised = self.promised.items()
         gone = [key for key, one in promised if one.paused_since is not None and now - one.paused_since > GONE_S]
         for key in gone:

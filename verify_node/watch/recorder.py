@@ -21,6 +21,9 @@ from verify_node.session.session import Session
 
 EVENT = "recorded"
 
+NUM_GONE = 64
+"""Closed sessions that may be known, in addition to as many as are open."""
+
 
 @dataclass(slots=True)
 class _Known:
@@ -38,6 +41,7 @@ class RoundRecorder:
 
     events: EventLog
     _known: dict[bytes, _Known] = field(default_factory=dict)
+    _num_opened: int = 0
     _began: float = 0.0
     _idle_since: float = 0.0
 
@@ -50,29 +54,32 @@ class RoundRecorder:
         if session is None or session.client is not peer.client:
             return
         if isinstance(message, OpenSession):
-            self._opened(session, peer.hello.draft_model, core.num_rounds, now)
+            self._opened(session, peer.hello.draft_model, core, now)
         elif session.drafted is not None and session.drafted.made_on == message.base_len:
             known = self._known[message.session_id]
             known.drafted_at, known.num_bytes = now, received.num_bytes
 
-    def _opened(self, session: Session, draft_model: str, num_rounds: int, now: float) -> None:
+    def _opened(self, session: Session, draft_model: str, core: VerifyCore, now: float) -> None:
         """Records that a session opened; a reopened one is known already."""
         if session.session_id in self._known:
             return
-        if not self._known:
+        if not self._num_opened:
             self._began = self._idle_since = now
-        self._known[session.session_id] = _Known(len(self._known))
+        if len(self._known) > 2 * len(core.sessions) + NUM_GONE:
+            self._known = {key: known for key, known in self._known.items() if key in core.sessions}
+        self._known[session.session_id] = _Known(self._num_opened)
+        self._num_opened += 1
         opened = session.opened
         self._write(
             Opened(
-                number=len(self._known) - 1,
+                number=self._num_opened - 1,
                 client=session.client.name,
                 draft_model=draft_model,
                 seed=opened.sampling.seed,
                 prompt_len=len(opened.prompt),
                 prompt_digest=blake2b(array("I", opened.prompt), digest_size=8).hexdigest(),
                 max_tokens=opened.max_tokens,
-                joined=num_rounds,
+                joined=core.num_rounds,
             )
         )
 

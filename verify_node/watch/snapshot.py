@@ -4,7 +4,7 @@ Reads the daemon in its own event loop and changes nothing. Times are seconds si
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -190,17 +190,19 @@ class Recent:
 class Watch:
     """Takes snapshots of one daemon, and holds the counters that rates need."""
 
-    def __init__(self, core: VerifyCore, wall: WallTime, node: Node, epoch_s: float) -> None:
-        """epoch_s: the zero of the daemon's clock, in seconds since the epoch."""
+    def __init__(self, core: VerifyCore, wall: WallTime, node: Node, zero_s: Callable[[], float]) -> None:
+        """zero_s: returns the zero of the daemon's clock, in seconds since the epoch; a suspended machine moves it."""
         self._core = core
         self._wall = wall
         self._node = node
-        self._epoch_s = epoch_s
+        self._zero_s = zero_s
+        self._epoch_s = 0.0
         self._recent = Recent()
 
     def take(self, now: float) -> Snapshot:
         """Takes a snapshot; now: the time of the daemon's clock."""
         core, pool = self._core, self._core.pool
+        self._epoch_s = self._zero_s()
         self._recent.look(core, self._wall, now)
         present = present_clients(core)
         return Snapshot(

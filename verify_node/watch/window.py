@@ -40,7 +40,7 @@ class Window:
 
     async def serve(self, beside: Callable[[], Coroutine[None, None, None]]) -> None:
         """Serves the window while `beside` runs, until cancelled."""
-        watch = Watch(self._core, self._wall, self._node(), time.time() - time.monotonic())
+        watch = Watch(self._core, self._wall, self._node(), lambda: time.time() - time.monotonic())
         feed = Feed(watch.take, time.monotonic)
         registry = create_registry(self._core, self._wall, self._channel)
         app = create_app(feed, partial(metrics.exposition, registry), lambda: not self._core.draining)

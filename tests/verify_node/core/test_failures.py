@@ -8,6 +8,7 @@ from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.model.test_target import RealDesk
 from verify_node.core.rounds import IMPOSSIBLE
+from verify_node.core.suspects import MAX_IN_VAIN
 from verify_node.scheduler.round import Outcome
 
 
@@ -100,6 +101,29 @@ def test_the_session_that_the_target_always_fails_on_is_given_up_and_no_other(de
     assert "OutOfMemoryError" in refusal.what
     assert session_id(2) not in desk.core.sessions
     assert [desk.text(number) for number in (1, 3)] == [expected(number) for number in (1, 3)]
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+@pytest.mark.parametrize("numbers", [(1,), (1, 2, 3)])
+def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
+    desk = Failing()
+    desk.hello("a")
+    for number in numbers:
+        desk.open(number=number, max_tokens=20)
+    desk.round()
+    desk.broken = True
+    for _ in range(MAX_IN_VAIN):
+        assert desk.round() == []
+    desk.broken = False
+    assert run_to_the_end(desk, numbers) == []
+    assert [desk.text(number) for number in numbers] == [expected(number) for number in numbers]
+
+
+def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):
+    desk.bad = {session_id(number) for number in (1, 2, 3)}
+    assert len(run_to_the_end(desk, (1, 2, 3))) == 3
+    assert len(desk.sizes) <= MAX_IN_VAIN + 4
+    assert desk.core.sessions == {}
     assert desk.core.pool.num_free == desk.core.pool.num_pages
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import Redirect, Refusal, Verdict
 from tests.fakes import Desk, make_hello
 from verify_node.core.fleet import TOLD_S
@@ -181,3 +181,13 @@ def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():
     desk = make(replica("b", None))
     desk.core.drain()
     assert redirects(desk.open())
+
+
+def test_an_idle_replica_does_not_report_the_rounds_of_a_past_load() -> None:
+    desk = Desk(self_draft=False)
+    desk.hello("a")
+    desk.open()
+    desk.round(2.0)
+    assert desk.core.load(desk.now).round_s > 0.0
+    desk.up("a", Leave())
+    assert desk.core.load(desk.now).round_s == 0.0

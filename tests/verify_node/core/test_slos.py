@@ -7,9 +7,10 @@ import pytest
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import SloTerms, Welcome
+from goodspeed.wire.handshake import Leave, SloTerms, Welcome
 from goodspeed.wire.messages import Slo
 from tests.fakes import Desk, alone, make_hello, make_open, request_of
+from verify_node.slo.promises import GONE_S
 
 TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())
 CHAT, CODE = TIERS
@@ -157,3 +158,22 @@ def test_a_verdict_tells_that_a_promise_was_lost() -> None:
     assert desk.core.withdraw(desk.now) == []
     [second] = desk.round()
     assert (first.promised, second.promised) == (True, False)
+
+
+@pytest.mark.parametrize("end", ["leave", "lost", "stuck"])
+def test_promises_end_also_while_no_round_takes_place(end: str) -> None:
+    """Else the fleet takes an idle replica for a full one."""
+    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(0.005, 0.0001), num_pages=256)
+    session = writing(desk, Slo(CHAT), max_tokens=200)
+    assert desk.core.promises.num_pages > 0
+    if end == "leave":
+        desk.up("a", Leave())
+    elif end == "lost":
+        desk.now += 30.0
+    else:
+        while desk.round():
+            pass  # its draft node acknowledges nothing
+        desk.now += GONE_S + 0.1
+    desk.core.tick(desk.now)
+    assert (desk.core.promises.promised, desk.core.load(desk.now).paces) == ({}, ())
+    assert session.promised is (end != "stuck")

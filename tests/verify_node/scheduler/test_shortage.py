@@ -1,6 +1,6 @@
 """Sessions give up memory or wait for it: small cases by hand, then laws for all orders."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -33,13 +33,13 @@ def seated(
     claims: Mapping[Any, Claim] | None = None,
     *,
     num_promised: int = 0,
+    stuck: Collection[str] = (),
     now: float = 1.0,
 ) -> tuple[list[Any], list[Any]]:
     """Returns who leaves, and who waits, by name."""
     claims = dict.fromkeys(owned, (SERVED, 0.0)) | dict(claims or {})
-    found = Contention(
-        create(order), jobs, now, num_free=num_free, owned=owned, needs=needs, claims=claims, num_promised=num_promised
-    ).resolve()
+    pages: dict[str, Any] = {"num_free": num_free, "owned": owned, "needs": needs, "num_promised": num_promised}
+    found = Contention(create(order), jobs, now, claims=claims, stuck=stuck, **pages).resolve()
     return list(found.preempt), sorted(map(str, found.wait))
 
 
@@ -54,6 +54,18 @@ def test_who_is_expected_to_be_done_first_is_let_in_first() -> None:
 def test_a_smaller_one_behind_one_that_finds_no_room_is_let_in() -> None:
     waiting = [waiter("big"), waiter("small", arrived_at=1.0)]
     assert seated("las", waiting, 2, {}, {"big": 3, "small": 2}) == ([], ["big"])
+
+
+@pytest.mark.parametrize("order", ["fcfs", *ORDERS])
+def test_one_that_is_stuck_yields_to_all_others(order: str) -> None:
+    jobs = [holder("stuck", remaining_tokens=1.0), holder("goes on"), waiter("w"), waiter("big", arrived_at=1.0)]
+    owned, needs = {"stuck": 3, "goes on": 3}, {"w": 3, "big": 4}
+    assert seated(order, jobs, 0, owned, needs, stuck={"stuck"}) == (["stuck"], ["big"])
+
+
+def test_one_that_is_stuck_keeps_what_would_not_suffice() -> None:
+    jobs = [holder("stuck"), waiter("big")]
+    assert seated("fcfs", jobs, 0, {"stuck": 3}, {"big": 4}, stuck={"stuck"}) == ([], ["big"])
 
 
 def test_one_that_needs_a_page_takes_it_from_the_last() -> None:

@@ -23,7 +23,8 @@ class Scene:
     def __init__(self, **options: Any) -> None:
         self.desk = Desk(**options)
         self.wall = WallTime()
-        self.watch = Watch(self.desk.core, self.wall, NODE, EPOCH_S)
+        self.zero_s = EPOCH_S
+        self.watch = Watch(self.desk.core, self.wall, NODE, lambda: self.zero_s)
 
     def look(self, after_s: float = 0.0) -> Snapshot:
         self.desk.now += after_s
@@ -54,6 +55,14 @@ def test_an_idle_node(scene: Scene) -> None:
     assert (seen.at, seen.node, seen.num_rounds, seen.utility, seen.clients) == (EPOCH_S, NODE, 0, None, ())
     assert seen.rates.rounds_per_s == 0.0
     assert (seen.pool.num_pages, seen.pool.num_used) == (64, 0)
+
+
+def test_times_are_those_of_the_wall_clock_after_the_machine_slept(scene: Scene) -> None:
+    scene.write("a", 1)
+    before = scene.look()
+    scene.zero_s += 3600.0  # monotonic clocks stand still meanwhile
+    after = scene.look()
+    assert [after.at - before.at, after.events[0].at - before.events[0].at] == [3600.0, 3600.0]
 
 
 def test_a_client_that_writes(scene: Scene) -> None:
