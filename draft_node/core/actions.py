@@ -101,7 +101,6 @@ class Deliver(Struct, frozen=True):
 
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()  # one per token, or empty
-    accepted: tuple[bool, ...] = ()  # per token: True for an accepted draft token; empty: none is
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # once, with the first tokens or the end, if requested
 
 

@@ -180,8 +180,7 @@ class Session:
         actions = self._go_on(verdict, now)
         if not num_new and new.of_prompt is None:
             return actions
-        accepted = _accepted(verdict, len(self.tokens) - num_new, len(self.tokens))
-        return [Deliver(new.tokens, new.logprobs, accepted, prompt_logprobs=new.of_prompt), *actions]
+        return [Deliver(new.tokens, new.logprobs, new.of_prompt), *actions]
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
         self._num_refused = 0
@@ -217,17 +216,3 @@ class Session:
     def _enter(self, state: State, now: float) -> None:
         self.state = state
         self.resend_at = now + self._timer.said(now, is_timed=state is State.RUNNING)
-
-
-def _accepted(verdict: Verdict, first: int, last: int) -> tuple[bool, ...]:
-    """Returns for each position in [first, last) whether its token is an accepted draft token.
-
-    A verdict's accepted tokens are followed by the target's own token, unless that was the stop token, which is not
-    delivered. A retransmitted verdict may begin with tokens of earlier verdicts, so positions are counted from its end.
-    """
-    if not verdict.num_accepted:
-        return ()
-    num_own = int(verdict.finish_reason != "stop")
-    num_before = max(0, len(verdict.tokens) - verdict.num_accepted - num_own)
-    begin = verdict.base_len + num_before
-    return tuple(begin <= position < begin + verdict.num_accepted for position in range(first, last))

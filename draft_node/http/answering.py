@@ -104,13 +104,9 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
 
 def check_stream(body: Asking) -> None:
     """Refuses stream options without a stream, and options that streams do not support."""
-    own = body.own
     if body.stream_options is not None and not body.stream:
         raise ApiError(400, "stream_options needs stream: true; send both, or neither", param="stream_options")
-    if own.mark_accepted and not body.stream:
-        what = "goodspeed.mark_accepted needs stream: true; send both, or neither"
-        raise ApiError(400, what, param="goodspeed.mark_accepted")
-    if body.stream and own.on_target_change == "restart":
+    if body.stream and body.own.on_target_change == "restart":
         what = "goodspeed.on_target_change: a stream cannot withdraw tokens already sent; use fail, or leave out stream"
         raise ApiError(400, what, param="goodspeed.on_target_change")
 

@@ -22,8 +22,6 @@ from goodspeed.serving.web.bodies import (
     ChatCompletion,
     Completion,
     CompletionChoice,
-    Marked,
-    MarkedSpan,
     Usage,
     json_with,
 )
@@ -40,7 +38,6 @@ class Chunked(Shape):
         super().__init__(batch)
         self.head: dict[str, Any] = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
         self._options = body.stream_options or CompletionStreamOptions()
-        self._marks_accepted = body.own.mark_accepted is True
         self._is_begun = False
 
     @abstractmethod
@@ -93,13 +90,10 @@ class Chunked(Shape):
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
         new = [] if self._is_begun else list(self.beginnings())
         self._is_begun = True
-        for part in item.each() if isinstance(item, Piece) else [item]:
-            chunk = self.piece(index, part) if isinstance(part, Piece) else self.ending(index, part)
-            if chunk is not None:
-                if self._marks_accepted and isinstance(part, Piece):
-                    spans = [MarkedSpan(text=span.text, accepted=span.accepted) for span in part.spans]
-                    chunk.choices[0].goodspeed = Marked(spans=spans)
-                new.append(chunk)
+        if isinstance(item, Piece):
+            new += filter(None, (self.piece(index, part) for part in item.each()))
+        else:
+            new.append(self.ending(index, item))
         for each in new:
             each.system_fingerprint = system_fingerprint_of(self.batch, [self.choices[index]])
             if self._options.continuous_usage_stats:

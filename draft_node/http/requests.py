@@ -151,9 +151,6 @@ class Extension(Strict):
         description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
         "without it the node's --drafter counts",
     )
-    mark_accepted: bool | None = Field(
-        default=None, description="with stream: each choice of a chunk tells which text came from accepted drafts"
-    )
     on_target_change: Literal["fail", "restart"] | None = Field(
         default=None,
         description="when the verify node comes back with another target model: fail (the default) ends the text with "

@@ -7,30 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from pydantic import BaseModel, Discriminator, ValidationError, model_validator
+from pydantic import BaseModel, Discriminator, ValidationError
 
 from draft_node.http.answering import Shape
 from draft_node.http.errors import ApiError, of_validation
-from draft_node.http.requests import Asking, ChatRequest
-from draft_node.http.strict import refused
+from draft_node.http.requests import ChatRequest
 from draft_node.http.wanted import Batch
 from draft_node.parsing.formats import Call
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 
 # -- requests ----------------------------------------------------------------------------------------------------------
-
-
-class Translated(Asking):
-    """Parameters of every request that becomes a chat request."""
-
-    @model_validator(mode="after")
-    def _marks_nothing(self) -> Self:
-        if self.goodspeed is not None and self.goodspeed.mark_accepted:
-            raise refused("goodspeed.mark_accepted", "is not supported here; use chat completions")
-        return self
 
 
 def kind_of(default: str = "") -> Discriminator:
@@ -100,7 +89,7 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     for _, group in groupby(each, lambda piece: id(piece.call) if piece.call else bool(piece.thinking)):
         run = list(group)
         text, thinking = "".join(one.text for one in run), "".join(one.thinking for one in run)
-        yield replace(run[0], text=text, thinking=thinking, spans=tuple(span for one in run for span in one.spans))
+        yield replace(run[0], text=text, thinking=thinking)
 
 
 class Itemised(Shape):

@@ -118,20 +118,12 @@ class Content:
 
     text: str
 
-    @property
-    def raw(self) -> str:
-        return self.text
-
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
     """Reasoning text, before the answer."""
 
     text: str
-
-    @property
-    def raw(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +132,9 @@ class Call:
 
     name: str
     arguments: str
-    raw: str = ""  # the model's text; empty for all but the first call of a list
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A marker with adjacent whitespace, which no output shows."""
-
-    raw: str
-
-
-Part: TypeAlias = Content | Thinking | Call | Dropped
+Part: TypeAlias = Content | Thinking | Call
 
 
 def joined(parts: list[Part]) -> list[Part]:
@@ -162,8 +146,6 @@ def joined(parts: list[Part]) -> list[Part]:
                 found[-1] = Content(before + text)
             case Thinking(before), Thinking(text):
                 found[-1] = Thinking(before + text)
-            case Dropped(before), Dropped(raw):
-                found[-1] = Dropped(before + raw)
             case _:
                 found.append(part)
     return found

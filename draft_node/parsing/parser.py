@@ -1,7 +1,7 @@
 """Parses a text into parts, character by character, so the split into pieces does not matter.
 
-Nothing is lost: the parts' `raw`, joined, is the text. A call is returned when complete; text that begins like a call
-but is none becomes content, marker included. The parser reads each character at most twice, for any text.
+Only markers and adjacent whitespace are dropped. A call is returned when complete; text that begins like a call but is
+none becomes content, marker included. The parser reads each character at most twice, for any text.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,12 +13,10 @@ from draft_node.parsing.formats import (
     NO_FORMATS,
     Call,
     Content,
-    Dropped,
     Formats,
     Part,
     Thinking,
     ToolFormat,
-    joined,
 )
 
 
@@ -77,16 +75,13 @@ class Parser:
         """Ends the text; returns the parts that were held back."""
         if self._body is not None:
             self._give_up()
-        if self._after_marker and not self._word:
-            self._drop(self._blank)
-        else:
-            self._add_text(self._blank + self._word)
+        self._add_text(self._blank + self._word)
         self._blank = self._word = ""
         return self._given()
 
     def _given(self) -> list[Part]:
         self._flush()
-        parts, self._parts = joined(self._parts), []
+        parts, self._parts = self._parts, []
         return parts
 
     def _flush(self) -> None:
@@ -94,10 +89,6 @@ class Parser:
         self._saying.clear()
         if text:
             self._parts.append(Thinking(text) if self.is_thinking else Content(text))
-
-    def _add(self, part: Part) -> None:
-        self._flush()
-        self._parts.append(part)
 
     def _take(self, char: str) -> None:
         if self._body is not None:
@@ -167,7 +158,7 @@ class Parser:
             if marker == self._tools.bare:
                 self._body.take(marker)
             return
-        self._drop(raw)  # before `is_thinking` changes
+        self._flush()  # before `is_thinking` changes
         self._at_border = self._after_marker = True
         if self._thinking is not None:
             self.is_thinking = marker == self._thinking.opens
@@ -182,9 +173,8 @@ class Parser:
                 return JsonBody(known=frozenset(self._schemas) if marker == tools.bare else None)
 
     def _called(self, calls: tuple[Call, ...]) -> None:
-        raw = "".join(self._raw)
-        for i, call in enumerate(calls):
-            self._add(Call(call.name, call.arguments, "" if i else raw))
+        self._flush()
+        self._parts += calls
         self._num_calls += len(calls)
         self._body, self._raw = None, []
         self._at_border = self._after_marker = True
@@ -197,13 +187,7 @@ class Parser:
     def _add_text(self, text: str) -> None:
         """Adds text; leading whitespace after a marker belongs to the marker."""
         if self._after_marker:
-            said = text.lstrip()
-            self._drop(text[: len(text) - len(said)])
-            text = said
+            text = text.lstrip()
         if text:
             self._after_marker = self._at_border = False
             self._saying.append(text)
-
-    def _drop(self, raw: str) -> None:
-        if raw:
-            self._add(Dropped(raw))

@@ -3,61 +3,17 @@
 Stop strings are searched in content only: reasoning and call arguments may contain them.
 """
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 from draft_node.core.actions import Deliver, Finish
-from draft_node.parsing.formats import Call, Content, Dropped, Part, Thinking, joined
+from draft_node.parsing.formats import Call, Content, Part, Thinking, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
 from goodspeed.wire.fields import FinishReason
-
-
-class Span(NamedTuple):
-    """A part of a text from a single origin."""
-
-    text: str
-    accepted: bool  # an accepted draft
-
-
-class _Origin(NamedTuple):
-    """The origin of a run of characters."""
-
-    num_chars: int
-    accepted: bool
-
-
-class Origins:
-    """Tracks the origin of decoded characters until they are output."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[_Origin] = deque()  # in order of the text
-
-    def push(self, num_chars: int, accepted: bool) -> None:
-        """Adds the origin of the next `num_chars` characters."""
-        if num_chars:
-            self._waiting.append(_Origin(num_chars, accepted))
-
-    def drop(self, num_chars: int) -> None:
-        """Drops the origins of the next `num_chars` characters, which are not output."""
-        self.take(" " * num_chars)
-
-    def take(self, text: str) -> tuple[Span, ...]:
-        """Splits the next text of the output into maximal spans of one origin."""
-        spans, start = list[Span](), 0
-        while start < len(text):
-            num_chars, accepted = self._waiting.popleft()
-            end = min(start + num_chars, len(text))
-            if end - start < num_chars:
-                self._waiting.appendleft(_Origin(start + num_chars - end, accepted))
-            before = spans.pop().text if spans and spans[-1].accepted == accepted else ""
-            spans.append(Span(before + text[start:end], accepted))
-            start = end
-        return tuple(spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +25,6 @@ class Piece:
 
     text: str
     tokens: tuple[Token, ...]
-    spans: tuple[Span, ...] = ()  # the text by origin
     thinking: str = ""
     call: Call | None = None
     parts: "tuple[Piece, ...]" = ()  # each with text, reasoning or a call, without tokens
@@ -117,7 +72,6 @@ class Answer:
         self._one_call = parser.one_call
         self._has_called = False  # the only allowed call is complete
         self._texts = texts
-        self._origins = Origins()
         self._prompt = prompt
         self._min_tokens = min_tokens
         self.num_tokens = 0
@@ -142,13 +96,11 @@ class Answer:
     def _push(self, delivered: Deliver) -> Piece:
         """Adds tokens up to the one that completes a stop string, and drops the rest."""
         parts, tokens = list[Part](), list[Token]()
-        for token_id, told, accepted in zip_longest(delivered.tokens, delivered.logprobs, delivered.accepted):
+        for token_id, told in zip_longest(delivered.tokens, delivered.logprobs):
             self.num_tokens += 1
             tokens.append(token_of(self._texts, token_id, told))
             was_thinking = self._parser.is_thinking
-            decoded = self._stream.push([token_id])
-            self._origins.push(len(decoded), bool(accepted))
-            parts += self._grow(self._parsed(token_id, decoded))
+            parts += self._grow(self._parsed(token_id, self._stream.push([token_id])))
             self.num_thinking += was_thinking or self._parser.is_thinking
             if self._is_over:
                 break
@@ -167,9 +119,7 @@ class Answer:
 
     def _end(self) -> Piece:
         """Returns the text held back after the final token; this text may still complete a stop string."""
-        decoded = self._stream.end()
-        self._origins.push(len(decoded), accepted=False)
-        parts = self._grow([*self._parser.push(decoded), *self._parser.end()])
+        parts = self._grow([*self._parser.push(self._stream.end()), *self._parser.end()])
         return self._piece([*parts, *self._content(self._stops.end())])
 
     @property
@@ -178,7 +128,7 @@ class Answer:
         return self.stop is not None or self._has_called
 
     def _grow(self, parts: Sequence[Part]) -> list[Part]:
-        """Returns the certain ones of new parts, dropped text included, up to the first stop string."""
+        """Returns the certain ones of new parts, up to the first stop string."""
         grown = list[Part]()
         counts = self.num_tokens >= self._min_tokens  # before that a stop string is ordinary text
         for part in parts:
@@ -195,27 +145,21 @@ class Answer:
 
     def _content(self, text: str) -> list[Part]:
         kept = self._leading.push(text)
-        dropped = text[: len(text) - len(kept)]
-        return [*([Dropped(dropped)] if dropped else []), *([Content(kept)] if kept else [])]
+        return [Content(kept)] if kept else []
 
     def _piece(self, given: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:
-        """Returns the piece for parsed parts; drops the origins of text that is not output."""
-        given = joined(given)
-        if all(isinstance(part, Content) for part in given):  # as in every answer without reasoning and calls
-            text = "".join(part.raw for part in given)
-            return Piece(text, tuple(tokens), self._origins.take(text), prompt=prompt)
+        """Returns the piece for parsed parts."""
+        said = [part.text for part in given if isinstance(part, Content)]
+        if len(said) == len(given):  # as in every answer without reasoning and calls
+            return Piece("".join(said), tuple(tokens), prompt=prompt)
         parts = list[Piece]()
-        for part in given:
+        for part in joined(given):
             match part:
                 case Content(text):
-                    parts.append(Piece(text, (), self._origins.take(text)))
+                    parts.append(Piece(text, ()))
                 case Thinking(text):
-                    parts.append(Piece("", (), self._origins.take(text), thinking=text))
-                case _:
-                    self._origins.drop(len(part.raw))
-                    if isinstance(part, Call):
-                        parts.append(Piece("", (), call=part))
-        said = "".join(part.text for part in parts)
-        spans = tuple(span for part in parts if part.text for span in part.spans)
+                    parts.append(Piece("", (), thinking=text))
+                case Call():
+                    parts.append(Piece("", (), call=part))
         thought = "".join(part.thinking for part in parts)
-        return Piece(said, tuple(tokens), spans, thought, parts=tuple(parts), prompt=prompt)
+        return Piece("".join(said), tuple(tokens), thought, parts=tuple(parts), prompt=prompt)

@@ -17,6 +17,7 @@ from draft_node.http.requests import (
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_TOOLS,
+    Asking,
     ChatRequest,
     Effort,
     Name,
@@ -29,7 +30,7 @@ from draft_node.http.requests import (
 )
 from draft_node.http.strict import Strict, refused
 from draft_node.http.tools import has_switch
-from draft_node.http.translation import Translated, chat_request, kind_of
+from draft_node.http.translation import chat_request, kind_of
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.serving.web.errors import NO_THREADS
@@ -149,7 +150,7 @@ class CountRequest(Strict):
         return self
 
 
-class MessagesRequest(CountRequest, Translated):
+class MessagesRequest(CountRequest, Asking):
     max_tokens: NumTokens
     stop_sequences: Annotated[list[Stop], listed(4)] | None = None
     thread: Any = Field(default=None, description="refused: no conversation is kept here")

@@ -14,6 +14,7 @@ from draft_node.http.requests import (
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_TOOLS,
+    Asking,
     ChatRequest,
     Effort,
     Function,
@@ -24,7 +25,7 @@ from draft_node.http.requests import (
     listed,
 )
 from draft_node.http.strict import Strict, few
-from draft_node.http.translation import Translated, chat_request, kind_of, without_type
+from draft_node.http.translation import chat_request, kind_of, without_type
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
@@ -121,7 +122,7 @@ class Reasoning(Strict):
     effort: Effort | None = None
 
 
-class ResponsesRequest(Translated):
+class ResponsesRequest(Asking):
     input: str | Annotated[list[AnyItem], listed(MAX_MESSAGES, 1)]
     instructions: str | None = Field(default=None, description="a message of the system before the input")
     max_output_tokens: NumTokens | None = None

@@ -35,9 +35,6 @@ class ChatConfig(Settings):
         None, shown=NODE, group="texts", help="service level of answers, by its name (--slo-tier)", metavar="NAME"
     )
     speculate: bool = option(True, group="drafting", help="the target alone decodes")
-    tint: bool = option(
-        False, group="drafting", help="tint what came from accepted drafts (on a terminal that has colours)"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +44,7 @@ class ChatConfig(Settings):
 
     def request(self, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
         """Returns the request body for the next turn; omits unset options, so that the node's defaults apply."""
-        own = {"speculate": None if self.speculate else False, "mark_accepted": self.tint or None, "slo": self.tier}
+        own = {"speculate": None if self.speculate else False, "slo": self.tier}
         sampling = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
         asked = {**sampling, "goodspeed": _given(own) or None}
         streamed = {"stream": True, "stream_options": {"include_usage": True}}

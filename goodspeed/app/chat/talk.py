@@ -19,10 +19,10 @@ from goodspeed.app.chat.client import Client, safe
 from goodspeed.app.chat.options import ChatConfig, Door
 from goodspeed.errors import ChatError, ConfigError
 from goodspeed.serving.events import print_json
-from goodspeed.serving.web.bodies import ChatChunkChoice, MarkedSpan, Usage
+from goodspeed.serving.web.bodies import Delta, Usage
 
 INTERRUPTED = "interrupted"
-ACCEPTED, DIM, PLAIN = Style(color="green"), Style(dim=True), Style()
+DIM = Style(dim=True)
 HELP = "/reset forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops an answer"
 
 
@@ -84,7 +84,8 @@ class Conversation:
     is_thinking: bool = False
 
     def __post_init__(self) -> None:
-        self.has_colours = [_has_colours(Console(stderr=stderr)) for stderr in (False, True)]
+        console = Console(stderr=True)
+        self.has_colours = console.color_system is not None and not console.no_color
         self.reset()
 
     def reset(self) -> None:
@@ -107,7 +108,7 @@ class Conversation:
                         if choice.delta.content or choice.delta.reasoning_content:
                             answer.first_s = answer.first_s or time.perf_counter() - started
                             answer.text += choice.delta.content or ""
-                            self._show(choice)
+                            self._show(choice.delta)
         except KeyboardInterrupt:
             answer.reason = INTERRUPTED
         finally:
@@ -124,39 +125,23 @@ class Conversation:
             self.say(answer.footer())
         return answer
 
-    def _show(self, choice: ChatChunkChoice) -> None:
+    def _show(self, new: Delta) -> None:
         """Shows a chunk's text. Prints thinking dimmed on standard error, because it is not part of the answer."""
-        thinking, spans = choice.delta.reasoning_content or "", _spans(choice)
+        thinking, text = new.reasoning_content or "", new.content or ""
         if self.json:
             kind = {"event": "thinking" if thinking else "text", "turn": len(self.answers)}
-            told = [{"text": one.text, "accepted": one.accepted} for one in spans]
-            print_json({**kind, "text": thinking or choice.delta.content, "spans": told})
+            print_json({**kind, "text": thinking or text})
             return
         if thinking:
             self.say(thinking, end="")
         elif self.is_thinking:
             self.say("\n")
         self.is_thinking = bool(thinking)
-        for span in spans:
-            style = ACCEPTED if span.accepted and self.config.tint else PLAIN
-            sys.stdout.write(style.render(safe(span.text)) if self.has_colours[0] else safe(span.text))
-        sys.stdout.flush()
+        print(safe(text), end="", flush=True)
 
     def say(self, text: str, end: str = "\n") -> None:
         """Prints a dimmed line on standard error, apart from the answers."""
-        print(DIM.render(safe(text)) if self.has_colours[1] else safe(text), end=end, file=sys.stderr, flush=True)
-
-
-def _spans(choice: ChatChunkChoice) -> list[MarkedSpan]:
-    """Returns a chunk's text as spans; one span if the node marks none."""
-    text, told = choice.delta.content or "", choice.goodspeed
-    if told is not None and "".join(span.text for span in told.spans) == text:
-        return told.spans
-    return [MarkedSpan(text=text, accepted=False)]
-
-
-def _has_colours(console: Console) -> bool:
-    return console.color_system is not None and not console.no_color
+        print(DIM.render(safe(text)) if self.has_colours else safe(text), end=end, file=sys.stderr, flush=True)
 
 
 def run(config: ChatConfig, door: Door, *, json: bool) -> int:

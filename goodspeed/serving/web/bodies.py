@@ -92,17 +92,6 @@ class Metrics(BaseModel):
     speculative_decoding: SpeculativeDecoding
 
 
-class MarkedSpan(BaseModel):
-    text: str
-    accepted: bool
-
-
-class Marked(BaseModel):
-    """The origin of a chunk's text, if requested: spans from accepted drafts or from the target; joined, the text."""
-
-    spans: list[MarkedSpan]
-
-
 class CompletionChoice(BaseModel):
     index: int
     text: str
@@ -110,7 +99,6 @@ class CompletionChoice(BaseModel):
     finish_reason: FinishReason | None
     prompt_token_ids: list[int] | None = None
     token_ids: list[int] | None = None
-    goodspeed: Marked | None = None
 
 
 class Completion(BaseModel):
@@ -205,7 +193,6 @@ class ChatChunkChoice(BaseModel):
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason | None
     token_ids: list[int] | None = None
-    goodspeed: Marked | None = None
 
 
 class ChatChunk(BaseModel):

@@ -69,35 +69,25 @@ def test_only_what_is_set_is_sent(stub: Stub, talk: Talk) -> None:
     assert stub.asked[-1] == {**plain, "messages": [{"role": "user", "content": "hi"}]}
     sampling = {"max_tokens": 9, "temperature": 0.5, "seed": 3}
     words = [word for name, value in sampling.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    talk("hi", *words, "--model", "second", "--no-speculate", "--tint", "--tier", "fast")
-    extension = {"speculate": False, "mark_accepted": True, "slo": "fast"}
+    talk("hi", *words, "--model", "second", "--no-speculate", "--tier", "fast")
+    extension = {"speculate": False, "slo": "fast"}
     assert stub.asked[-1].pop("messages")
     assert stub.asked[-1] == {**plain, **sampling, "model": "second", "goodspeed": extension}
 
 
 def test_events_and_the_result_last(stub: Stub, talk: Talk) -> None:
-    spans = [{"text": "Hel", "accepted": True}, {"text": "lo", "accepted": False}]
-    stub.body = chunk("Hello", goodspeed={"spans": spans}) + chunk(None, "length") + LAST
+    stub.body = chunk("Hello") + chunk(None, "length") + LAST
     status, out, err = talk("hi\n", "--json")
     ready, text, answer, result = map(json.loads, out.splitlines())
     assert (status, err) == (0, "")
     assert ready == {"event": "ready", "url": stub.url, "model": "first"}
-    assert text == {"event": "text", "turn": 0, "text": "Hello", "spans": spans}
+    assert text == {"event": "text", "turn": 0, "text": "Hello"}
     assert (answer.pop("event"), answer.pop("turn")) == ("answer", 0)
     assert result["answers"] == [answer]
     assert result["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]
     assert answer["finish_reason"] == "length"
     assert [answer[name] for name in ("num_tokens", "num_rounds", "num_drafted", "num_accepted")] == [5, 2, 4, 3]
     assert answer["acceptance_rate"] == 0.75
-
-
-def test_accepted_text_is_tinted_if_asked_for(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:
-    spans = [{"text": "Hel", "accepted": True}, {"text": "lo", "accepted": False}]
-    stub.body = chunk("Hello", goodspeed={"spans": spans}) + chunk("!", goodspeed={"spans": []}) + LAST
-    assert talk("hi", "--tint")[1] == "Hello!\n"  # no terminal
-    colours()
-    assert talk("hi", "--tint")[1] == "\x1b[32mHel\x1b[0mlo!\n"
-    assert talk("hi")[1] == "Hello!\n"
 
 
 def test_what_the_model_thinks_is_dimmed_and_not_sent_back(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:

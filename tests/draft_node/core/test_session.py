@@ -81,7 +81,7 @@ def test_a_verdict_is_delivered_and_drafted_on(session):
     draft = Draft(ID, 1, 4, (8, 9), complete=True, proposal=b"p")
     assert session.proposed(proposed(session, [8, 9], proposal=b"p")) == [Send(draft)]
     delivered, acknowledged, asked = session.receive(verdict(4, [8, 5], may_draft=3, verified=2, accepted=1), 3.0)
-    assert (delivered, acknowledged) == (Deliver((8, 5), (), (True, False)), Send(Ack(ID, 1, 6)))
+    assert (delivered, acknowledged) == (Deliver((8, 5)), Send(Ack(ID, 1, 6)))
     assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3, max_depth=3)
     assert session.committed == (7, 8, 5)
     assert session.statistics.acceptance_rate == 0.5
@@ -113,24 +113,17 @@ def test_an_end_without_tokens(session):
 # -- repeated, overlapping, lost ---------------------------------------------------------------------------------------
 
 
-def test_accepted_tokens_are_told_where_they_stand(running):
-    """In a verdict that is sent again older tokens come before them; the last is the target's own."""
+def test_what_a_verdict_repeats_is_neither_delivered_nor_counted_again(running):
     again = verdict(3, [7, 8, 5], verified=2, accepted=1)
-    assert running.receive(again, 3.0)[0] == Deliver((8, 5), (), (True, False))
+    assert running.receive(again, 3.0)[0] == Deliver((8, 5))
     assert running.receive(again, 3.0) == []
     assert running.statistics.accepted == {"model": 1}
 
 
-def test_accepted_tokens_of_a_verdict_that_spans_several_are_found_from_its_end(running):
-    """It begins with the target's own token of a verdict that was lost."""
+def test_a_verdict_may_bring_the_tokens_of_a_lost_one(running):
     again = replace(verdict(4, [8, 9, 4, 5], verified=3, accepted=2), source="self")
-    assert running.receive(again, 2.0)[0] == Deliver((8, 9, 4, 5), (), (False, True, True, False))
+    assert running.receive(again, 2.0)[0] == Deliver((8, 9, 4, 5))
     assert running.statistics.drafted == {"self": 3}
-
-
-def test_accepted_tokens_at_the_end_of_a_text_have_no_token_after_them(running):
-    ended = verdict(4, [8, 9], verified=2, accepted=2, finish_reason="stop")
-    assert running.receive(ended, 1.0)[0] == Deliver((8, 9), (), (True, True))
 
 
 def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
 from draft_node.http.app import create_app
-from draft_node.service.answer import Piece, Span
+from draft_node.service.answer import Piece
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.counts import Texts
 from draft_node.service.request import Begun, Ended, Target, Wanted
@@ -94,7 +94,7 @@ class FakeService(Service):
             yield Piece("", (), prompt=self.prompt(wanted))
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
-                yield Piece("?", (self.token("?", wanted.num_logprobs),), (Span("?", False),))
+                yield Piece("?", (self.token("?", wanted.num_logprobs),))
             if not wanted.restarts:
                 raise RequestRefused("target_changed", "another target")
             yield Begun("b2")
@@ -102,7 +102,7 @@ class FakeService(Service):
             if self.error is not None and index >= self.fails_after:
                 raise self.error
             letter = LETTERS[index % 26]
-            yield Piece(letter, (self.token(letter, wanted.num_logprobs),), (Span(letter, index % 2 == 0),))
+            yield Piece(letter, (self.token(letter, wanted.num_logprobs),))
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
         statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)

@@ -105,27 +105,6 @@ def test_a_streamed_chat_says_first_who_speaks_and_last_why_it_ends(api: Api) ->
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
-def test_accepted_parts_are_marked_for_who_asks(api: Api, ask: Any) -> None:
-    marked = chunks_of(ask(api, max_tokens=2, stream=True, goodspeed={"mark_accepted": True}))
-    told = [choice["goodspeed"] for chunk in marked for choice in chunk["choices"] if "goodspeed" in choice]
-    assert [one for one in told if one["spans"]] == [
-        {"spans": [{"text": "a", "accepted": True}]},
-        {"spans": [{"text": "b", "accepted": False}]},
-    ]
-    plain = chunks_of(ask(api, max_tokens=2, stream=True))
-    assert not any("goodspeed" in choice for chunk in plain for choice in chunk["choices"])
-
-
-@pytest.mark.parametrize("logprobs", [None, 0])
-def test_marks_are_those_of_the_text_without_the_prompt_that_is_echoed(api: Api, logprobs: int | None) -> None:
-    marking = {"echo": True, "logprobs": logprobs, "goodspeed": {"mark_accepted": True}}
-    choices = [chunk["choices"][0] for chunk in chunks_of(api.complete(max_tokens=2, stream=True, **marking))]
-    assert "".join(choice["text"] for choice in choices) == "helloab"
-    spans = [span for choice in choices for span in choice.get("goodspeed", {"spans": []})["spans"]]
-    assert "".join(span["text"] for span in spans) == "ab"
-
-
-@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
 def test_usage_comes_last(api: Api, ask: Any) -> None:
     *others, last = chunks_of(ask(api, max_tokens=3, stream=True, stream_options={"include_usage": True}))
     assert all(chunk["usage"] is None for chunk in others)

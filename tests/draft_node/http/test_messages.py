@@ -352,7 +352,6 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
             "output_config.format.schema",
         ),
         ({"output_config": {"format": {"type": "json_schema", "schema": LONG}}}, "output_config.format.schema has"),
-        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted is not supported here"),
         ({"stream_options": {}}, "stream_options needs stream"),
     ],
 )

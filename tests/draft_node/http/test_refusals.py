@@ -46,7 +46,6 @@ BOTH: Rows = [
     ),
     *(({name: most + 0.001}, f"{name} must be at most {most}") for name, (_, most) in NUMBERS.items()),
     *(({name: wrong}, f"{name} must be a number") for name in NUMBERS for wrong in ("1", True)),
-    ({"goodspeed": {"mark_accepted": True}}, "goodspeed.mark_accepted needs stream: true; send both, or neither"),
     ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft must be at least 0"),
     ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo: there is no tier 'fast'; there are none here; leave it out"),
     ({"goodspeed": {"slo": {}}}, "goodspeed.slo must have ttft_ms, tpot_ms or both"),

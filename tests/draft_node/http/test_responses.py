@@ -203,7 +203,6 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
         ({"max_tokens": 5}, "max_tokens"),
         ({"temperature": 3}, "temperature"),
         ({"stream_options": {}}, "stream_options"),
-        ({"goodspeed": {"mark_accepted": True}, "stream": True}, "goodspeed.mark_accepted"),
         ({"goodspeed": {"on_target_change": "restart"}, "stream": True}, "goodspeed.on_target_change"),
         ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
         ({"input": None}, "input"),

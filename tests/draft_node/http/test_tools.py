@@ -177,17 +177,6 @@ def test_logprobs_tell_all_tokens() -> None:
     assert [token for told in chunks if told for token in told["content"]] == whole
 
 
-def test_marks_of_a_stream_are_of_what_is_said_and_thought() -> None:
-    says = f"<think>\nhm hm\n</think>\n\nLook.\n{CALL}"
-    answer = api(says, num_at_once=4).chat(tools=TOOLS, stream=True, goodspeed={"mark_accepted": True})
-    for event in events_of(answer)[:-1]:
-        (choice,) = json.loads(event)["choices"]
-        delta = choice["delta"]
-        if "goodspeed" in choice and "tool_calls" not in delta:
-            said = delta.get("reasoning_content", delta.get("content"))
-            assert "".join(span["text"] for span in choice["goodspeed"]["spans"]) == said
-
-
 def test_conversations_with_calls_as_the_template_writes_them() -> None:
     here = api("x")
     turns = [

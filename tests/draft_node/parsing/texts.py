@@ -37,15 +37,6 @@ def parse(formats: Formats, *pieces: str, is_thinking: bool = False) -> list[Par
     return joined([*parts, *parser.end()])
 
 
-def told(parts: list[Part]) -> list[Part]:
-    """Returns what is shown of them."""
-    return [
-        Call(part.name, part.arguments) if isinstance(part, Call) else part
-        for part in parts
-        if isinstance(part, Content | Thinking | Call)
-    ]
-
-
 @dataclass(frozen=True)
 class Case:
     """A text as a model writes it. `tokens`: cut as a tokenizer may cut it, where it has few tokens."""
