@@ -5,6 +5,7 @@ Link 0 has a channel from the beginning; the others are created and closed by ac
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,10 @@ ConnectTo: TypeAlias = Callable[[Address], Awaitable[DraftChannel]]
 Received: TypeAlias = Callable[[int, DownMessage | ProtocolError], None]
 NotSent: TypeAlias = Callable[[int, UpMessage, MessageTooLarge | TransportError], None]
 Unreachable: TypeAlias = Callable[[int, Exception], None]
+
+
+TURN_S = 0.005
+"""Time of handling messages after which other tasks get a turn."""
 
 
 class SendQueue:
@@ -144,8 +149,12 @@ class Channels:
                 messages: list[DownMessage | ProtocolError] = [await channel.receive()]
             except ProtocolError as error:
                 messages = [error]
+            began = time.perf_counter()
             for message in messages + channel.receive_ready():
                 self._received(link, message)
+                if time.perf_counter() - began > TURN_S:  # first verdicts index their prompts
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
 
     def channel(self, link: int) -> DraftChannel:
         """Returns the link's channel; if it has none yet, the most recently used channel."""

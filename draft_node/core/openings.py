@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,7 +26,14 @@ from draft_node.core.queue import Queue
 from draft_node.core.session import Session
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Redirect
+from goodspeed.wire.messages import Close, Redirect
+
+
+class LeftOpen(NamedTuple):
+    """Sessions that a lost verify node still has open, unless it has restarted."""
+
+    boot_id: bytes
+    epochs: dict[bytes, int]  # by session
 
 
 class Openings:
@@ -37,6 +45,7 @@ class Openings:
         self._sessions = sessions
         self._queue = queue
         self._counts = counts
+        self._left_open: dict[int, LeftOpen] = {}  # by link: what its verify node had open when it was lost
 
     def look_around(self, now: float) -> list[NodeAction]:
         """Opens waiting sessions elsewhere if their verify node stays away; adds and closes links as needed."""
@@ -50,6 +59,7 @@ class Openings:
         for number in self._links.useless(now):
             was_connected = self._links[number].connected
             self._links.drop(number)
+            self._left_open.pop(number, None)
             # Reconnect drops the messages that nobody takes: closing would wait for them.
             actions += [Send(Leave(), number) if was_connected else Reconnect(number), Disconnect(number)]
         return actions
@@ -62,15 +72,19 @@ class Openings:
 
     def drop_all(self, link: int, now: float) -> list[NodeAction]:
         """Handles a lost verify node: its sessions wait for it, and go elsewhere after a while."""
-        self._links.lost(link, now, in_good_order=self._links[link].says_goodbye)
+        lost = self._links[link]
+        self._links.lost(link, now, in_good_order=lost.says_goodbye)
         self._queue.forget_rooms()
-        for session_id in self._links.sessions_on(link):
-            if (session := self._sessions.get(session_id)) is not None:
-                session.disconnect()
+        here = [self._sessions[key] for key in self._links.sessions_on(link) if key in self._sessions]
+        was_open = {one.request.session_id: one.epoch for one in here if one.is_open}
+        if lost.welcome is not None and was_open:
+            self._left_open[link] = LeftOpen(lost.welcome.boot_id, was_open)
+        for session in here:
+            session.disconnect()
         return [] if self._links.is_anybody_there else [Away()]
 
     def open_all(self, link: int, now: float) -> list[NodeAction]:
-        """Handles a connected verify node: opens all waiting sessions that it can serve."""
+        """Handles a connected verify node: closes what it kept of ended or moved sessions, and opens waiting ones."""
         welcome = self._links[link].welcome
         if welcome is None:
             return []
@@ -79,6 +93,10 @@ class Openings:
             self._links.drop(same)
             actions.append(Disconnect(same))
         self._counts.num_connected += 1
+        left_open = self._left_open.pop(link, None)
+        if left_open is not None and left_open.boot_id == welcome.boot_id:
+            elsewhere = [one for one in left_open.epochs.items() if self._links.on(one[0]) != link]
+            actions += [Send(Close(session_id, epoch), link) for session_id, epoch in elsewhere]
         for session in self._sessions.values():
             if self._waits(session, now):
                 actions += self.open(session, now)

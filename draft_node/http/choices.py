@@ -120,11 +120,8 @@ def _num_cached(batch: Batch, choices: Sequence[Choice]) -> int:
 
     The other choices hit the KV cache that this choice prefilled.
     """
-    fewest: dict[tuple[int, ...], int] = {}
-    for wanted, choice in zip(batch.texts, choices, strict=True):
-        num_cached = choice.ended.statistics.num_cached if choice.ended else 0
-        fewest[wanted.prompt] = min(fewest.get(wanted.prompt, num_cached), num_cached)
-    return sum(fewest.values())
+    found = [choice.ended.statistics.num_cached if choice.ended else 0 for choice in choices]
+    return sum(min(found[first : first + batch.n]) for first in range(0, len(found), batch.n))
 
 
 LATENCIES = ("ttft_ms", "tpot_ms", "slowest_tpot_ms")

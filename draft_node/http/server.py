@@ -1,6 +1,7 @@
 """Runs `goodspeed-draft --http`: the daemon, its service and the HTTP server in one event loop."""
 
 import asyncio
+import time
 from functools import partial
 
 from draft_node.config import DraftConfig
@@ -57,11 +58,11 @@ class HttpServer:
         answers = ResponseCounts()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
         app = create_app(service, self.config, exposition, keys, work)
-        app = web.Counted(web.LocalHost(app) if keys is None else app, answers)
+        counted = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:
             web.start_listening(listener)
             serving = asyncio.create_task(self.daemon.serve())
-            answering = asyncio.create_task(web.serve(app, listener, max_connections=self._max_connections))
+            answering = asyncio.create_task(web.serve(counted, listener, max_connections=self._max_connections))
             url = web.url(listener)
             self.events.write("ready", name=self.config.name, model=self.config.model, url=url)
             telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.reporter, url))
@@ -69,7 +70,9 @@ class HttpServer:
                 await first_end(serving, answering, telling)
             finally:
                 is_draining = not serving.done() and self._tell_that_it_ends()
-                self.all_finished = await service.drain(self.config.drain_timeout_s)
+                until = time.monotonic() + self.config.drain_timeout_s
+                is_written = await service.drain(self.config.drain_timeout_s)
+                self.all_finished = await counted.all_sent(until - time.monotonic()) and is_written
                 if is_draining and self.all_finished:
                     self.reporter.say("stopping: no text is running any more")
                 await stop(telling, answering)  # the daemon still runs, to close sessions

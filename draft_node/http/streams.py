@@ -24,15 +24,15 @@ async def write(service: Service, texts: Sequence[Wanted]) -> Items:
 
     Leaving the iteration early closes all sessions.
     """
-    arrived: asyncio.Queue[tuple[int, Begun | Piece | Ended | Exception]] = asyncio.Queue()
+    arrived = service.unread.begin()
 
     async def run(index: int, wanted: Wanted) -> None:
         try:
             async with aclosing(service.write(wanted)) as items:
                 async for item in items:
-                    arrived.put_nowait((index, item))
+                    arrived.put((index, item))
         except Exception as error:  # raised again below, in the user's task
-            arrived.put_nowait((index, error))
+            arrived.put((index, error))
 
     tasks = [asyncio.create_task(run(index, wanted)) for index, wanted in enumerate(texts)]
     num_left = len(tasks)
@@ -47,6 +47,7 @@ async def write(service: Service, texts: Sequence[Wanted]) -> Items:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        arrived.end()
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:

@@ -277,7 +277,7 @@ def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Seque
             what = f"the parameter {key[:64]!r} of {tool.name} cannot be called by this model"
             raise ValueError(f"{what}: names have no '>', line break, or blank at an end")
     for key in required:
-        if key not in properties:
+        if not isinstance(key, str) or key not in properties:
             what = f"the parameter {str(key)[:64]!r} of {tool.name} is required, but not one of its properties"
             raise ValueError(f"{what}; describe it there")
 

@@ -26,6 +26,7 @@ from draft_node.service.queues import Encoder, Forms
 from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.state import NodeState
 from draft_node.service.tokens import TokenTexts
+from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, leaves_blank
@@ -58,6 +59,7 @@ class Service(NodeState):
         self._encoder = Encoder(vocabulary.tokenizer)
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
+        self.unread = Unread()
         self._forms = Forms(shared or Constraints(vocabulary, Trial(vocabulary)))
 
     # -- texts -----------------------------------------------------------------------------------------------------

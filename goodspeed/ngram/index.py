@@ -13,6 +13,9 @@ MIN_SEGMENT, MAX_SEGMENT = 1 << 10, 1 << 18
 """Bounds of a segment's tokens. A new segment has room for twice the index's tokens, so that few texts take little
 memory; the largest takes 3 MiB."""
 
+MIN_SHARED = 256
+"""Least tokens of a shared beginning that is left out, and the steps of its length."""
+
 COMPARED = 32
 """Known tokens that `GrowingText.follow` compares, before the new ones."""
 
@@ -49,15 +52,24 @@ class NgramIndex:
         self.num_tokens = 0
         self.num_texts = 0
         self._segments: deque[_Segment] = deque()
+        self._newest = array("i")  # the whole text that was added last
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the arrays; dropped texts count while their segment has other texts."""
-        return sum(segment.chains.num_bytes for segment in self._segments)
+        return sum(segment.chains.num_bytes for segment in self._segments) + 4 * len(self._newest)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Adds a text, in about 0.3 us per token; of one longer than max_tokens only the end."""
+        """Adds a text, in about 0.3 us per token; of one longer than max_tokens only the end.
+
+        Of a long beginning that is that of the newest text only the end is added: choices share their prompt, and a
+        conversation's next turn repeats all before.
+        """
         tokens = tokens[-self.max_tokens :]
+        shared = self._num_shared(tokens)
+        self._newest = array("i", tokens if len(tokens) >= MIN_SHARED else ())
+        if shared >= MIN_SHARED:
+            tokens = tokens[shared - MAX_ORDER :]
         if not tokens:
             return
         while self.num_tokens + len(tokens) > self.max_tokens:
@@ -80,7 +92,17 @@ class NgramIndex:
         self.num_texts -= 1
         if not segment.lengths:
             self._segments.popleft()
+        if not self.num_texts:
+            self._newest = array("i")
         return length
+
+    def _num_shared(self, tokens: Sequence[int]) -> int:
+        """Returns the length of the beginning shared with the newest text, rounded down to a multiple of MIN_SHARED."""
+        for first in range(0, len(tokens), MIN_SHARED):
+            part = array("i", tokens[first : first + MIN_SHARED])
+            if len(part) < MIN_SHARED or part != self._newest[first : first + MIN_SHARED]:
+                return first
+        return len(tokens)
 
     def texts(self) -> Iterator[array[int]]:
         """Yields the texts, oldest first."""

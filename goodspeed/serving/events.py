@@ -44,7 +44,7 @@ class RateLimitFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         kind, now = (record.name, str(record.msg)[:200]), record.created
         said_at, num_said, num_left_out = self._kinds.pop(kind, (now, 0.0, 0))
-        num_said = max(0.0, num_said - LINES_PER_S * (now - said_at))
+        num_said = max(0.0, num_said - LINES_PER_S * max(0.0, now - said_at))  # a wall clock can be set back
         is_written = num_said <= BURST - 1
         if is_written and num_left_out:
             vars(record)["num_left_out"] = num_left_out

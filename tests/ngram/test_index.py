@@ -6,7 +6,8 @@ import tracemalloc
 import pytest
 
 from goodspeed.ngram import index
-from goodspeed.ngram.index import GrowingText, NgramIndex
+from goodspeed.ngram.chains import MAX_ORDER
+from goodspeed.ngram.index import MIN_SHARED, GrowingText, NgramIndex
 from goodspeed.ngram.matching import find
 
 
@@ -83,3 +84,25 @@ def test_a_long_text_gets_more_buckets():
     assert len(text) / 2 <= text._chains.num_buckets
     assert few < 100
     assert text._chains.num_bytes <= 64 * len(text)
+
+
+def test_a_long_beginning_is_kept_once():
+    """Choices share their prompt, and a conversation's next turn repeats all before."""
+    rng = random.Random(0)
+    prompt, other = ([rng.randrange(1000) for _ in range(2 * MIN_SHARED + 9)] for _ in range(2))
+    found = NgramIndex()
+    for text in ([*prompt, 1, 2, 3], [*prompt, 4, 5, 6], [*prompt, 4, 5, 6, 7, 8], other):
+        found.add(text)
+    repeated = prompt[2 * MIN_SHARED - MAX_ORDER :]
+    assert texts_of(found) == [[*prompt, 1, 2, 3], [*repeated, 4, 5, 6], [*repeated, 4, 5, 6, 7, 8], other]
+    assert find(GrowingText(prompt[:9]), [found])
+    assert find(GrowingText([*prompt[-5:], 4, 5, 6]), [found])
+
+
+def test_a_beginning_that_was_dropped_is_added_again():
+    text = [*range(300)]
+    found = NgramIndex(310)
+    found.add(text)
+    found.drop_oldest()
+    found.add(text)
+    assert texts_of(found) == [text]

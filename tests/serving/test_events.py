@@ -77,6 +77,8 @@ def test_what_is_said_again_and_again_is_left_out_and_counted() -> None:
     assert later is not None
     assert LineFormatter().format(later).endswith("peer=peer-0 num_left_out=981")
     assert sum(written(200.0, "refused a message") is not None for _ in range(30)) == 20
+    assert sum(written(10.0, "refused a message") is not None for _ in range(30)) == 0
+    assert written(12.0, "refused a message") is not None, "the wall clock was set back by more than a minute"
     for number in range(2 * MAX_KINDS):
         written(300.0, f"kind {number}")
     assert len(seldom._kinds) == MAX_KINDS

@@ -1,10 +1,12 @@
 """ASGI middleware of both nodes: checks of the API key and of the Host header, and counts of responses."""
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import ipaddress
 import re
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -132,11 +134,36 @@ class Counted:
     def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
         self._app = app
         self._answers = answers
+        self._num_begun = 0  # responses that are being sent
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def all_sent(self, timeout_s: float) -> bool:
+        """Waits until no response is being sent, at most timeout_s; False if one still is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await self._idle.wait()
+        return self._idle.is_set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        num_begun = 0
+
         async def watch(message: Message) -> None:
+            nonlocal num_begun
             if message["type"] == "http.response.start":
                 self._answers.count(getattr(scope.get("route"), "path", None), message["status"])
+                num_begun = 1
+                self._begun(1)
             await send(message)
 
-        await self._app(scope, receive, watch)
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            self._begun(-num_begun)
+
+    def _begun(self, num: int) -> None:
+        self._num_begun += num
+        if self._num_begun:
+            self._idle.clear()
+        else:
+            self._idle.set()

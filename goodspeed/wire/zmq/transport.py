@@ -42,6 +42,9 @@ OPTIONS: Final[dict[int, int | bytes]] = {
     zmq.RECONNECT_IVL_MAX: 2_000,
     zmq.LINGER: 500,  # sends final verdicts and Close, without hanging
     # IMMEDIATE stays off: messages queue until the connection is established.
+    # No limit: libzmq 4.3.5 aborts the process (`!_io_error`, `_input_stopped`) if a connection with a full queue is
+    # reset, which any peer can cause. Instead, peers that send too much are barred, and windows bound verdicts.
+    zmq.RCVHWM: 0,
 }
 
 
@@ -65,9 +68,6 @@ def bind_verify(
         # ROUTER_HANDOVER stays off: a name belongs to one connection, so a message never reaches another peer. Besides,
         # libzmq 4.3.5 aborts the process if a connection whose name was taken over sends again and then closes.
         zmq.SNDHWM: send_queue,
-        # No limit: libzmq 4.3.5 aborts the process (`!_io_error`) if a connection with a full queue is reset, at its
-        # next heartbeat or PING. Any peer can cause this. Instead, peers that send too much are barred.
-        zmq.RCVHWM: 0,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
         zmq.BACKLOG: 1024,
         **(server_options(keys.pair) if keys is not None else {}),
@@ -97,7 +97,6 @@ def connect_draft(
         **OPTIONS,
         **(client_options(keys) if keys is not None else {}),
         zmq.SNDHWM: send_queue,
-        zmq.RCVHWM: 1024,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
     }
     link = DealerLink(address, options, keys)

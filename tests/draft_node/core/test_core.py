@@ -136,6 +136,18 @@ def test_a_connection_that_ended_drops_what_was_on_it(core):
     assert core.broke(1.1) == []  # one that was half made
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_leaves_while_the_line_is_down_closes_the_session_when_it_is_back(core, restarts):
+    core.begin(request(2), 0.0)
+    core.receive(verdict(1), 1.0)
+    core.broke(2.0)
+    assert core.forget(ONE, 2.5) == []
+    welcome = replace_message(WELCOME, boot_id=b"verify-2") if restarts else WELCOME
+    messages = [action.message for action in core.receive(welcome, 3.0) if isinstance(action, Send)]
+    assert [one for one in messages if isinstance(one, Close)] == ([] if restarts else [Close(ONE, 1)])
+    assert [one.session_id for one in messages if isinstance(one, OpenSession)] == [TWO]
+
+
 def test_a_node_that_is_turned_away_asks_again_on_another_connection(core):
     assert kinds(core.turned_away("its key is unknown", 1.0)) == [Away]
     assert core.link.trouble == "its key is unknown"

@@ -18,6 +18,7 @@ from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.service import Service
 from draft_node.service.state import Levels
 from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
+from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
@@ -67,6 +68,7 @@ class FakeService(Service):
         self.draining = False
         self.num_encoded = 0
         self.texts = Texts()
+        self.unread = Unread()
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
         self.wanted: list[Wanted] = []

@@ -429,9 +429,10 @@ def test_names_that_could_not_be_read_again_are_refused(key: str) -> None:
     assert free.count("<parameter=") == 1
 
 
-def test_a_required_name_that_is_no_property_is_refused() -> None:
-    with pytest.raises(ValueError, match="'b' of f is required, but not one of its properties"):
-        grammar(CODER, [Tool("f", {"properties": {"a": {}}, "required": ["a", "b"]}, strict=True)])
+@pytest.mark.parametrize("name", ["b", ["b"], {"b": 1}, None])
+def test_a_required_name_that_is_no_property_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="of f is required, but not one of its properties"):
+        grammar(CODER, [Tool("f", {"properties": {"a": {}}, "required": ["a", name]}, strict=True)])
 
 
 def test_a_listed_value_with_the_marker_that_ends_values_is_refused() -> None:

@@ -5,6 +5,7 @@ import base64
 import json
 import socket
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from httpx2 import Response
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving import api_keys
@@ -21,7 +22,7 @@ from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import Counted, KeyCheck, Keys, LocalHost, serve, url
 from goodspeed.serving.web.address import parse_address
 from tests.listening import listen
-from tests.waiting import run_async
+from tests.waiting import run_async, until
 
 KEYS = Keys(["first-key", "second-key"])
 
@@ -231,3 +232,20 @@ def test_every_answer_is_counted_by_its_route() -> None:
         ask(app, path, credential)
     ask(app, "/wp-login.php", "Bearer first-key")
     assert answers.by_route == {("/models/{name}", 200): 2, ("other", 401): 1, ("other", 404): 1}
+
+
+@run_async
+async def test_a_response_that_is_being_sent_is_waited_for() -> None:
+    reading = asyncio.Event()
+
+    async def send(message: Message) -> None:
+        await reading.wait()
+
+    counted = Counted(PlainTextResponse("x"), ResponseCounts())
+    assert await counted.all_sent(0.0)
+    answering = asyncio.create_task(counted({"type": "http"}, receive=AsyncMock(), send=send))
+    await until(lambda: counted._num_begun)
+    assert not await counted.all_sent(0.01)
+    reading.set()
+    assert await counted.all_sent(30.0)
+    await answering

@@ -1,0 +1,80 @@
+"""The items of a request's texts that its user has not read yet, and a bound on those of all requests."""
+
+import asyncio
+from typing import TypeAlias
+
+from draft_node.service.answer import Piece
+from draft_node.service.request import Begun, Ended
+from goodspeed.errors import RequestRefused
+
+Item: TypeAlias = tuple[int, Begun | Piece | Ended | Exception]
+"""An item, or the error that ended a text, after the text's number."""
+
+MAX_UNREAD = 1 << 22
+"""Most units of about 100 bytes that all requests hold: a token takes 4, each of its alternatives 1."""
+
+
+class Unread:
+    """Counts what all requests hold; beyond `most` the request that holds most loses it, and fails."""
+
+    def __init__(self, most: int = MAX_UNREAD) -> None:
+        self.num_held = 0
+        self._most = most
+        self._requests = set[Items]()
+
+    def begin(self) -> "Items":
+        """Returns the queue of a new request, to be ended by `Items.end`."""
+        items = Items(self)
+        self._requests.add(items)
+        return items
+
+    def forget(self, items: "Items") -> None:
+        self._requests.discard(items)
+
+    def check(self) -> None:
+        """Drops the largest queues until the others are within the bound."""
+        while self.num_held > self._most:
+            max(self._requests, key=lambda items: items.num_held).drop()
+
+
+class Items:
+    """A request's queue: the texts' tasks put items in, the user's task takes them out."""
+
+    def __init__(self, unread: Unread) -> None:
+        self.num_held = 0
+        self._unread = unread
+        self._queue: asyncio.Queue[Item] = asyncio.Queue()
+        self._is_dropped = False
+
+    def put(self, item: Item) -> None:
+        if not self._is_dropped:
+            self._queue.put_nowait(item)
+            self._hold(_size(item))
+            self._unread.check()
+
+    async def get(self) -> Item:
+        item = await self._queue.get()
+        self._hold(-_size(item))
+        return item
+
+    def drop(self) -> None:
+        """Replaces all items by an error."""
+        self._is_dropped = True
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._hold(-self.num_held)
+        what = "too much of this answer was generated before it was read; read it faster, or ask for fewer logprobs"
+        self._queue.put_nowait((0, RequestRefused("unread", what)))
+
+    def _hold(self, num: int) -> None:
+        self.num_held += num
+        self._unread.num_held += num
+
+    def end(self) -> None:
+        self._hold(-self.num_held)
+        self._unread.forget(self)
+
+
+def _size(item: Item) -> int:
+    piece = item[1]
+    return sum(4 + len(token.top) for token in piece.tokens) if isinstance(piece, Piece) else 0

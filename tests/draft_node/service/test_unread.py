@@ -1,0 +1,45 @@
+"""What users have not read is bounded, and whoever reads least of most pays."""
+
+import pytest
+
+from draft_node.service.answer import Piece
+from draft_node.service.tokens import Alternative, Token
+from draft_node.service.unread import Unread
+from goodspeed.errors import RequestRefused
+from tests.waiting import run_async
+
+PIECE = Piece("ab", tuple(Token(1, "a", b"a", -1.0, (Alternative(2, "b", b"b", -2.0),) * 2) for _ in range(2)))
+SIZE = 12
+
+
+@run_async
+async def test_the_request_that_holds_most_fails_and_the_others_go_on() -> None:
+    unread = Unread(most=4 * SIZE)
+    slow, quick = unread.begin(), unread.begin()
+    for _ in range(3):
+        slow.put((0, PIECE))
+        quick.put((0, PIECE))
+        assert await quick.get() == (0, PIECE)
+    quick.put((1, PIECE))
+    assert unread.num_held == 4 * SIZE
+    quick.put((1, PIECE))
+    assert unread.num_held == 2 * SIZE
+    slow.put((0, PIECE))  # its text goes on until its user's task takes the error
+    assert unread.num_held == 2 * SIZE
+    _, error = await slow.get()
+    assert isinstance(error, RequestRefused)
+    assert error.code == "unread"
+    assert [await quick.get(), await quick.get()] == [(1, PIECE)] * 2
+
+
+@pytest.mark.parametrize("num_read", [0, 2])
+@run_async
+async def test_nothing_is_held_for_a_request_that_has_ended(num_read: int) -> None:
+    unread = Unread(most=4 * SIZE)
+    items = unread.begin()
+    for _ in range(3):
+        items.put((0, PIECE))
+    for _ in range(num_read):
+        await items.get()
+    items.end()
+    assert unread.num_held == 0
