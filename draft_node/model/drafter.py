@@ -19,7 +19,6 @@ from torch import Tensor
 from draft_node.core.actions import Propose, Proposed, Request
 from draft_node.model.caches import Caches, Feed
 from draft_node.model.job import Job, Jobs, Row
-from draft_node.model.noise_ahead import noise_ahead
 from draft_node.model.widths import MAX_WIDTH, Widths
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
@@ -191,7 +190,7 @@ class Drafter(Jobs):
         batch, positions = self._batch(rows, logits)
         logits = logits[:, : self.num_tokens]
         probs = logits.softmax(-1)
-        tokens, scores = choose_scored(logits, probs, batch, positions, noise=noise_ahead)
+        tokens, scores = choose_scored(logits, probs, batch, positions)
         are_behind = [row.place > 0 for row in rows]
         probabilities = acceptance_probabilities(probs, tokens, are_behind).tolist()
         doubtful: dict[int, tuple[int, list[float]]] = {}  # by row: the parent, and the alternatives' probabilities

@@ -6,7 +6,7 @@ draws with `draw` at one `uniform` number.
 No function waits for the device: all decisions follow from the rows' `Sampling` on the host.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -35,9 +35,6 @@ __all__ = [
 ]
 
 Device: TypeAlias = torch.device | str
-Noise: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
-"""A function like `match_noise`, perhaps with a cache; callers overwrite its result."""
-
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -105,9 +102,7 @@ def to_probs(logits: Tensor, sampling: SamplingBatch, *, num_tokens: int | None 
     return probs
 
 
-def sample(
-    probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = False, noise: Noise = match_noise
-) -> Tensor:
+def sample(probs: Tensor, seeds: Tensor, positions: Tensor, *, greedy: bool = False) -> Tensor:
     """Draws tokens [batch] by the match rule from probs [batch, vocab], seeds and positions [batch] int64.
 
     argmax(log p + Gumbel(seed, position, token id)), computed as the largest p / Exp. A token of probability zero is
@@ -117,46 +112,35 @@ def sample(
         return _argmax(probs)
     step = rows_at_once(probs)
     if len(probs) <= step:
-        return _first_arrival(probs, noise(seeds, positions, probs.shape[-1]))
+        return _first_arrival(probs, match_noise(seeds, positions, probs.shape[-1]))
     parts = zip(*(torch.split(each, step) for each in (probs, seeds, positions)), strict=True)
-    return torch.cat([_first_arrival(rows, noise(seed, position, rows.shape[-1])) for rows, seed, position in parts])
+    return torch.cat([_first_arrival(rows, match_noise(seed, at, rows.shape[-1])) for rows, seed, at in parts])
 
 
-def choose(
-    logits: Tensor,
-    sampling: SamplingBatch,
-    positions: Tensor,
-    *,
-    num_tokens: int | None = None,
-    noise: Noise = match_noise,
-) -> Tensor:
+def choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, *, num_tokens: int | None = None) -> Tensor:
     """Returns `sample(to_probs(logits))` [batch], computed a few rows at a time to bound its memory."""
     logits = logits[:, :num_tokens]
     if sampling.all_greedy:
         return _argmax(logits)
     step = rows_at_once(logits)
     if len(logits) <= step:
-        return _choose(logits, sampling, positions, noise)
+        return _choose(logits, sampling, positions)
     chunks = [slice(start, start + step) for start in range(0, len(logits), step)]
-    return torch.cat([_choose(logits[rows], sampling[rows], positions[rows], noise) for rows in chunks])
+    return torch.cat([_choose(logits[rows], sampling[rows], positions[rows]) for rows in chunks])
 
 
-def choose_scored(
-    logits: Tensor, probs: Tensor, sampling: SamplingBatch, positions: Tensor, *, noise: Noise = match_noise
-) -> tuple[Tensor, Tensor]:
+def choose_scored(logits: Tensor, probs: Tensor, sampling: SamplingBatch, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Returns tokens [batch] by `choose`, all rows at once, and the scores [batch, vocab] that `runners_up` orders.
 
     probs: softmax of the logits, both in fp32 or fp64.
     """
-    scores = _scores(logits, sampling, positions, noise, probs)
+    scores = _scores(logits, sampling, positions, probs)
     if sampling.truncated(logits.shape[-1]):
-        return choose(logits, sampling, positions, noise=noise), scores
+        return choose(logits, sampling, positions), scores
     return _argmax(scores), scores
 
 
-def _scores(
-    logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise, probs: Tensor | None = None
-) -> Tensor:
+def _scores(logits: Tensor, sampling: SamplingBatch, positions: Tensor, probs: Tensor | None = None) -> Tensor:
     """Returns p / Exp without top-k and top-p; the largest is the first arrival at rates p. greedy: returns the logits.
 
     probs: softmax of the logits; None: not known.
@@ -166,27 +150,27 @@ def _scores(
     tempered = _temper(logits, sampling)
     if probs is None or tempered is not logits:
         probs = tempered.softmax(-1)
-    scores = _arrivals(probs, noise(sampling.seeds, positions, probs.shape[-1]))
+    scores = _arrivals(probs, match_noise(sampling.seeds, positions, probs.shape[-1]))
     if sampling.greedy:
         index = sampling.tensor(sampling.greedy, torch.int64)
         scores.index_copy_(0, index, logits[index])
     return scores
 
 
-def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor, noise: Noise) -> Tensor:
+def _choose(logits: Tensor, sampling: SamplingBatch, positions: Tensor) -> Tensor:
     """Draws all rows at once. On a CPU, truncated rows are drawn separately, with noise for retained tokens only."""
     few = sampling.truncated(logits.shape[-1])
     if not few:
-        return _argmax(_scores(_wide(logits), sampling, positions, noise))
+        return _argmax(_scores(_wide(logits), sampling, positions))
     if logits.device.type != "cpu":
         probs = to_probs(logits, sampling)
-        return sample(probs, sampling.seeds, positions, greedy=sampling.all_greedy, noise=noise)
+        return sample(probs, sampling.seeds, positions, greedy=sampling.all_greedy)
     if len(few) == len(logits):
         return _choose_kept(logits, sampling, positions)
     tokens = torch.empty(len(logits), dtype=torch.int64)
     rest = [row for row in range(len(logits)) if row not in set(few)]
     tokens[few] = _choose_kept(logits[few], sampling.pick(few), positions[few])
-    tokens[rest] = _choose(logits[rest], sampling.pick(rest), positions[rest], noise)
+    tokens[rest] = _choose(logits[rest], sampling.pick(rest), positions[rest])
     return tokens
 
 
