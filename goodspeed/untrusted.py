@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 MAX_CHARS = 300
@@ -23,7 +24,9 @@ def python_module(module: str) -> list[str]:
     -P keeps the working directory out of the import path, unless this process imported goodspeed from there: a checkout
     need not be installed.
     """
-    is_checkout = Path.cwd() == Path(__file__).resolve().parents[1]
+    is_checkout = False
+    with suppress(OSError):  # a deleted working directory
+        is_checkout = Path.cwd() == Path(__file__).resolve().parents[1]
     return [sys.executable, *([] if is_checkout else ["-P"]), "-m", module]
 
 

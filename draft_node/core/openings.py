@@ -25,7 +25,7 @@ from draft_node.core.links import Links
 from draft_node.core.queue import Queue
 from draft_node.core.session import Session
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import Leave
+from goodspeed.wire.handshake import Leave, Welcome
 from goodspeed.wire.messages import Close, Redirect
 
 
@@ -93,14 +93,19 @@ class Openings:
             self._links.drop(same)
             actions.append(Disconnect(same))
         self._counts.num_connected += 1
-        left_open = self._left_open.pop(link, None)
-        if left_open is not None and left_open.boot_id == welcome.boot_id:
-            elsewhere = [one for one in left_open.epochs.items() if self._links.on(one[0]) != link]
-            actions += [Send(Close(session_id, epoch), link) for session_id, epoch in elsewhere]
+        actions += self._close_left_open(link, welcome, now)
         for session in self._sessions.values():
             if self._waits(session, now):
                 actions += self.open(session, now)
         return actions
+
+    def _close_left_open(self, link: int, welcome: Welcome, now: float) -> list[NodeAction]:
+        """Closes what the verify node kept, but for the sessions that are opened there now."""
+        left_open = self._left_open.pop(link, None)
+        if left_open is None or left_open.boot_id != welcome.boot_id:
+            return []
+        here = {key for key, one in self._sessions.items() if self._links.on(key) == link and self._waits(one, now)}
+        return [Send(Close(key, epoch), link) for key, epoch in left_open.epochs.items() if key not in here]
 
     def open(self, session: Session, now: float) -> list[NodeAction]:
         """Opens a waiting session if a verify node can take it now."""

@@ -46,8 +46,10 @@ async def write(service: Service, texts: Sequence[Wanted]) -> Items:
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        arrived.end()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            arrived.end()
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:

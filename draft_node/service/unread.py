@@ -77,4 +77,7 @@ class Items:
 
 def _size(item: Item) -> int:
     piece = item[1]
-    return sum(4 + len(token.top) for token in piece.tokens) if isinstance(piece, Piece) else 0
+    if not isinstance(piece, Piece):
+        return 0
+    prompt = piece.prompt.logprobs if piece.prompt is not None else ()
+    return sum(4 + len(token.top) for token in piece.tokens) + sum(4 + len(one.top_ids) for one in prompt)

@@ -158,6 +158,8 @@ class Stage:
         self.answers = [answers[number % len(answers)] for number in range(NUM_SESSIONS)]
         self.prompt = tuple(checkpoint.tokenizer(PROMPT)["input_ids"])
         self.eos_ids = checkpoint.eos_ids
+        for number, (constraint, _) in enumerate(self.answers):
+            constraints.hold(number.to_bytes(16, "big"), constraints.get(constraint))  # as an open session does
 
     def entry(self, number: int, at: int) -> Entry:
         """One session's part of the round after the first tokens of its answer."""

@@ -64,8 +64,12 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
             folder = _from_hub(name, say)
         _refuse_files(name, folder)
     except PermissionError as error:
-        raise CheckpointError(f"{name}: {reason(error)}; let this user read the folder and its files") from error
+        raise _unreadable(name, error) from error
     return folder
+
+
+def _unreadable(name: str, error: PermissionError) -> CheckpointError:
+    return CheckpointError(f"{name}: {reason(error)}; let this user read the folder and its files")
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -199,13 +203,15 @@ def refuse_weights(name: str, folder: Path) -> None:
 
 
 def _refuse_weights_in(name: str, file: Path) -> None:
-    with file.open("rb") as stream:
-        if stream.read(len(LFS_POINTER)) == LFS_POINTER:
-            what = f"{name}: {file.name} is a Git LFS pointer instead of the weights"
-            raise CheckpointError(f"{what}; fetch them with `git lfs pull`")
     try:
+        with file.open("rb") as stream:
+            if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+                what = f"{name}: {file.name} is a Git LFS pointer instead of the weights"
+                raise CheckpointError(f"{what}; fetch them with `git lfs pull`")
         with safe_open(file, framework="numpy"):
             pass
+    except PermissionError as error:
+        raise _unreadable(name, error) from error
     except (SafetensorError, OSError) as error:
         what = f"{name}: {file.name} is damaged or incomplete ({error})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
@@ -240,6 +246,8 @@ def _read_json(name: str, path: Path) -> Any:
         )
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except PermissionError as error:
+        raise _unreadable(name, error) from error
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{name}: {path.name} cannot be read as JSON: {error}; get the checkpoint again"

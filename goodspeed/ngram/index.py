@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from operator import eq
 
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, Chains, Found
@@ -52,12 +54,14 @@ class NgramIndex:
         self.num_tokens = 0
         self.num_texts = 0
         self._segments: deque[_Segment] = deque()
-        self._newest = array("i")  # the whole text that was added last
+        self._blocks: list[int] = []  # hashes of the newest whole text, MIN_SHARED tokens each
+        self._num_dropped = 0
+        self._root = 0  # number of the text that begins as the newest one
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the arrays; dropped texts count while their segment has other texts."""
-        return sum(segment.chains.num_bytes for segment in self._segments) + 4 * len(self._newest)
+        return sum(segment.chains.num_bytes for segment in self._segments)
 
     def add(self, tokens: Sequence[int]) -> None:
         """Adds a text, in about 0.3 us per token; of one longer than max_tokens only the end.
@@ -66,14 +70,15 @@ class NgramIndex:
         conversation's next turn repeats all before.
         """
         tokens = tokens[-self.max_tokens :]
-        shared = self._num_shared(tokens)
-        self._newest = array("i", tokens if len(tokens) >= MIN_SHARED else ())
-        if shared >= MIN_SHARED:
-            tokens = tokens[shared - MAX_ORDER :]
         if not tokens:
             return
-        while self.num_tokens + len(tokens) > self.max_tokens:
+        blocks = [_hash(tokens[at : at + MIN_SHARED]) for at in range(0, len(tokens) - MIN_SHARED + 1, MIN_SHARED)]
+        first = self._first_new(blocks)
+        while self.num_tokens + len(tokens) - first > self.max_tokens:
             self.drop_oldest()
+            first = self._first_new(blocks)
+        self._blocks, self._root = blocks, self._root if first else self._num_dropped + self.num_texts
+        tokens = tokens[first:]
         segment = self._segment_for(len(tokens))
         segment.chains.append(tokens)
         segment.chains.end_text()
@@ -90,19 +95,17 @@ class NgramIndex:
         segment.oldest += length + 1
         self.num_tokens -= length
         self.num_texts -= 1
+        self._num_dropped += 1
         if not segment.lengths:
             self._segments.popleft()
-        if not self.num_texts:
-            self._newest = array("i")
         return length
 
-    def _num_shared(self, tokens: Sequence[int]) -> int:
-        """Returns the length of the beginning shared with the newest text, rounded down to a multiple of MIN_SHARED."""
-        for first in range(0, len(tokens), MIN_SHARED):
-            part = array("i", tokens[first : first + MIN_SHARED])
-            if len(part) < MIN_SHARED or part != self._newest[first : first + MIN_SHARED]:
-                return first
-        return len(tokens)
+    def _first_new(self, blocks: Sequence[int]) -> int:
+        """Returns where a text's new part begins: MAX_ORDER tokens before the end of a shared beginning."""
+        if self._root < self._num_dropped:
+            return 0
+        num_shared = sum(1 for _ in takewhile(bool, map(eq, blocks, self._blocks)))
+        return max(0, MIN_SHARED * num_shared - MAX_ORDER)
 
     def texts(self) -> Iterator[array[int]]:
         """Yields the texts, oldest first."""
@@ -125,6 +128,10 @@ class NgramIndex:
             size = min(max(2 * self.num_tokens, MIN_SEGMENT), MAX_SEGMENT, self.max_tokens)
             self._segments.append(_Segment(max(size, length + 2)))
         return self._segments[-1]
+
+
+def _hash(tokens: Sequence[int]) -> int:
+    return hash(array("i", tokens).tobytes())
 
 
 class GrowingText:

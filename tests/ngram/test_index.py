@@ -99,10 +99,20 @@ def test_a_long_beginning_is_kept_once():
     assert find(GrowingText([*prompt[-5:], 4, 5, 6]), [found])
 
 
-def test_a_beginning_that_was_dropped_is_added_again():
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_beginning_that_was_dropped_is_added_again(is_last):
     text = [*range(300)]
-    found = NgramIndex(310)
-    found.add(text)
+    found = NgramIndex(900)
+    for each in (text, [*text, 1], [*text, 2]) if not is_last else (text,):
+        found.add(each)
     found.drop_oldest()
     found.add(text)
-    assert texts_of(found) == [text]
+    assert texts_of(found)[-1] == text
+
+
+def test_a_beginning_that_has_to_go_for_its_own_end_is_added_with_it():
+    text = [*range(600)]
+    found = NgramIndex(700)
+    found.add(text[:520])
+    found.add(text + [0] * 100)
+    assert texts_of(found) == [text + [0] * 100]

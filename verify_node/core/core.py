@@ -239,7 +239,8 @@ class VerifyCore(Rounds):
         sends: list[Send] = []
         for session in self.register.expire(now, self.round_s):
             sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
-        self.admission.lapse(now)
+        if self.in_flight is None:  # else its end shows who can move again
+            self.admission.lapse(now)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self.welcome.heartbeat_s
             sends += [Send(peer_id, Heartbeat(self.welcome.boot_id)) for peer_id in self.peers]

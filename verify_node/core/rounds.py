@@ -277,7 +277,7 @@ class Rounds:
         if stage is Stage.ALLOTTING:
             return self.admission.withdraw(now)
         self._num_alone = max(self._num_alone, len(failed))
-        self._suspects.failed()
+        self._suspects.failed(now)
         for entry in computed.entries if computed is not None else ():
             if self.register.has(self.taking_part[entry.session_id]):
                 self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
@@ -286,7 +286,7 @@ class Rounds:
             is_alone, is_half_done = len(failed) == 1, stage is Stage.FINISHING
             if is_alone:
                 self._distrust(session)
-            if is_alone and self._suspects.failed_alone(session, was_half_done=is_half_done):
+            if is_alone and self._suspects.failed_alone(session, now, was_half_done=is_half_done):
                 sends += self.replies.give_up(session, round_failed(why), now)
             elif is_half_done:
                 self.register.drop(session, may_return=True)

@@ -180,6 +180,10 @@ def _is_no_better(priority: tuple[float, ...], other: tuple[float, ...]) -> bool
     return all(own >= their for own, their in zip(priority, other, strict=True))
 
 
+def _is_stuck(session: Session, now: float) -> bool:
+    return now - session.moved_at > GONE_S and not session.awaits_draft  # that wait has an end of its own
+
+
 NUM_GONE = 64
 """Accounts of closed sessions that may remain in addition to as many as are open, however few rounds there are."""
 
@@ -232,7 +236,7 @@ class Preemption:
             needs={key: pages for key, pages in needs.items() if key not in kept},
             claims={} if accounts is None else {one.session_id: accounts.of(one).claim for one in holders},
             num_promised=sum(pages for key, pages in needs.items() if key in kept),
-            stuck={one.session_id for one in holders if one.session_id not in waiting and now - one.moved_at > GONE_S},
+            stuck={one.session_id for one in holders if one.session_id not in waiting and _is_stuck(one, now)},
         )
         return contention.resolve()
 

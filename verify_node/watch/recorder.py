@@ -60,7 +60,7 @@ class RoundRecorder:
             known.drafted_at, known.num_bytes = now, received.num_bytes
 
     def _opened(self, session: Session, draft_model: str, core: VerifyCore, now: float) -> None:
-        """Records that a session opened; a reopened one is known already."""
+        """Records that a session opened; a reopened one is known already, unless it was closed for long."""
         if session.session_id in self._known:
             return
         if not self._num_opened:

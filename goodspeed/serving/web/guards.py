@@ -142,8 +142,9 @@ class Counted:
         """Waits until no response is being sent, at most timeout_s; False if one still is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, timeout_s)):
-                await self._idle.wait()
-        return self._idle.is_set()
+                while self._num_begun:  # another may have begun since the event was set
+                    await self._idle.wait()
+        return not self._num_begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         num_begun = 0

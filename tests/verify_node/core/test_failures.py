@@ -4,11 +4,12 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from goodspeed.serving.loop import MAX_FAILURES, PAUSE_S
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.model.test_target import RealDesk
 from verify_node.core.rounds import IMPOSSIBLE
-from verify_node.core.suspects import MAX_IN_VAIN
+from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S
 from verify_node.scheduler.round import Outcome
 
 
@@ -112,8 +113,9 @@ def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
         desk.open(number=number, max_tokens=20)
     desk.round()
     desk.broken = True
-    for _ in range(MAX_IN_VAIN):
+    for _ in range(40):
         assert desk.round() == []
+        desk.now += PATIENCE_S / 40
     desk.broken = False
     assert run_to_the_end(desk, numbers) == []
     assert [desk.text(number) for number in numbers] == [expected(number) for number in numbers]
@@ -121,10 +123,35 @@ def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
 
 def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):
     desk.bad = {session_id(number) for number in (1, 2, 3)}
+    assert run_to_the_end(desk, (1, 2, 3)) == []
+    desk.now += PATIENCE_S + 0.1
     assert len(run_to_the_end(desk, (1, 2, 3))) == 3
-    assert len(desk.sizes) <= MAX_IN_VAIN + 4
     assert desk.core.sessions == {}
     assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
+def test_as_many_sessions_as_a_client_may_have_do_not_end_the_node():
+    """Each failed round takes a pause of the loop's."""
+    desk = Failing(max_client_sessions=64, num_pages=256)
+    desk.hello("a")
+    for number in range(1, 65):
+        desk.open(number=number, max_tokens=20)
+        desk.bad.add(session_id(number))
+    while desk.core.sessions:
+        desk.round()
+        desk.now += PAUSE_S
+    assert len(desk.sizes) < MAX_FAILURES
+
+
+def test_one_whose_rounds_fail_slowly_is_given_up_after_few(desk):
+    for number in (2, 3):
+        desk.core.register.drop(desk.session(number))
+    desk.broken = True
+    for _ in range(MIN_IN_VAIN - 1):
+        assert desk.round() == []
+        desk.now += 3.0
+    [refusal] = desk.round()
+    assert refusal.code == "failed"
 
 
 def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):

@@ -145,7 +145,7 @@ def test_a_fault_at_any_call_costs_a_round_and_no_text() -> None:
 @pytest.mark.parametrize("name", ["allocate", "choose"])
 def test_while_rounds_always_fail_each_text_is_told_so_in_its_turn(name: str) -> None:
     world = World(Faults(always=name), **OPTIONS)
-    world.run()
+    world.run(300)  # more than `PATIENCE_S`
     assert world.given_up == set(NUMBERS)
     assert not world.desk.core.sessions
 

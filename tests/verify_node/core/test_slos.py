@@ -9,7 +9,7 @@ from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Leave, SloTerms, Welcome
 from goodspeed.wire.messages import Slo
-from tests.fakes import Desk, alone, make_hello, make_open, request_of
+from tests.fakes import Desk, alone, make_hello, make_open, request_of, session_id
 from verify_node.slo.promises import GONE_S
 
 TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())
@@ -177,3 +177,18 @@ def test_promises_end_also_while_no_round_takes_place(end: str) -> None:
     desk.core.tick(desk.now)
     assert (desk.core.promises.promised, desk.core.load(desk.now).paces) == ({}, ())
     assert session.promised is (end != "stuck")
+
+
+def test_a_promise_does_not_end_while_a_long_round_hides_that_its_session_can_move_again() -> None:
+    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(0.005, 0.0001), num_pages=256)
+    session = writing(desk, Slo(CHAT), max_tokens=200)
+    desk.open(number=2, max_tokens=200)
+    while session.can_move(desk.core.round_s):
+        desk.round()
+    planned = desk.plan()
+    assert [entry.session_id for entry in planned.entries] == [session_id(2)]
+    desk.acknowledge(1)
+    assert session.can_move(desk.core.round_s)
+    desk.now += GONE_S + 1.0
+    desk.core.tick(desk.now)
+    assert session.promised
