@@ -14,7 +14,11 @@ from goodspeed.embedded import prompts
 from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import from_namespace
+from goodspeed.untrusted import python_module
 from training import domains
+
+NUM_OF_PYTHON = len(python_module("draft_node"))
+"""Words of a command before the draft node's own."""
 
 
 def test_by_default_every_domain_comes_once() -> None:
@@ -39,7 +43,7 @@ def test_lines_come_again_and_their_seeds_go_before_ours(tmp_path: Path, capsys:
 def test_the_preset_is_one_switch_for_both_nodes() -> None:
     config = DemoConfig(preset="paper", clients=1)
     (client,) = clients(config)
-    own = draft_command(config, client, "tcp://127.0.0.1:1", "info")[4:]
+    own = draft_command(config, client, "tcp://127.0.0.1:1", "info")[NUM_OF_PYTHON:]
     drafting = from_namespace(DraftConfig, build_parser().parse_args([word for word in own if word != "--json"]))
     assert (drafting.verification, drafting.proposal, drafting.drafter) == ("ratio", "dense-fp32", "model")
     assert "--preset=paper" in verify_command(config, "info")
@@ -89,7 +93,7 @@ def test_draft_nodes_without_models_have_the_targets_tokenizer(drafters: str) ->
     config.check()
     for client in clients(config):
         words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
-        own = [word for word in words[4:] if word != "--json"]
+        own = [word for word in words[NUM_OF_PYTHON:] if word != "--json"]
         parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
         assert parsed.model == client.draft_model
         assert parsed.tokenizer == (None if parsed.has_model else "tiny-target")
