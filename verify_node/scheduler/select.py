@@ -2,10 +2,10 @@
 
 `Choice` follows the paper: drafts are verified up to their permitted length. `ByWorth` considers every drafted token
 available when a round is packed, from draft nodes and from the verify node's own drafts of a session's text. It
-verifies the tokens that bring the most for the time that they add (`goodspeed.selection`): a token's worth is w U'(X)
+verifies the tokens that bring the most for the time that they add (`fair/selection.py`): a token's worth is w U'(X)
 of its client, and its probability is its draft node's claim, calibrated by the outcomes of such claims. The other
 tokens are dropped, never deferred: under match a truncated draft is exact. Under ratio the choice must not depend on
-the tokens themselves, so the probability of every token is the client's acceptance rate.
+the tokens themselves, so the probability of every token is the session's acceptance rate.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
