@@ -1,4 +1,4 @@
-"""The draft model's KV caches by session, and eviction when memory is full.
+"""The draft model's KV caches by session, and eviction when the pool is full.
 
 A session's cache holds the rows of its text, then the rows of the drafted nodes in the order in which they were fed. A
 node's keys are rotated for its depth, and tree attention hides all nodes but its ancestors. So branches need no cache
@@ -119,14 +119,14 @@ class Caches:
         return way, needed
 
     def forget(self, session_id: bytes) -> None:
-        """Frees a closed session's memory; pages that other sessions may share stay in the prefix cache."""
+        """Frees a closed session's pages; pages that other sessions may share stay in the prefix cache."""
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
             self.pool.withdraw(session_id)
         self._runner.free(session_id)
 
     def begin_step(self) -> None:
-        """Starts reserving memory for the next forward pass."""
+        """Starts reserving pages for the next forward pass."""
         self._num_steps += 1
         self._reserved = 0
         self._being_prefilled.clear()
@@ -138,7 +138,7 @@ class Caches:
         return self._upcoming(job) in self._being_prefilled
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
-        """Reserves pages for a job's input of this step. None: the context or the memory does not suffice.
+        """Reserves pages for a job's input of this step. None: the context or the pool does not suffice.
 
         If pages are short, drops the job's branches first; then evicts idle sessions, the least recently used first.
 

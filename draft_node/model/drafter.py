@@ -63,7 +63,7 @@ class Drafter(Jobs):
 
     @property
     def context_len(self) -> int:
-        """Tokens of the longest text that fits the model's context and, alone, the memory."""
+        """Tokens of the longest text that fits the model's context and, alone, the page pool."""
         pool = self.runner.pool
         return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
 
@@ -78,7 +78,7 @@ class Drafter(Jobs):
         self.caches.rewind(job)
 
     def forget(self, session_id: bytes) -> None:
-        """Drops the state of a closed session and frees its memory."""
+        """Drops the state of a closed session and frees its pages."""
         super().forget(session_id)
         self._counted.forget(session_id)
         self.caches.forget(session_id)

@@ -26,7 +26,7 @@ class Job:
     tree: Tree = field(init=False)  # the Propose's tree, and the nodes drafted so far
     num_drafted: int = 0  # tokens drafted after the likeliest leaf of each step
     newest: int = BASE  # the latest of these tokens' nodes
-    is_narrow: bool = False  # memory suffices only for the chain of first choices
+    is_narrow: bool = False  # pages suffice only for the chain of first choices
     positions: list[bytes] = field(default_factory=list)  # packed distributions, ratio rule
     by_match: bool = field(init=False)  # under the match rule, which draws with the target's noise
     has_rules: bool = field(init=False)  # which tokens are permitted can depend on the tokens before

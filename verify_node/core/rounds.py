@@ -148,7 +148,7 @@ class Rounds:
                 self.counts.looked_up(len(session.tokens), entry.start)
             session.enter(now, is_prefill=entry.num_prefill > 0, num_cached=entry.start)
         for session_id in planned.crowded_out:
-            self.sessions[session_id].lack_memory(now)
+            self.sessions[session_id].lack_pages(now)
         return planned
 
     def _pack(self, ready: list[Session], now: float) -> Round:

@@ -1,4 +1,4 @@
-"""The open sessions, and the memory of closed sessions that is still to be freed. No I/O, clock or torch.
+"""The open sessions, and the KV pages of closed sessions that are still to be freed. No I/O, clock or torch.
 
 A session is opened by an OpenSession. It ends with a Close, with its peer, or when its draft node no longer mentions
 it. Invalid requests are answered by a `Rejection`.
@@ -71,7 +71,7 @@ class Sessions:
         self.diary = Diary()
         self.allocator = allocator
         self.pool = pool
-        self._released: dict[bytes, bool] = {}  # closed sessions with memory to free; True: cached pages stay in use
+        self._released: dict[bytes, bool] = {}  # closed sessions with pages to free; True: cached pages stay in use
         self._num_opened = 0
 
     @property
@@ -172,7 +172,7 @@ class Sessions:
         return None
 
     def drop(self, session: Session, *, may_return: bool = False) -> None:
-        """Closes the session; frees its memory when no round is in flight.
+        """Closes the session; frees its pages when no round is in flight.
 
         Its pages stay cached for sessions that share them, and for itself if it may be reopened.
         """
@@ -198,7 +198,7 @@ class Sessions:
 
     @property
     def released(self) -> frozenset[bytes]:
-        """Sessions whose memory will be freed when no round is in flight; the same id may be open again."""
+        """Sessions whose pages will be freed when no round is in flight; the same id may be open again."""
         return frozenset(self._released)
 
     def has(self, session: Session) -> bool:
@@ -206,7 +206,7 @@ class Sessions:
         return self.sessions.get(session.session_id) is session
 
     def free_released(self) -> None:
-        """Frees the memory of closed sessions; to be called only while no round is in flight."""
+        """Frees the pages of closed sessions; to be called only while no round is in flight."""
         for session_id, is_kept in self._released.items():
             if not is_kept:
                 self.pool.withdraw(session_id)
@@ -232,7 +232,7 @@ class Sessions:
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 
     def _replace(self, old: Session, new: Session, in_flight: bool) -> None:
-        """Passes a reopened session its predecessor's age, estimates, and if it keeps its place the valid memory."""
+        """Passes a reopened session its predecessor's age, estimates, and if it keeps its place the valid pages."""
         new.continue_from(old)
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)

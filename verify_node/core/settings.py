@@ -37,7 +37,7 @@ class CoreSettings:
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # tiers that a text may request by name
     admission: str | None = None  # admission policy for promises; None: see `admits`
-    order: str = "fcfs"  # preemption order when memory is short, one of `preempt.ORDERS`
+    order: str = "fcfs"  # preemption order when pages are short, one of `preempt.ORDERS`
     prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
 
     def __post_init__(self) -> None:

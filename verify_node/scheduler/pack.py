@@ -1,6 +1,6 @@
 """Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
 
-The session that has waited longest goes first; clients take turns in having prompts prefilled. Where memory is short,
+The session that has waited longest goes first; clients take turns in having prompts prefilled. Where pages are short,
 `resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as another
 waits for the other (`followers`).
 """
@@ -36,9 +36,9 @@ def plan(
     resolve: Resolve,
     allotment: Allotment = NO_PROMISES,
 ) -> Round:
-    """Packs the ready sessions into one round within the budget, the token limit and the memory.
+    """Packs the ready sessions into one round within the budget, the token limit and the free pages.
 
-    drafted: tokens to verify, by session. resolve: chooses preempted sessions where memory is short; their pages are
+    drafted: tokens to verify, by session. resolve: chooses preempted sessions where pages are short; their pages are
     freed in `pool` at once. allotment: the promised sessions' part; promised sessions go first, and are never
     preempted.
     """
@@ -76,7 +76,7 @@ def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes
     return [next(following) if session.session_id in turns else session for session in ready]
 
 
-class RoundMemory:
+class RoundPages:
     """The pages that a round's sessions will take."""
 
     def __init__(self, pool: PagePool, drafted: Mapping[bytes, Drafted]) -> None:
@@ -89,7 +89,7 @@ class RoundMemory:
         self.preempted: list[bytes] = []
 
     def find(self, session: Session) -> Hit | None:
-        """Returns cached pages that a session without memory can start from; None for a session with memory."""
+        """Returns cached pages that a session without pages can start from; None for a session with pages."""
         if session.session_id in self.pool:
             return None
         return self.pool.find(session.session_id, session.prefix_scope, session.tokens)
@@ -103,7 +103,7 @@ class RoundMemory:
     def reserve(self, session: Session, num_tokens: int, hit: Hit | None) -> bool:
         """Reserves pages; returns False if too few are free.
 
-        A session without memory is admitted only if all of its uncached tokens fit: half a prompt would be evicted at
+        A session without pages is admitted only if all of its uncached tokens fit: half a prompt would be evicted at
         the next shortage. It adopts the cached pages of `hit` at once.
         """
         key = session.session_id
@@ -126,9 +126,9 @@ class RoundMemory:
 
 
 def followers(ready: Sequence[Session], pool: PagePool) -> dict[bytes, Session]:
-    """Returns the sessions without memory that would prefill the same pages as another, with that leader, by id.
+    """Returns the sessions without pages that would prefill the same pages as another, with that leader, by id.
 
-    ready: in packing order; sessions with memory take precedence as leaders. A follower waits only in rounds in which
+    ready: in packing order; sessions with pages take precedence as leaders. A follower waits only in rounds in which
     its leader is packed.
     """
     if not pool.has_prefix_cache:
@@ -155,7 +155,7 @@ class _Packing:
     ) -> None:
         self.allotment = allotment
         self.promised = {session_id: place for place, session_id in enumerate(allotment.rank)}
-        self.memory = RoundMemory(pool, drafted)
+        self.pages = RoundPages(pool, drafted)
         self.budget = limits.budget
         self.tokens = limits.max_round_tokens
         if allotment.round_tokens is not None:
@@ -168,7 +168,7 @@ class _Packing:
         self.entries: list[Entry] = []
         self.deferred: list[bytes] = []
         self.crowded_out: list[bytes] = []
-        self.without_memory: frozenset[Hashable] = frozenset()  # ready sessions that wait, once `make_room` has decided
+        self.without_pages: frozenset[Hashable] = frozenset()  # ready sessions that wait, once `make_room` has decided
         self.followed: Mapping[bytes, Session] = {}  # by follower: the leader that prefills its pages
         self.seen: set[bytes] = set()  # sessions already packed or deferred
 
@@ -195,19 +195,19 @@ class _Packing:
             if not held_up:
                 break
             self.followed = {key: leader for key, leader in self.followed.items() if key not in held_up}
-        self.without_memory = shortage.wait
+        self.without_pages = shortage.wait
         for session in resident:
             if session.session_id in shortage.preempt:
-                self.memory.preempt(session.session_id)
+                self.pages.preempt(session.session_id)
         if len(self.followed) < num_followers:
             self.follow([session for session in ready if session.session_id not in out])
 
     def _shortage(self, ready: Sequence[Session], resident: Sequence[Session], resolve: Resolve) -> Shortage:
         asked = [session for session in ready if session.session_id not in self.followed]
-        most = self.tokens // self.pool.page_size + len(asked)  # pages that sessions with memory can take in a round
+        most = self.tokens // self.pool.page_size + len(asked)  # pages that sessions with pages can take in a round
         if self.pool.num_free >= most and all(session.session_id in self.pool for session in asked):
             return Shortage()
-        needs = {session.session_id: self.memory.needed(session, self.memory.find(session)) for session in asked}
+        needs = {session.session_id: self.pages.needed(session, self.pages.find(session)) for session in asked}
         if sum(needs.values()) <= self.pool.num_free:
             return Shortage()
         return resolve(resident, asked, needs, self.allotment.reserved)
@@ -222,10 +222,10 @@ class _Packing:
         if key in self.followed and self._waits_for(self.followed[key]):
             self.deferred.append(key)
             return
-        hit = self.memory.find(session)
+        hit = self.pages.find(session)
         entry = self._entry(session, hit)
-        is_out = key in self.memory.preempted or key in self.without_memory
-        if entry is None or is_out or not self.memory.reserve(session, len(entry.tokens), hit):
+        is_out = key in self.pages.preempted or key in self.without_pages
+        if entry is None or is_out or not self.pages.reserve(session, len(entry.tokens), hit):
             self.deferred.append(key)
             if entry is not None:
                 self.crowded_out.append(key)
@@ -240,7 +240,7 @@ class _Packing:
     def _waits_for(self, leader: Session) -> bool:
         """True if this leader prefills the same pages in this round."""
         self.add(leader)
-        return leader.session_id in self.memory.members
+        return leader.session_id in self.pages.members
 
     def _entry(self, session: Session, hit: Hit | None) -> Entry | None:
         """Returns the session's tokens for this round: all of them, or else a chunk before its newest token."""
@@ -278,8 +278,8 @@ class _Packing:
         return Round(
             number=number,
             entries=tuple(self.entries),
-            admitted=tuple(self.memory.admitted),
+            admitted=tuple(self.pages.admitted),
             deferred=tuple(self.deferred),
             crowded_out=tuple(self.crowded_out),
-            preempted=tuple(self.memory.preempted),
+            preempted=tuple(self.pages.preempted),
         )

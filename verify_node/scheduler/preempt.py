@@ -1,17 +1,17 @@
-"""Decides, by an `Order`, which best-effort sessions have memory when a round needs more pages than are free.
+"""Decides, by an `Order`, which best-effort sessions keep their KV pages when a round needs more pages than are free.
 
-Promised sessions get the pages that they need. Next come the sessions with memory, the best first: one that needs more
-pages preempts those behind it, the worst first. Then come the sessions without memory, as the order ranks them: each
+Promised sessions get the pages that they need. Next come the sessions with pages, the best first: one that needs more
+pages preempts those behind it, the worst first. Then come the sessions without pages, as the order ranks them: each
 takes free pages first, then those of sessions that yield (`yields`), the worst-ranked first. A session that finds too
 few pages waits, and the next may fit.
 
 Progress is guaranteed. A session is admitted only with room for all of its uncached tokens, and its prefill then
 precedes all sessions admitted later. No session yields to a waiter before S_1 of deciding in its turn. While no round
-decides a token, rankings stop changing in the end, so the best session with memory runs to its end.
+decides a token, rankings stop changing in the end, so the best session with pages runs to its end.
 
 No session starves. A session that has waited for AGING_S goes first among the waiters; if it finds no room, no session
 behind it is admitted. Once admitted it is preempted last until it has had S_1. With first come, first served a wait
-counts from a session's arrival, and no claims are needed: older texts never lose memory to younger ones. A session that
+counts from a session's arrival, and no claims are needed: older texts never lose pages to younger ones. A session that
 only its draft node can move yields to all others after GONE_S, whatever the order.
 """
 
@@ -47,7 +47,7 @@ class Shortage(NamedTuple):
 
 
 class Contention:
-    """Memory while it is shared out among the best-ranked sessions. Sizes are in pages."""
+    """KV pages while they are shared out among the best-ranked sessions. Sizes are in pages."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Preemption:
     ) -> Shortage:
         """Returns the sessions to preempt before the round, and those that wait for pages.
 
-        resident: sessions with memory. needs: additional pages that each ready session needs. kept: promised sessions.
+        resident: sessions with pages. needs: additional pages that each ready session needs. kept: promised sessions.
         others: ready sessions that this round leaves out; they are ranked because they wait, too. A shared page counts
         for its oldest session, and for none if a promised session has it.
         """
@@ -221,7 +221,7 @@ class Preemption:
         contending = sorted([*holders, *waiters], key=lambda session: session.admitted)
         keys = [session.session_id for session in contending if session.session_id in self._pool]
         promised = [session.session_id for session in resident if session.session_id in kept]
-        found = [  # pages that promised sessions without memory will have: preempting others does not free them
+        found = [  # pages that promised sessions without pages will have: preempting others does not free them
             page
             for one in ready
             if one.session_id in kept and one.session_id not in self._pool
@@ -252,17 +252,17 @@ class Preemption:
     ) -> None:
         """Handles a session opened or reopened. before: previous session of its id, maybe the session itself.
 
-        sessions: the open ones. kept: memory of this id will not be freed.
+        sessions: the open ones. kept: pages of this id will not be freed.
         """
         if self.accounts is None:
             return
         if before is not None and before is not session:
-            self.accounts.opened(session, before, now, keeps_memory=kept)
+            self.accounts.opened(session, before, now, keeps_pages=kept)
         if len(self.accounts) > 2 * len(sessions) + NUM_GONE:
             self.accounts.keep(sessions)
 
     def began(self, planned: Round, sessions: Mapping[bytes, Session], now: float) -> None:
-        """Updates the accounts after packing: preempted sessions lose memory, admitted ones get some."""
+        """Updates the accounts after packing: preempted sessions lose their pages, admitted ones get some."""
         if self.accounts is None:
             return
         for session_id in planned.preempted:

@@ -199,10 +199,10 @@ class Round(Struct, frozen=True):
 
     number: int
     entries: tuple[Entry, ...]
-    admitted: tuple[bytes, ...] = ()  # sessions that had no memory before
+    admitted: tuple[bytes, ...] = ()  # sessions that had no pages before
     deferred: tuple[bytes, ...] = ()  # ready sessions that wait for the next round
-    crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack memory
-    preempted: tuple[bytes, ...] = ()  # sessions that lost their memory; recomputed later
+    crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack pages
+    preempted: tuple[bytes, ...] = ()  # sessions that lost their pages; recomputed later
     draft_requests: tuple[DraftRequest, ...] = ()  # for the verify node's draft model, after the decisions
     worth_per_s: float = 0.0  # expected worth of the tokens of a second of rounds; 0: unknown
 

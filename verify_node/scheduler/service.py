@@ -6,7 +6,7 @@ A session's service is the whole duration of each round that it takes part in, s
 same however many sessions share a round.
 Prefilling again after a preemption is no service to a text, but a cost of the order: its part of a round's time, by
 tokens, does not count. Only deciding counts for a turn, without the session's own prefill, so that no session loses
-memory between prefill and the first token decided.
+pages between prefill and the first token decided.
 """
 
 from collections.abc import Container, Mapping
@@ -38,9 +38,9 @@ class Account:
     """One session's account."""
 
     session: Session
-    wait_began_at: float  # start of its latest wait for memory, which may be over
+    wait_began_at: float  # start of its latest wait for pages, which may be over
     attained_s: float = 0.0  # all service, without repeated prefill
-    turn_s: float = 0.0  # time of deciding since it got its current memory
+    turn_s: float = 0.0  # time of deciding since it got its current pages
     deciding_s: float = 0.0  # time of deciding, in total
     num_decided: int = 0  # rounds that decided something
     num_prefilled: int = 0  # tokens of its text that were fed at least once
@@ -72,7 +72,7 @@ class Account:
 
     @property
     def claim(self) -> Claim:
-        """The session's claim to its memory."""
+        """The session's claim to its pages."""
         if self.turn_s >= FIRST_S:
             return SERVED, 0.0
         return (ENTERED_OVERDUE, self.wait_began_at) if self.entered_overdue else (IN_FIRST_S, 0.0)
@@ -100,16 +100,16 @@ class Accounts:
             self._accounts[session.session_id] = known
         return known
 
-    def opened(self, session: Session, before: Session, now: float, *, keeps_memory: bool) -> None:
+    def opened(self, session: Session, before: Session, now: float, *, keeps_pages: bool) -> None:
         """Continues the account of a reopened session if its text continues: a bad line must not cost it its place.
 
-        before: the previous session of its id. keeps_memory: its memory is not freed.
+        before: the previous session of its id. keeps_pages: its pages are not freed.
         """
         account = self._accounts.get(session.session_id)
         if account is None or account.session is not before or not session.goes_on(before):
             return
         account.session = session
-        if not keeps_memory:
+        if not keeps_pages:
             account.leave(now)
 
     def observe_round(self, seconds: float) -> None:
@@ -132,7 +132,7 @@ class Accounts:
         self._lengths = {name: one for name, one in self._lengths.items() if name in clients}
 
     def job(self, session: Session, *, has_place: bool, recompute_s: float) -> Job:
-        """Returns the session as a job. has_place: it has memory. recompute_s: time to prefill its text again."""
+        """Returns the session as a job. has_place: it has pages. recompute_s: time to prefill its text again."""
         account, num_prompt = self.of(session), len(session.opened.prompt)
         lengths = self._lengths.get(session.client.name) or OutputLengths()
         return Job(

@@ -76,7 +76,7 @@ class Starting:
     def deciding(self, sessions: Sequence[Session]) -> Sequence[Session]:
         """Returns the sessions that the next round can decide a token for; all of them if there are none.
 
-        They have memory, or find free pages, and little is left to prefill. Others wait for memory, or for turns to
+        They have pages, or find free ones, and little is left to prefill. Others wait for pages, or for turns to
         prefill a long text: they get no token, and their drafts are not verified, so they count neither in a round's
         worth nor in its budget.
         """
@@ -93,7 +93,7 @@ class Starting:
     def num_prefill(self, sessions: Sequence[Session], deciding: Sequence[Session]) -> int:
         """Returns how many tokens a round of these sessions prefills, as if nothing were in the prefix cache.
 
-        deciding: those that the round can decide for. Of the others, only sessions with memory prefill.
+        deciding: those that the round can decide for. Of the others, only sessions with pages prefill.
         """
         keys = {session.session_id for session in deciding}
         feeding = [one for one in sessions if one.session_id in keys or one.session_id in self._pool]

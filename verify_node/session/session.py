@@ -180,8 +180,8 @@ class Session(SessionState):
         if self.num_cached is None:
             self.num_cached = min(num_cached, len(self.opened.prompt))
 
-    def lack_memory(self, now: float) -> None:
-        """Starts a round without it, for lack of memory."""
+    def lack_pages(self, now: float) -> None:
+        """Starts a round without it, for lack of pages."""
         self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:

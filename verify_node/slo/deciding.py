@@ -21,7 +21,7 @@ class Decision(NamedTuple):
 
     now: float  # when the next round can begin
     rounds: Capacity  # of all sessions that are promised or to be decided
-    num_pages: int  # of KV memory, free or not
+    num_pages: int  # of the KV cache, free or not
     weights: Mapping[str, float]  # of these sessions' clients, by name
     policy: str = "dp"  # of `goodspeed.admission.names()`
 

@@ -14,7 +14,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.capacity import FLOOR
 
 MOST_SHORT = 2.0
-"""Largest shortfall in tokens, besides what one round is to give: a client that finds no memory for long, or takes
+"""Largest shortfall in tokens, besides what one round is to give: a client that finds no pages for long, or takes
 fewer tokens, saves up no more."""
 
 

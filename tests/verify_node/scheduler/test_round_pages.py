@@ -8,7 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
 from tests.fakes import session_id
 from tests.verify_node.scheduler.sessions import make_session, pack
-from verify_node.scheduler.pack import RoundMemory
+from verify_node.scheduler.pack import RoundPages
 from verify_node.scheduler.preempt import Shortage
 from verify_node.session.session import Session
 
@@ -32,18 +32,18 @@ def make(number: int, tokens: list[int], pool: PagePool, *, reads: int = 0) -> S
     return session
 
 
-def reserve(memory: RoundMemory, session: Session) -> bool:
-    return memory.reserve(session, len(session.tokens), memory.find(session))
+def reserve(pages: RoundPages, session: Session) -> bool:
+    return pages.reserve(session, len(session.tokens), pages.find(session))
 
 
 def test_pages_that_others_have_are_not_taken_from_the_free_ones() -> None:
     pool = make_pool(5)
     make(1, [1] * 13, pool, reads=13)
     second = make(2, [1] * 13, pool)
-    memory = RoundMemory(pool, {})
-    assert memory.needed(second, memory.find(second)) == 1
-    assert reserve(memory, second)
-    assert (memory.admitted, memory.reserved, pool.num_free) == ([session_id(2)], 1, 1)
+    pages = RoundPages(pool, {})
+    assert pages.needed(second, pages.find(second)) == 1
+    assert reserve(pages, second)
+    assert (pages.admitted, pages.reserved, pool.num_free) == ([session_id(2)], 1, 1)
     assert pool.length(session_id(2)) == 12
 
 
@@ -52,11 +52,11 @@ def test_unused_pages_that_are_found_are_free_ones_that_it_takes() -> None:
     make(9, [1] * 9, pool, reads=9)
     pool.free(session_id(9))
     session = make(1, [1] * 9, pool)
-    memory = RoundMemory(pool, {})
-    assert memory.find(session) == Hit((0, 1), 8, 2)
-    assert memory.needed(session, memory.find(session)) == 3
-    assert reserve(memory, session)
-    assert (memory.reserved, pool.num_free, pool.num_unused) == (1, 2, 0)
+    pages = RoundPages(pool, {})
+    assert pages.find(session) == Hit((0, 1), 8, 2)
+    assert pages.needed(session, pages.find(session)) == 3
+    assert reserve(pages, session)
+    assert (pages.reserved, pool.num_free, pool.num_unused) == (1, 2, 0)
 
 
 @pytest.mark.parametrize(("num_tokens", "preempted"), [(9, {3}), (13, {2, 3})])
