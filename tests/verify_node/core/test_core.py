@@ -28,6 +28,7 @@ from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Outcome
 from verify_node.session.state import MAX_RETURNS, WINDOW
+from verify_node.slo.promises import GONE_S
 
 
 @pytest.fixture
@@ -750,3 +751,18 @@ def test_a_clients_many_prompts_hold_up_anothers_for_one_round(num_tokens):
     desk.open("one", 11, prompt=(1,) * 20, max_tokens=2)
     waited = next(number for number in range(20) if any(one.session_id == session_id(11) for one in desk.round()))
     assert waited <= 1
+
+
+@pytest.mark.parametrize("order", ["fcfs", "laps"])
+def test_a_session_that_acknowledges_nothing_yields_its_pages_after_a_while(order):
+    desk = Desk(num_pages=64, page_size=4, context_len=256, self_draft=False, order=order)
+    for peer in "ab":
+        desk.hello(peer, draft_model="")
+    desk.open("a", 1, prompt=(1,) * 180, max_tokens=60)
+    while desk.session(1).can_move(desk.core.round_s):
+        desk.round()  # until its window is full
+    desk.open("b", 2, prompt=(2,) * 100, max_tokens=20)
+    assert [desk.round() for _ in range(9)] == [[]] * 9, "the pages do not suffice for both"
+    desk.now += GONE_S + 0.1
+    assert [message.session_id for _ in range(9) for message in desk.round()][:1] == [session_id(2)]
+    assert session_id(1) in desk.core.sessions

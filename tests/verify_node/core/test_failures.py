@@ -9,7 +9,7 @@ from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.model.test_target import RealDesk
 from verify_node.core.rounds import IMPOSSIBLE
-from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S
+from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S, Suspects
 from verify_node.scheduler.round import Outcome
 
 
@@ -119,6 +119,18 @@ def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
     desk.broken = False
     assert run_to_the_end(desk, numbers) == []
     assert [desk.text(number) for number in numbers] == [expected(number) for number in numbers]
+
+
+def test_who_failed_alone_goes_last_until_the_target_works_for_others(desk):
+    one, two, three = (desk.session(number) for number in (1, 2, 3))
+    suspects = Suspects()
+    for number, session in enumerate((one, two)):
+        suspects.failed(float(number))
+        assert not suspects.failed_alone(session, float(number), was_half_done=False)
+    assert suspects.turns([one, two, three]) == [three, one, two]
+    suspects.succeeded([three.session_id])
+    assert suspects.turns([three, one, two])[-1] is three
+    assert suspects.failed_alone(one, 2.0, was_half_done=False)
 
 
 def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):
