@@ -7,6 +7,7 @@ the same function, and takes as long as a model of its size.
 import argparse
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
@@ -36,16 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--like", default=LIKE, choices=("116m", "1b", "8b", "14b"), help=f"size to pad it to (default: {LIKE})"
     )
+    parser.add_argument("--hidden", type=int, metavar="N", help="hidden size (default: that of --like)")
+    parser.add_argument("--intermediate", type=int, metavar="N", help="width of the MLP (default: that of --like)")
+    parser.add_argument("--layers", type=int, metavar="N", help="number of layers (default: that of --like)")
 
 
 def run(namespace: argparse.Namespace) -> int:
     from goodspeed.engine import padding  # late: it imports torch
 
+    like = padding.LIKE[namespace.like]
+    sizes = {name: getattr(namespace, name) for name in ("hidden", "intermediate", "layers")}
+    shape = replace(like, **{name: size for name, size in sizes.items() if size is not None})
+    if namespace.hidden is not None:
+        shape = replace(shape, queries=namespace.hidden, keys=namespace.hidden * like.keys // like.queries)
     say = Reporter("goodspeed").say
     if namespace.folder is None:
+        if shape != like:
+            raise ConfigError("a copy of your own sizes needs a FOLDER; the cache holds only copies by --like")
         print(in_cache(namespace.model, namespace.like, say))
         return 0
-    num_parameters = padding.pad(namespace.model, padding.LIKE[namespace.like], namespace.folder, say)
+    num_parameters = padding.pad(namespace.model, shape, namespace.folder, say)
     print(f"{namespace.folder}: {num_parameters / 1e6:,.0f}M parameters; its texts are those of {namespace.model}")
     return 0
 

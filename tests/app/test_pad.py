@@ -19,13 +19,10 @@ def run(*words: str) -> int:
     return int(namespace.subcommand.run(namespace))
 
 
-def test_a_copy_is_made_and_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(padding.LIKE, "1b", padding.Shape(160, 400, 6, 160, 160))
+def test_a_size_of_ones_own_is_made_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "padded"
 
-    assert run("tiny-draft-s", str(folder), "--like", "1b") == 0
+    assert run("tiny-draft-s", str(folder), "--hidden", "160", "--intermediate", "400", "--layers", "3") == 0
 
     millions = num_parameters(folder / "model.safetensors") / 1e6
     assert capsys.readouterr().out == f"{folder}: {millions:.0f}M parameters; its texts are those of tiny-draft-s\n"
@@ -52,6 +49,12 @@ def test_the_cache_s_copy_is_made_once(
     assert Path(capsys.readouterr().out.strip()) != folder
 
 
+def test_a_size_of_0_is_refused(tmp_path: Path) -> None:
+    for size in ("hidden", "intermediate", "layers"):
+        with pytest.raises(ConfigError, match=f"larger than that shape .*{size} 0 < "):
+            run("tiny-draft-s", str(tmp_path / "padded"), f"--{size}", "0")
+
+
 def test_the_cache_s_copy_is_made_anew_when_a_file_beside_the_weights_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,3 +78,8 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
     with pytest.raises(ConfigError, match="no home folder for the cache; set XDG_CACHE_HOME"):
         run("tiny-draft-s")
+
+
+def test_a_size_of_ones_own_needs_a_folder() -> None:
+    with pytest.raises(ConfigError, match="needs a FOLDER"):
+        run("tiny-draft-s", "--layers", "3")
