@@ -221,7 +221,7 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
     """Returns the files that the index names and the folder lacks; none for a single file, or without an index."""
     if (folder / SINGLE).exists() or not (folder / INDEX).exists():
         return []
-    return [shard for shard in _shards(name, folder) if not _is_file(folder / shard)]
+    return [shard for shard in _shards(name, folder) if not (exists(folder / shard) and (folder / shard).is_file())]
 
 
 def _shards(name: str, folder: Path) -> list[str]:
@@ -231,11 +231,6 @@ def _shards(name: str, folder: Path) -> list[str]:
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
         raise CheckpointError(f"{name}: {INDEX} has no weight_map of file names; get the checkpoint again")
     return sorted(set(shards.values()))
-
-
-def _is_file(path: Path) -> bool:
-    """True if this is a file; False also for a name that no file can have."""
-    return exists(path) and path.is_file()
 
 
 def _read_json(name: str, path: Path) -> Any:

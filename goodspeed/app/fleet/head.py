@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -26,7 +25,7 @@ from goodspeed import files
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ConfigError, ProcessError, reason
 from goodspeed.fleet.replicas import MAX_REPLICAS
-from goodspeed.untrusted import read_bytes
+from goodspeed.untrusted import python_module, read_bytes
 
 START_S, REACH_S, POLL_S = 120.0, 3.0, 0.1
 PROC = Path("/proc")
@@ -123,17 +122,7 @@ def start(record: Record) -> Record:
     record = replace(record, temp=str(temp)).keep()
     files.write_whole(record.settings["RAY_AUTH_TOKEN_PATH"], secrets.token_hex(32).encode())
     command = [
-        *(
-            sys.executable,
-            "-P",
-            "-m",
-            "ray.scripts.scripts",
-            "start",
-            "--head",
-            "--block",
-            f"--temp-dir={temp}",
-            "--port=0",
-        ),
+        *(*python_module("ray.scripts.scripts"), "start", "--head", "--block", f"--temp-dir={temp}", "--port=0"),
         *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--include-log-monitor=false"),
         "--object-store-memory=80000000",  # Ray's minimum: nothing is stored there
         f"--num-cpus={MAX_REPLICAS}",  # on the user's own machine, whose cores are not counted

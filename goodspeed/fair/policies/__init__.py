@@ -1,4 +1,4 @@
-"""Policies, which divide the verify node's budget of drafted tokens among clients. One small file per policy."""
+"""Policies, which divide the verify node's budget of drafted tokens among clients."""
 
 from goodspeed.fair.policies import fixed, gradient, random
 from goodspeed.fair.policies.base import ClientState, Policy, create, names, register
