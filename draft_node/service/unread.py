@@ -18,9 +18,13 @@ class Unread:
     """Counts what all requests hold; beyond `most` the request that holds most loses it, and fails."""
 
     def __init__(self, most: int = MAX_UNREAD) -> None:
-        self.num_held = 0
         self._most = most
         self._requests = set[Items]()
+
+    @property
+    def num_held(self) -> int:
+        """Units that all requests hold."""
+        return sum(items.num_held for items in self._requests)
 
     def begin(self) -> "Items":
         """Returns the queue of a new request, to be ended by `Items.end`."""
@@ -49,12 +53,12 @@ class Items:
     def put(self, item: Item) -> None:
         if not self._is_dropped:
             self._queue.put_nowait(item)
-            self._hold(_size(item))
+            self.num_held += _size(item)
             self._unread.check()
 
     async def get(self) -> Item:
         item = await self._queue.get()
-        self._hold(-_size(item))
+        self.num_held -= _size(item)
         return item
 
     def drop(self) -> None:
@@ -62,16 +66,12 @@ class Items:
         self._is_dropped = True
         while not self._queue.empty():
             self._queue.get_nowait()
-        self._hold(-self.num_held)
+        self.num_held = 0
         what = "too much of this answer was generated before it was read; read it faster, or ask for fewer logprobs"
         self._queue.put_nowait((0, RequestRefused("unread", what)))
 
-    def _hold(self, num: int) -> None:
-        self.num_held += num
-        self._unread.num_held += num
-
     def end(self) -> None:
-        self._hold(-self.num_held)
+        """Gives up what is left; nothing may be put in afterwards."""
         self._unread.forget(self)
 
 
