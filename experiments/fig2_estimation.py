@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
+from experiments.simulation.arrays.replays import alphas_of, paths_of
 from experiments.simulation.nodes.surroundings import Finished
-from experiments.simulation.recorded.domains import alphas_of, texts_of
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Switching
 from experiments.simulation.world import World
@@ -60,7 +60,7 @@ class Series:
 
 
 def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
-    alphas = alphas_of(texts_of(NUM_CLIENTS)).tolist()
+    alphas = alphas_of(paths_of(NUM_CLIENTS)).tolist()
     noted: list[tuple[float, float, float]] = []
     known = (0.0, 0.0)
 

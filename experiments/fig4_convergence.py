@@ -29,8 +29,8 @@ from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows as row_policies
 from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, paths_of
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
-from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.fair.policies.base import Floats
@@ -59,10 +59,10 @@ class Setting:
 
     def agreement(self, seeds: Sequence[int]) -> tuple[Floats, IndependentDraws]:
         """Survival curves [clients, budget], and the draws for these seeds."""
-        texts = texts_of(self.num_clients)
+        domains = paths_of(self.num_clients)
         if self.acceptance == "replay":
-            return curves_of(texts, self.budget), Replays(texts, self.budget, seeds)
-        alphas = alphas_of(texts) if self.acceptance == "recorded" else np.array(self.acceptance)
+            return curves_of(domains, self.budget), Replays(domains, self.budget, seeds)
+        alphas = alphas_of(domains) if self.acceptance == "recorded" else np.array(self.acceptance)
         if len(alphas) != self.num_clients:
             raise ConfigError(f"{len(alphas)} rates of acceptance for {self.num_clients} clients; give one for each")
         return geometric(alphas, self.budget), IndependentDraws(alphas, seeds)

@@ -24,8 +24,8 @@ from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.replays import alphas_of, paths_of
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
-from experiments.simulation.recorded.domains import alphas_of, texts_of
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 
@@ -80,7 +80,7 @@ def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Opt
 def experiment(config: Config) -> Outcome:
     if len(config.betas) < 2 or config.num_seeds < 2 or config.kept >= config.time:
         raise ConfigError(f"two betas, two seeds, and a time longer than what is kept of it, at least; not {config}")
-    alphas = alphas_of(texts_of(config.num_clients))
+    alphas = alphas_of(paths_of(config.num_clients))
     best = optimum(geometric(alphas, config.budget), config.budget)
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []

@@ -4,15 +4,10 @@ The paper gives models, GPUs, budgets and lengths of texts. Acceptance and the n
 data sets stand the embedded models' eight domains, as recorded.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import cycle
-from random import Random
+from functools import partial
 
-from experiments.simulation import recordings
 from experiments.simulation.presets import FAMILIES, slower
-from experiments.simulation.recorded.replay import Replay, Replayed
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
@@ -59,48 +54,6 @@ class Nodes:
     verify_bytes_per_s: float = 1.25e9  # of the line that they share
 
 
-class Domains:
-    """Acceptance in a world: each client has a domain of its own, which one the seed says.
-
-    Its texts are pieces of the recorded ones, from some place on; what agreed under the match rule stands for the ratio
-    rule, too.
-    """
-
-    def __init__(self, models: Sequence[int], seed: int) -> None:
-        """models: 0 or 1 for each client, the smaller or the larger draft model."""
-        texts = _texts()
-        self.names = sorted({text.domain for text in texts})
-        Random(seed).shuffle(self.names)
-        self._seed = seed
-        self._replays = [
-            Replay([text for text in texts if text.draft_model == STAND_INS[model]], [name])
-            for model, name in zip(models, cycle(self.names), strict=False)
-        ]
-
-    def __call__(self, client: int, number: int) -> "Piece":
-        replayed = self._replays[client](0, number)
-        return Piece(replayed, Random(f"{self._seed} {client} {number}").randrange(len(replayed.agreement.path)))
-
-
-@cache
-def _texts() -> tuple[recordings.Agreement, ...]:
-    return tuple(recordings.load())
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A recorded text from some place on."""
-
-    text: Replayed
-    start: int
-
-    def rate(self, position: int, offset: int, on_path: bool) -> float:
-        return self.text.rate(position + self.start, offset, on_path)
-
-    def probabilities(self, position: int, offset: int) -> float:
-        return self.text.probabilities(position + self.start, offset)
-
-
 @dataclass(frozen=True)
 class Way:
     """A way of drafting under the default policy with continuous rounds, and by the match rule."""
@@ -123,16 +76,11 @@ sessions' own texts."""
 
 
 def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int) -> Settings:
-    """The texts of `proposals.jsonl` in a setting of Table I, drafted for in one of the `WAYS`."""
+    """A setting of Table I with the default settings, drafted for in one of the `WAYS`."""
     chosen = WAYS[way]
-    policy = "gradient" if chosen.drafts else "plain"
-    base = world(row, nodes, policy=policy, rounds="continuous", wire="match", num_texts=num_texts, seed=seed)
-    models = [STAND_INS[row.models[index % len(row.models)]] for index in range(row.num_clients)]
-    texts = RecordedTexts(models, temperature, seed)
+    make = partial(world, row, nodes, policy="gradient" if chosen.drafts else "plain", rounds="continuous")
     return replace(
-        base,
-        acceptance=texts,
-        sizes=lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens),
+        make(wire="match", num_texts=num_texts, seed=seed, temperature=temperature),
         ngrams=(chosen.ngrams,),
         has_model=(chosen.has_model or not chosen.drafts,),
         self_draft=chosen.self_draft,
@@ -140,22 +88,24 @@ def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: 
     )
 
 
-def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_texts: int, seed: int) -> Settings:
-    """Every client has as many tokens to write."""
+def world(
+    row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_texts: int, seed: int, temperature: float = 1.0
+) -> Settings:
+    """Every client has as many tokens to write. temperature: of the recorded texts; what agreed under the match rule
+    stands for the ratio rule, too."""
     family = FAMILIES[row.family]
     models = [row.models[index % len(row.models)] for index in range(row.num_clients)]
     factors = [nodes.slower[index % len(nodes.slower)] for index in range(row.num_clients)]
     costs = [slower(family.draft_costs[model], factor) for model, factor in zip(models, factors, strict=True)]
     name = "fixed" if policy == "plain" else policy
     longest = {"plain": 0, "fixed": -(-row.budget // row.num_clients)}
+    texts = RecordedTexts([STAND_INS[model] for model in models], temperature, seed)
     return Settings(
         num_clients=row.num_clients,
         num_sessions=num_texts,
         num_at_once=1,
-        min_tokens=row.max_tokens,
-        max_tokens=row.max_tokens,
         stops=0.0,
-        prompt_len=100,
+        sizes=lambda client, number: (texts.text(client, number).prompt_len, row.max_tokens),
         rounds=rounds,
         verification=("match",) if rounds == "continuous" and wire == "match" else PAPER["verification"],
         policy=name,
@@ -168,7 +118,7 @@ def world(row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_te
         context_len=1024,
         round_cost=family.round_cost,
         max_draft=longest.get(policy, row.budget),
-        acceptance=Domains(models, seed),
+        acceptance=texts,
         draft_cost=tuple(costs),
         latency_s=nodes.latency_s,
         bytes_per_s=(nodes.bytes_per_s,),

@@ -13,7 +13,7 @@ from functools import cache
 from random import Random
 
 from experiments.simulation.open_loop.traffic import FOLDER
-from experiments.simulation.recordings import UNKNOWN, load
+from experiments.simulation.texts import proposals
 
 MADE_TOKENS = 1000
 """The length of a path that is made up; longer texts go through it again."""
@@ -60,13 +60,13 @@ def _request(kind: Kind, number: int, at_s: float, num_drafted: int, error: floa
     recorded_prompt, output_tokens = _lengths(kind, random)
     path = _path(kind, random)
     predicted = max(1, round(output_tokens * math.exp(random.gauss(0.0, error))))
-    accepted = rounds(path, random.randrange(len(path)), output_tokens, num_drafted, random)
+    accepted = rounds(path, random.randrange(len(path)), output_tokens, num_drafted)
     return Request(number, at_s, kind.prompt_tokens, output_tokens, predicted, recorded_prompt, accepted)
 
 
 def _path(kind: Kind, random: Random) -> str:
     if kind.domains:
-        return random.choice(paths(tuple(kind.domains)))
+        return random.choice([path for domain in kind.domains for path in proposals.paths()[domain]])
     rate = random.uniform(*kind.acceptance)
     return "".join("1" if random.random() < rate else "0" for _ in range(MADE_TOKENS))
 
@@ -85,28 +85,17 @@ def _lengths(kind: Kind, random: Random) -> tuple[int, int]:
     return prompt, min(drawn, kind.max_context - kind.prompt_tokens)
 
 
-def rounds(path: str, start: int, num_tokens: int, num_drafted: int, random: Random) -> tuple[int, ...]:
+def rounds(path: str, start: int, num_tokens: int, num_drafted: int) -> tuple[int, ...]:
     """Tokens accepted in each round of a text whose agreement is `path` over and over, from `start` on."""
-    rate = path.count("1") / max(1, len(path) - path.count(UNKNOWN))
     position, left, accepted = start, num_tokens, []
     while left > 0:
         number = 0
-        while number < num_drafted and _agrees(path[(position + number) % len(path)], rate, random):
+        while number < num_drafted and path[(position + number) % len(path)] == "1":
             number += 1
         accepted.append(number)
         position += number + 1
         left -= number + 1
     return tuple(accepted)
-
-
-def _agrees(known: str, rate: float, random: Random) -> bool:
-    return random.random() < rate if known == UNKNOWN else known == "1"
-
-
-@cache
-def paths(domains: tuple[str, ...]) -> tuple[str, ...]:
-    """The agreement of the recorded texts of these domains, with both draft models."""
-    return tuple(one.path for one in load() if one.domain in domains)
 
 
 @cache

@@ -15,16 +15,13 @@ from random import Random
 from draft_node.core.drafts.ngrams import NgramDrafter
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.proposals import Proposal, Source, Text
+from experiments.simulation.texts.proposals import RATE_OFF_PATH, Proposal, Source, Text
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
 from verify_node.scheduler.drafts import MAX_LENGTH, SelfDrafts
 from verify_node.session.session import Session
-
-RATE_OFF_PATH = 0.65
-"""Share of the tokens after a draft model's first disagreement that agree again, of `recordings.jsonl`."""
 
 
 class RecordedText:
@@ -103,7 +100,7 @@ class RecordedSelfDrafts(SelfDrafts):
 
 
 class RecordedTexts:
-    """The texts of a world: each client has a domain of its own, which one the seed says, and its texts in turn."""
+    """The texts of a world: each client has a domain of its own, whose texts come in turn; the seed orders both."""
 
     def __init__(
         self, draft_models: Sequence[str], temperature: float, seed: int, path: Path = proposals.SHIPPED
@@ -114,6 +111,7 @@ class RecordedTexts:
             raise ConfigError(f"no texts were recorded at temperature {temperature}")
         self.names = sorted({text.domain for text in texts})
         Random(seed).shuffle(self.names)
+        Random(seed).shuffle(texts)
         self._models = tuple(draft_models)
         self._texts = [
             [text for text in texts if text.domain == name]

@@ -10,7 +10,7 @@ from experiments.harness.experiment import HERE
 from experiments.simulation import presets
 from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain, log_utility, run
 from experiments.simulation.nodes.surroundings import Finished
-from experiments.simulation.paper import POLICIES, STAND_INS, TABLE_1, Domains, Nodes, Row, world
+from experiments.simulation.paper import POLICIES, TABLE_1, Nodes, Row, world
 from experiments.stragglers import noticed
 from goodspeed.wire.messages import Verdict
 from verify_node.scheduler.round import Round
@@ -84,22 +84,6 @@ def test_table_1_is_told_where_real_nodes_are_started():
     rows = re.findall(r"(\d) draft nodes, (\d+) tokens: +BUDGET=(\d+) \((\d+)\)", told)
     found = [(int(nodes), int(budget), int(tokens)) for nodes, tokens, *both in rows for budget in both]
     assert found == [(row.num_clients, row.budget, row.max_tokens) for row in TABLE_1]
-
-
-def test_each_client_has_a_domain_of_its_own_and_pieces_of_its_texts():
-    domains, again, other = Domains([0, 1] * 4, 3), Domains([0, 1] * 4, 3), Domains([0, 1] * 4, 4)
-    assert domains.names == again.names != other.names  # policies are compared on the same clients
-    assert len(set(domains.names)) == 8
-    for client, name in enumerate(domains.names):
-        piece = domains(client, 5)
-        assert piece.text.agreement.domain == name
-        assert piece.text.agreement.draft_model == STAND_INS[client % 2]
-        assert piece.start == again(client, 5).start
-    path = piece.text.agreement.path
-    at = piece.text.agreement.prompt_len
-    rates = [piece.rate(at + index, 0, True) for index in range(len(path))]
-    moved = path[piece.start :] + path[: piece.start]
-    assert all(known in ("?", str(int(rate))) for known, rate in zip(moved, rates, strict=True))
 
 
 @pytest.mark.parametrize("policy", POLICIES)

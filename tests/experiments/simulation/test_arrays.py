@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.estimators import observe_acceptance, observe_goodput
 from experiments.simulation.arrays.probabilities import IndependentDraws
+from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, paths_of, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
-from experiments.simulation.recorded.domains import Replays, alphas_of, curves_of, texts_of
-from experiments.simulation.recordings import load
 from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.texts.proposals import RATE_OFF_PATH, paths
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
@@ -221,30 +220,31 @@ def test_bad_worlds_are_refused():
 
 
 def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
-    """By hand: two texts of four and two tokens, and drafts of five. After a disagreement its branch is followed."""
-    shared = load()[0]
-    first = replace(shared, path="1101", branches={2: "10"})
-    second = replace(shared, path="1?", branches={})
-    replays = Replays([[first, second]], longest=5, seeds=[1, 2])
+    """By hand: two texts of four and two tokens, and drafts of five."""
+    replays = Replays([["1101", "11"]], longest=5, seeds=[1, 2])
     offsets = np.arange(5)
 
     def draft(place):
         base = (place - replays.starts) % 6
         return replays.probabilities(np.ones(5, dtype=np.int64), offsets, base).tolist()
 
-    assert draft(0) == [1.0, 1.0, 0.0, 1.0, 0.0]
-    assert draft(2) == [0.0, 1.0, 0.0, 0.5, 0.5]  # then the rate of what was recorded off the path
-    assert draft(3) == [1.0, 1.0, 1.0, 0.0, 1.0]  # a text that goes on begins anew
-    assert draft(4)[:2] == [1.0, 1.0]  # what is not known has the text's own rate
+    assert draft(0) == [1.0, 1.0, 0.0, RATE_OFF_PATH, RATE_OFF_PATH]
+    assert draft(3) == [1.0, 1.0, 1.0, 0.0, RATE_OFF_PATH]  # a text that goes on begins anew
+    assert draft(4) == [1.0] * 5
     assert replays.starts.shape == (2, 1)
 
 
 def test_rates_and_curves_of_recorded_domains():
-    texts = texts_of(4)
-    curves = curves_of(texts, 6)
-    assert [own[0].domain for own in texts] == ["chat", "code", "convert", "docs"]
-    assert alphas_of(texts) == pytest.approx(curves[:, 0], abs=0.02)
+    domains = paths_of(4)
+    curves = curves_of(domains, 6)
+    assert domains == [paths()[name] for name in ("chat", "code", "convert", "docs")]
+    assert alphas_of(domains) == pytest.approx(curves[:, 0], abs=0.02)
     assert (np.diff(curves, axis=1) <= 0).all()
     for wrong in (0, 9):
         with pytest.raises(ConfigError, match="8 recorded domains"):
-            texts_of(wrong)
+            paths_of(wrong)
+
+
+def test_a_survival_curve_by_hand():
+    # of drafts from 0, 1, 2, 3, 4 the first token agrees in three; two of those go on as far as is known, one agrees
+    assert survival(["11001"], 3) == pytest.approx((3 / 5, 3 / 5 * 1 / 2, 0.0))

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from experiments.simulation import recordings
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.record_proposals import model_paths
-from experiments.simulation.recorded.replay import Counts
-from experiments.simulation.recorded.twin import twin
-from experiments.simulation.recordings import Agreement
+from experiments.simulation.texts.acceptance import Acceptances
+from experiments.simulation.texts.proposals import Text
+from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.texts.target_texts import write_after
+from experiments.simulation.twin import twin
 from experiments.simulation.world import World
 from goodspeed.embedded import prompts
 from goodspeed.errors import ConfigError
@@ -96,21 +96,27 @@ def really(run: Recording) -> Seen:
     return Seen([sorted(row, key=lambda told: told.client) for row in rounds], last.started_s + last.duration_s)
 
 
-def computed(run: Recording) -> list[Agreement]:
+def computed(run: Recording) -> Acceptances:
     """Where each session's draft model agrees with the target's text, all before being right, offline."""
     made = []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
         (text,) = write_after([prompt], [run.header.temperature], opened.max_tokens)
         (path,) = model_paths(opened.draft_model, [text])
-        same = {name: getattr(run.header, name) for name in recordings.OF_RUN}
-        same |= {name: getattr(opened, name) for name in recordings.OF_SESSION}
-        claimed, target = path.probabilities, run.header.model
-        made.append(Agreement(target=target, **same, path=path.agreed, branches={}, probabilities=claimed))
-    return made
+        known = Text(
+            domain=opened.domain,
+            temperature=run.header.temperature,
+            seed=opened.seed,
+            prompt_len=opened.prompt_len,
+            own="",
+            history="",
+            models={opened.draft_model: path},
+        )
+        made.append(RecordedText(known, opened.draft_model))
+    return lambda client, number: made[client]
 
 
-def simulated(run: Recording, counts: Counts, known: list[Agreement] | None = None, seed: int = 1) -> Seen:
+def simulated(run: Recording, acceptance: Acceptances | None = None, seed: int = 1) -> Seen:
     rounds: list[list[Told]] = []
 
     def note(done: Finished) -> None:
@@ -127,7 +133,7 @@ def simulated(run: Recording, counts: Counts, known: list[Agreement] | None = No
             goodput=round(session.client.goodput.value, 6),
         )
 
-    world = World(seed, twin(run, known, counts), note)
+    world = World(seed, twin(run, acceptance), note)
     world.run(1000.0)
     return Seen(rounds, world.now)
 
@@ -135,10 +141,8 @@ def simulated(run: Recording, counts: Counts, known: list[Agreement] | None = No
 @pytest.mark.nodes
 def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
     run, result = demo_to_the_length(tmp_path, "--preset", "paper", "--policy", "fixed")
-    counts = Counts()
-    real, twins = really(run), simulated(run, counts)
+    real, twins = really(run), simulated(run)
     assert twins.rounds == real.rounds
-    assert counts.num_unrecorded == 0
     assert len(real.drafts) > 30
     assert len({told.may_draft for told in real.drafts}) > 1
     goodput = {client["name"]: client["goodput"] for client in result["clients"]}
@@ -155,11 +159,7 @@ def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> No
         folder = tmp_path / str(number)
         folder.mkdir()
         run, result = demo(folder)
-        counts = Counts()
-        real, twins = really(run), simulated(run, counts, computed(run))
-        assert (
-            counts.num_unrecorded_on_path < 0.02 * counts.num_asked
-        )  # nobody recorded what follows wrong alternatives
+        real, twins = really(run), simulated(run, computed(run))
         assert sum(told.num_tokens for row in twins.rounds for told in row) == result["num_tokens"]
         if not (wrong := wrongly_foretold(real, twins)):
             return

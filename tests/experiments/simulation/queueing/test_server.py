@@ -107,9 +107,9 @@ def test_a_policy_that_never_preempts_need_not_be_asked_in_every_round():
 
 
 def test_rounds_go_along_the_path_until_it_disagrees():
-    assert rounds("1101", 0, 8, 2, Random(0)) == (2, 2, 0, 2)
-    assert rounds("10", 0, 6, 4, Random(0)) == (1, 1, 1)
-    assert rounds("0", 0, 3, 4, Random(0)) == (0, 0, 0)
+    assert rounds("1101", 0, 8, 2) == (2, 2, 0, 2)
+    assert rounds("10", 0, 6, 4) == (1, 1, 1)
+    assert rounds("0", 0, 3, 4) == (0, 0, 0)
 
 
 def test_a_predictor_without_error_knows_the_length():

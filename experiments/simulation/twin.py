@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from experiments.simulation.recorded.replay import Counts, Replayed
-from experiments.simulation.recordings import Agreement, of_run
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Acceptances
 from goodspeed.errors import ConfigError
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
@@ -22,8 +21,25 @@ ROOM = 1 << 12
 """Pages, and tokens of context: enough that neither ever runs out."""
 
 
-def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Counts | None = None) -> Settings:
-    """Replays what agreed in the run itself, or what is known of its texts; `counts` tells how much of that is not.
+class Played:
+    """What agreed in a session's drafts, by the position at which each began. KeyError or IndexError for another
+    draft."""
+
+    def __init__(self, drafts: Iterable[Drafted]) -> None:
+        self._agreed = {one.base_len: one.agreed for one in drafts}
+        every = "".join(self._agreed.values())
+        self._rate = every.count("1") / max(1, len(every))
+
+    def rate(self, position: int, offset: int, on_path: bool) -> float:
+        return float(self._agreed[position - offset][offset])
+
+    def probabilities(self, position: int, offset: int) -> float:
+        """Returns the share of all drafted tokens that agree, since no draft model knows whether this one does."""
+        return self._rate
+
+
+def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
+    """Replays what agreed in the run itself, or what else is known of its texts.
 
     ConfigError where a client has several sessions: which of them came when, is not modelled.
     """
@@ -32,7 +48,6 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
         raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
     preset = "paper" if header.rounds == "barrier" else None
     node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, preset=preset).core
-    texts = of_run(run, known)
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
     lines = [line_and_step_s(own) for own in drafts]
@@ -55,7 +70,7 @@ def twin(run: Recording, known: Iterable[Agreement] | None = None, counts: Count
         page_size=16,
         context_len=ROOM,
         round_cost=round_cost(run),
-        acceptance=lambda client, number: Replayed(texts[client], counts),
+        acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
         draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),
         latency_s=tuple(latency_s for latency_s, _ in lines),
     )

@@ -1,1 +1,0 @@
-"""Recorded texts and drafts, and worlds that replay them."""

@@ -1,0 +1,103 @@
+"""Recordings of runs: saved, loaded, and refused by name where they are damaged."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from goodspeed.errors import ConfigError
+from goodspeed.serving.measuring import recording
+from goodspeed.serving.measuring.recording import Drafted, Header, Opened, Recording, Round
+
+HEADER = Header(
+    version=recording.VERSION,
+    model="big",
+    policy="fixed",
+    rounds="barrier",
+    verification="match",
+    budget=8,
+    max_tokens=30,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    clients=1,
+    versions={},
+)
+OPENED = Opened(
+    number=0,
+    client="a",
+    domain="math",
+    draft_model="small",
+    seed=1,
+    prompt_len=10,
+    prompt_digest="00",
+    max_tokens=30,
+    joined=0,
+)
+
+
+def run_of(*drafts, **changes):
+    """A run of one session from drafts: (position after the prompt, what agreed, tokens delivered)."""
+    rounds = tuple(round_of(number, *draft) for number, draft in enumerate(drafts, 1))
+    return Recording(HEADER, (replace(OPENED, **changes),), rounds)
+
+
+def round_of(number, base, agreed, num_tokens):
+    num_accepted = (agreed + "0").index("0")
+    drafted = Drafted(session=0, base_len=10 + base, agreed=agreed, num_accepted=num_accepted, num_tokens=num_tokens)
+    return Round(
+        number=number,
+        started_s=0.0,
+        waited_s=0.0,
+        duration_s=0.1,
+        num_tokens=1,
+        num_sessions=1,
+        context_tokens=0,
+        drafts=(drafted,),
+    )
+
+
+def test_a_recording_survives_its_file(tmp_path):
+    path = tmp_path / "run.jsonl"
+    recording.save(run_of((0, "", 1), (1, "110", 3)), str(path))
+    assert recording.load(path) == run_of((0, "", 1), (1, "110", 3))
+    with pytest.raises(ConfigError, match=r"cannot be written to .*/no/such"):
+        recording.save(run_of(), str(tmp_path / "no" / "such"))
+
+
+def spoilt(lines, number, **changes):
+    """The lines with line `number` changed, or taken away."""
+    if not changes:
+        return lines[: number - 1] + lines[number:]
+    changed = json.dumps(json.loads(lines[number - 1]) | changes)
+    return [*lines[: number - 1], changed, *lines[number:]]
+
+
+BAD = {
+    "empty": (lambda lines: [], "damaged in line 1"),
+    "no JSON": (lambda lines: ["hello"], "damaged in line 1"),
+    "another version": (lambda lines: spoilt(lines, 1, version=99), "has version 99, but this program reads 2"),
+    "an unknown field": (lambda lines: spoilt(lines, 2, mood="good"), "damaged in line 2.*mood"),
+    "no session": (lambda lines: spoilt(lines, 2), "nothing opens session 0"),
+    "a wrong count": (lambda lines: spoilt(lines, 3, num_tokens=-1), "damaged in line 3"),
+    "cut off": (lambda lines: [*lines[:-1], lines[-1][:30]], "damaged in line 4"),
+    "not 0 or 1": (
+        lambda lines: spoilt(lines, 4, drafts=[{"session": 0, "base_len": 1, "agreed": "102", "num_tokens": 1}]),
+        "damaged in line 4.*agreed",
+    ),
+    "too much accepted": (
+        lambda lines: spoilt(lines, 4, drafts=[{"session": 0, "base_len": 1, "num_accepted": 1, "num_tokens": 1}]),
+        "a draft of session 0 does not add up",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "named"), BAD.values(), ids=BAD)
+def test_a_bad_file_is_refused_by_name(tmp_path, spoil, named):
+    path = tmp_path / "run.jsonl"
+    recording.save(run_of((0, "", 1), (1, "110", 3)), str(path))
+    path.write_text("\n".join(spoil(path.read_text().splitlines())))
+    with pytest.raises(ConfigError, match=f"run.jsonl .*{named}"):
+        recording.load(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        recording.load(tmp_path / "nowhere")
