@@ -21,9 +21,7 @@ from typing import Any, TypeVar
 
 import matplotlib
 import msgspec
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+import numpy as np
 from matplotlib.figure import Figure
 
 from goodspeed import policies
@@ -31,7 +29,7 @@ from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.serving.parser import CommandLine
 
 HERE = Path(__file__).parents[1]
-RESULTS, CURVES, FINDINGS, FIGURE = "results.parquet", "curves.parquet", "findings.json", "figure.png"
+RESULTS, FIGURE = "results.json", "figure.png"
 SECTIONS = ("full", "quick")
 Config = TypeVar("Config")
 
@@ -157,22 +155,35 @@ def _ignored(given: Any, taken: Any, where: str = "") -> list[str]:
 
 
 def save(outcome: Outcome, told: Mapping[str, Any], out: Path) -> None:
-    """results.parquet and results.csv; curves.parquet where there are any; what --json prints in findings.json."""
+    """Writes what --json prints, and rows and curves by column, as one JSON object. Numbers have six digits there."""
     out.mkdir(parents=True, exist_ok=True)
-    results = pa.Table.from_pylist(outcome.rows)
-    pyarrow.parquet.write_table(results, out / RESULTS)
-    pyarrow.csv.write_csv(results, out / "results.csv")
-    if outcome.curves:
-        pyarrow.parquet.write_table(pa.Table.from_pylist(outcome.curves), out / CURVES)
-    (out / FINDINGS).write_text(json.dumps(told, indent=1) + "\n")
+    found = dict(told) | {name: _columns(getattr(outcome, name)) for name in ("rows", "curves")}
+    (out / RESULTS).write_text(json.dumps(found) + "\n")
 
 
 def stored(out: Path) -> Results:
     """Reads what `save` wrote. SystemExit where there is nothing."""
     if not (out / RESULTS).exists():
         raise SystemExit(f"{out / RESULTS} is not there: nothing can be drawn from it; run the experiment first")
-    curves = pyarrow.parquet.read_table(out / CURVES).to_pylist() if (out / CURVES).exists() else []
-    return Results(rows=pyarrow.parquet.read_table(out / RESULTS).to_pylist(), curves=curves)
+    found = json.loads((out / RESULTS).read_text())
+    return Results(rows=_rows(found["rows"]), curves=_rows(found["curves"]))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The table by column; None where a row lacks a value."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [_short(row.get(name)) for row in rows] for name in names}
+
+
+def _rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_short(one) for one in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def write_figure(figure: Figure, out: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 
-import pyarrow.parquet
 import pytest
 
 from experiments.__main__ import experiments
@@ -68,11 +67,10 @@ def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
     assert result["optimum"] == 2.5
     assert result["findings"][0] | {"ratio": 0.5, "reached": False} == result["findings"][0]
     assert "seen so" in printed.err
-    rows = pyarrow.parquet.read_table(tmp_path / "out" / "results.parquet").to_pylist()
-    assert rows == [{"alpha": 0.5, "rounds": 600}, {"alpha": 0.9, "rounds": 600}]
-    assert (tmp_path / "out" / "results.csv").read_text().splitlines() == ['"alpha","rounds"', "0.5,600", "0.9,600"]
+    rows = {"alpha": [0.5, 0.9], "rounds": [600, 600]}
+    kept = result | {"rows": rows, "curves": {"round": [1, 2], "goodput": [1.0, 0.5]}}
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == kept
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "out" / "findings.json").read_text()) == result
 
 
 def test_a_picture_is_drawn_again_from_what_is_stored(tmp_path, capsys, monkeypatch):
@@ -95,7 +93,7 @@ def test_without_results_nothing_is_drawn(tmp_path):
 def test_quick_settings(tmp_path, capsys):
     start(tmp_path, "--quick")
     assert "MISSED" in capsys.readouterr().out
-    assert (tmp_path / "out" / "results.csv").read_text().splitlines()[1:] == ["0.5,60"]
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["rows"] == {"alpha": [0.5], "rounds": [60]}
 
 
 @dataclass(frozen=True)
