@@ -52,8 +52,11 @@ class Reports:
         self._heard: dict[str, tuple[Report, float]] = {}  # with its time of arrival
         self._asked, self._since = 0, 0.0
 
-    def hear(self, told: Report, now: float, wall: float) -> None:
-        """Takes a report, and dates its load. wall: the present by the table keeper's clock."""
+    def hear(self, told: Report, now: float, wall: float) -> bool:
+        """Takes a report, and dates its load; returns True for the first one of a restarted process.
+
+        wall: the present by the table keeper's clock.
+        """
         before, _ = self._heard.get(told.replica.name, (told, now))
         is_new = before.pid != told.pid  # Ray has restarted its process
         why = told.why or before.why or ("its process ended" if is_new else "")
@@ -62,6 +65,7 @@ class Reports:
             told = replace(told, state="failing")
         load = told.replica.load
         self._heard[told.replica.name] = told.with_load(load and replace(load, told_at=wall)), now
+        return is_new
 
     def forget_all_but(self, names: Sequence[str]) -> None:
         """Drops the reports of all other replicas."""

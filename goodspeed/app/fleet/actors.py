@@ -83,8 +83,11 @@ class Fleet:
 
     def report(self, report: bytes) -> bytes:
         """Takes a replica's report; returns the table."""
-        now = time.monotonic()
-        self._reports.hear(msgspec.json.decode(report, type=Report), now, time.time())
+        now, told = time.monotonic(), msgspec.json.decode(report, type=Report)
+        is_restarted = self._reports.hear(told, now, time.time())
+        if is_restarted and told.replica.name in self._leaving:  # it died while it drained, and serves nobody yet
+            with suppress(ValueError):  # Ray has dropped it already
+                ray.kill(ray.get_actor(told.replica.name), no_restart=True)
         return msgspec.json.encode(self._reports.table(now))
 
     def record(self) -> bytes:

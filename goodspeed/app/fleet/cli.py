@@ -17,11 +17,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from goodspeed import files
 from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import NAME, WHAT_NAME, UpConfig
-from goodspeed.errors import ConfigError, ProcessError, need
+from goodspeed.errors import ConfigError, ProcessError, need, reason
 from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.serving import running
 from goodspeed.serving.config import add_options, from_namespace, group_of
@@ -77,6 +78,29 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
     config.check_ports(config.max_replicas or config.replicas)
     record = Record(config, tuple(namespace.further), str(Path.cwd()), config.address or "")
     _check(record, reporter)
+    with _only_one(config.name):
+        _up(record, reporter, as_json=namespace.json)
+
+
+@contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    """Lets one `up` of a fleet of this name run at a time. ConfigError if another one does."""
+    path = head.folder(name).parent / f"{name}.lock"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = files.hold(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
+    if held is None:
+        raise ConfigError(f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name")
+    with held:
+        yield
+
+
+def _up(record: Record, reporter: Reporter, *, as_json: bool) -> None:
+    config = record.config
+    if (before := _gone(config.name)) is not None:
+        head.end(before)
     try:
         reporter.say("starting %d replicas of %s ...", config.replicas, config.model)
         record = record.keep() if config.address is not None else head.start(record)
@@ -86,7 +110,7 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
         with suppress(ProcessError):  # a consequence of the first error
             _end(config.name, 0.0)
         raise
-    if namespace.json:
+    if as_json:
         found = {"endpoints": [*endpoints.values()], "replicas": endpoints}
         print_json({**found, "address": record.address, "folder": str(record.path)})
     else:
@@ -94,27 +118,29 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def _check(record: Record, reporter: Reporter) -> None:
-    """Raises ConfigError for a fleet that cannot be started; removes one of that name whose Ray is gone."""
-    config, before = record.config, head.find(record.config.name)
-    if before is not None and before.is_there:
-        raise ConfigError(
-            f"the fleet {config.name} is already running; end it with `{PROGRAM} down`, or give another --name"
-        )
+    """Raises ConfigError for a fleet that cannot be started."""
+    config = record.config
+    _gone(config.name)
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
     verify = import_module(DAEMONS["verify"].module)
     for number in range(1, config.replicas + 1):
         port = config.port and config.port + number - 1
         settings = verify.settings(record.words(port, number))
-        for name, value in record.fixed(port).items():
+        for name, value in record.fixed(port, number).items():
             if getattr(settings, name) != value:
                 raise ConfigError(
                     f"--{name} cannot be given after `--`; {INSTEAD.get(name, f'give --{name} before it')}"
                 )
         if config.address is None:
             verify.check_here(settings, reporter)
-    if before is not None:
-        head.end(before)
+
+
+def _gone(name: str) -> Record | None:
+    """Returns a fleet of that name whose Ray is gone; ConfigError if it is up."""
+    if (before := head.find(name)) is not None and before.is_there:
+        raise ConfigError(f"the fleet {name} is already running; end it with `{PROGRAM} down`, or give another --name")
+    return before
 
 
 def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
@@ -138,8 +164,9 @@ def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
         states = {one["name"]: one["state"] for one in ask("status")}
         if namespace.replica not in states:
             raise ConfigError(f"no replica is called {namespace.replica!r}; choose one of: {', '.join(states)}")
-        if all(state == "draining" for name, state in states.items() if name != namespace.replica):
-            raise ConfigError(f"{namespace.replica} is the last one; end the fleet with `{PROGRAM} down`")
+        others = {state for name, state in states.items() if name != namespace.replica} - {"draining"}
+        if not others or (states[namespace.replica] == "ready" and "ready" not in others):
+            raise ConfigError(f"{namespace.replica} is the last one that serves; end the fleet with `{PROGRAM} down`")
         ask("drain", namespace.replica)
         while namespace.replica in [one["name"] for one in ask("status")]:
             time.sleep(POLL_S)
@@ -173,7 +200,7 @@ def _scale(ask: Ask, number: int, reporter: Reporter) -> dict[str, str]:
             if told.get(one["name"]) != one["state"]:
                 told[one["name"]] = one["state"]
                 reporter.say("%s is %s", one["name"], one["state"])
-            if one["state"] == "failing":
+            if one["state"] == "failing" and len(found) <= number:  # else it may be one that leaves
                 raise ProcessError(f"{one['name']} did not start: {one['why']}")
         time.sleep(POLL_S)
     return {one["name"]: one["endpoint"] for one in found}

@@ -41,21 +41,21 @@ class Record(Struct, frozen=True):
     pid: int | None = None  # of our own Ray's first process; None: the user runs Ray
     temp: str = ""  # folder of our own Ray's sockets and logs
 
-    def fixed(self, port: int) -> dict[str, object]:
-        """Returns the settings of goodspeed-verify that the fleet decides, for a replica at this port."""
+    def fixed(self, port: int, number: int) -> dict[str, object]:
+        """Returns the settings of goodspeed-verify that the fleet decides; see `words`."""
         config = self.config
+        http = {}
+        if config.http is not None:
+            host, _, first = config.http.rpartition(":")
+            http = {"http": f"{host}:{int(first) and int(first) + number - 1}"}
         keys = {"key": config.key, "enrolled": config.enrolled}
         bind = f"tcp://{config.host}:{port}"
-        return {"model": config.model, "bind": bind, "tp": config.tp, **keys, "peers": None, "replica": None}
+        return {"model": config.model, "bind": bind, "tp": config.tp, **keys, **http, "peers": None, "replica": None}
 
     def words(self, port: int, number: int) -> list[str]:
         """Returns the options of goodspeed-verify for a replica at this port. number: of the replica, from 1."""
-        config = self.config
-        words = [f"--{name}={value}" for name, value in self.fixed(port).items() if value is not None]
-        if config.http is not None:
-            host, _, first = config.http.rpartition(":")
-            words.append(f"--http={host}:{int(first) and int(first) + number - 1}")
-        return [*words, *(["--trusted-network"] if config.trusted_network else []), *self.further]
+        words = [f"--{name}={value}" for name, value in self.fixed(port, number).items() if value is not None]
+        return [*words, *(["--trusted-network"] if self.config.trusted_network else []), *self.further]
 
     @property
     def path(self) -> Path:
@@ -105,11 +105,13 @@ def folder(name: str) -> Path:
 def find(name: str) -> Record | None:
     """Returns the record of a fleet; None if no such fleet is up."""
     path = folder(name) / "fleet.json"
-    if not path.exists():
-        return None
     try:
         return msgspec.json.decode(read_bytes(path, 1 << 20), type=Record)
-    except (OSError, msgspec.MsgspecError) as error:
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path} is not a valid fleet record ({error}); end the fleet with its own release, or remove the file"
         ) from None

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from goodspeed.app.fleet import actors, cli, head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import UpConfig
 from goodspeed.errors import ProcessError
-from goodspeed.fleet.keeping import Report
+from goodspeed.fleet.keeping import Report, Reports
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.events import QUIET
 from verify_node import hosting
@@ -93,6 +94,18 @@ def test_what_is_wrong_is_one_line_with_what_to_do(run: Run, words: tuple[str, .
     assert line in err
     assert len(err.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_of_two_that_start_one_fleet_one_is_refused(run: Run, tmp_path: Path) -> None:
+    with cli._only_one("default"):
+        assert "another `goodspeed-fleet up` is starting the fleet default; wait" in run(*UP, "--port", "0")[2]
+    assert head.find("default") is None
+
+
+@pytest.mark.parametrize("damaged", [b'{"config":{"model":"\xff"}}', b'{"x":' + b"[" * 3000 + b"]" * 3000 + b"}"])
+def test_a_damaged_record_is_told(run: Run, gone: Record, damaged: bytes) -> None:
+    (gone.path / "fleet.json").write_bytes(damaged)
+    assert "fleet.json is not a valid fleet record (" in run("status")[2]
 
 
 def test_a_port_in_use_is_told_before_anything_starts(run: Run) -> None:
@@ -259,6 +272,52 @@ def test_a_replica_that_fails_at_its_start_ends_the_wait() -> None:
         cli._scale(lambda method, *words: reports("ready", "failing"), 2, QUIET)
 
 
+def test_a_replica_that_leaves_may_be_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "POLL_S", 0.0)
+    looks = iter([None, reports("ready", "failing"), reports("ready")])
+    assert cli._scale(lambda method, *words: next(looks), 1, QUIET) == {"replica-1": "e1"}
+
+
+@pytest.mark.parametrize(
+    ("states", "name", "leaves"),
+    [
+        (("ready", "failing"), "replica-1", False),
+        (("ready", "failing"), "replica-2", True),
+        (("ready", "draining"), "replica-1", False),
+        (("starting", "draining"), "replica-1", False),
+        (("ready", "ready"), "replica-1", True),
+    ],
+)
+def test_the_last_replica_that_serves_is_not_drained(
+    run: Run, gone: Record, states: tuple[str, ...], name: str, leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = reports(*states)
+
+    def ask(method: str, *words: object) -> object:
+        if method == "drain":
+            here[:] = [one for one in here if one["name"] != words[0]]
+        return here
+
+    monkeypatch.setattr(cli, "_asking", lambda record: nullcontext(ask))
+    status, _, err = run("drain", name)
+    assert (status == 0, len(here)) == (leaves, len(states) - leaves)
+    assert ("is the last one that serves" in err) != leaves
+
+
+@pytest.mark.parametrize("leaving", [set(), {"replica-1"}])
+def test_a_replica_that_died_while_it_drained_does_not_come_back(
+    leaving: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Mock()
+    monkeypatch.setattr(ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(ray, "kill", ended)
+    fleet = object.__new__(actors.Fleet)  # without its thread
+    fleet._reports, fleet._leaving = Reports(1), leaving
+    for pid in (7, 7, 8):
+        fleet.report(msgspec.json.encode(Report(Replica("replica-1", "tcp://127.0.0.1:1"), "starting", pid)))
+        assert ended.called == (pid == 8 and bool(leaving))
+
+
 def test_it_waits_until_as_many_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "POLL_S", 0.0)
     looks = iter([None, reports("ready"), reports("ready", "starting"), reports("ready", "ready")])
@@ -311,10 +370,11 @@ def test_options_that_a_replica_does_not_take_are_told(
         ("--key a --enrolled b", "--key cannot"),
         ("--peers a", "--peers cannot be given after `--`; the fleet keeps the table of its replicas"),
         ("--replica=a --peers=b", "cannot be given after `--`; the fleet keeps"),
+        ("--http 127.0.0.1:9001", "--http cannot be given after `--`; give --http before it"),
     ],
 )
 def test_what_the_fleet_decides_is_not_given_to_its_replicas(run: Run, words: str, line: str) -> None:
-    status, out, err = run(*UP, "--port", "0", "--", *words.split())
+    status, out, err = run(*UP, "--port", "0", "--http", "127.0.0.1:0", "--", *words.split())
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert line in err
 
