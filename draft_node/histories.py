@@ -5,13 +5,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from goodspeed import files
 from goodspeed.errors import ConfigError, reason
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
 from goodspeed.ngram.history_file import SavedHistory
+from goodspeed.untrusted import sanitize
 
 SUFFIXES = frozenset(
     ".txt .md .rst .tex .html .xml .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .log .sql .sh "
@@ -38,7 +41,7 @@ def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, repor
     tell_at = time.monotonic() + PROGRESS_S
     for folder in folders:
         num_files = num_tokens = 0
-        for path in files(Path(folder)):
+        for path in text_files(Path(folder), report):
             text = _text(path, report)
             whole = _encoded(text, tokenizer) if num_left else ()
             is_cut = len(whole) > num_left if num_left else bool(text)
@@ -57,10 +60,14 @@ def read_corpus(folders: tuple[str, ...], tokenizer: Any, max_tokens: int, repor
         report("--corpus %s: %d tokens in %d files", folder, num_tokens, num_files)
 
 
-def files(folder: Path) -> Iterator[Path]:
+def text_files(folder: Path, report: Report) -> Iterator[Path]:
     """Yields the text files in a folder and its subfolders, in order of name; skips links that lead outside."""
+
+    def report_folder(error: OSError) -> None:
+        report("--corpus: %s is left out: %s", sanitize(str(error.filename)), reason(error))
+
     root = os.path.realpath(folder)
-    for place, folders, names in os.walk(root):  # does not follow links to folders
+    for place, folders, names in os.walk(root, onerror=report_folder):  # does not follow links to folders
         folders.sort()
         for name in sorted(names):
             path = Path(place, name)
@@ -77,7 +84,8 @@ def _text(path: Path, report: Report) -> str:
             raise ValueError(f"it has more than {MAX_FILE_BYTES >> 20} MiB")
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8
-        report("--corpus: %s is left out: %s", path, reason(error) if isinstance(error, OSError) else error)
+        why = reason(error) if isinstance(error, OSError) else error
+        report("--corpus: %s is left out: %s", sanitize(str(path)), why)
         return ""
 
 
@@ -88,6 +96,23 @@ def _encoded(text: str, tokenizer: Any) -> tuple[int, ...]:
 
 SAVE_S = 60.0
 """Seconds between saves of a changed history: a killed node loses at most this much."""
+
+
+@contextmanager
+def hold(path: str) -> Iterator[None]:
+    """Locks a history file (by a file beside it, for it is replaced), and removes what killed nodes left beside it.
+
+    ConfigError if another node has it: each would overwrite the other's texts.
+    """
+    try:
+        held = files.hold(f"{path}.lock")
+    except OSError as error:
+        raise ConfigError(f"--history-file: cannot lock {path}.lock: {reason(error)}; give another path") from None
+    if held is None:
+        raise ConfigError(f"--history-file {path}: another draft node uses it; give each node a file of its own")
+    with held:
+        files.remove_abandoned(path)
+        yield
 
 
 class HistoryKeeper:
@@ -103,10 +128,11 @@ class HistoryKeeper:
         self._has_failed = False
 
     async def run(self) -> None:
-        """Saves every SAVE_S, until cancelled."""
-        while True:
-            await asyncio.sleep(SAVE_S)
-            await self.save()
+        """Saves every SAVE_S, until cancelled. ConfigError if another node uses the file."""
+        with hold(self._path):
+            while True:
+                await asyncio.sleep(SAVE_S)
+                await self.save()
 
     async def save(self) -> None:
         """Saves the history if it has changed."""

@@ -1,7 +1,11 @@
 """Replaces private files atomically, so that readers find either the old contents or the new ones, whole."""
 
+import fcntl
+import glob
 import os
+import re
 from pathlib import Path
+from typing import IO
 
 
 def write_whole(path: str | Path, data: bytes, *, durable: bool = False) -> None:
@@ -10,7 +14,7 @@ def write_whole(path: str | Path, data: bytes, *, durable: bool = False) -> None
     durable: waits for the disk, so that the new contents survive a power failure.
     """
     path = Path(os.path.realpath(path))  # of a link, the file that it leads to
-    temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"
+    temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"  # `remove_abandoned` knows this form
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -32,3 +36,28 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def hold(path: str | Path) -> IO[bytes] | None:
+    """Returns a lock that lasts until it is closed or this process ends; None if another process holds it.
+
+    Makes the file, of mode 0600, if it is not there. OSError if it cannot be made or locked.
+    """
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def remove_abandoned(path: str | Path) -> None:
+    """Removes what killed processes left of `write_whole`. Nobody else may be writing this file: see `hold`."""
+    path = Path(os.path.realpath(path))
+    for found in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if re.fullmatch(r"[0-9a-f]{16}", found.name.rpartition(".")[2]):
+            found.unlink(missing_ok=True)

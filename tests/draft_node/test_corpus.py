@@ -50,6 +50,25 @@ def test_a_file_that_is_no_text_is_named_and_the_others_are_read(folder: Path) -
     assert "regular" in told[1]
 
 
+def test_a_folder_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("/b"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    texts, told = read(folder)
+    assert texts == ["# Größe\n"]
+    assert told[0] == f"--corpus: {folder / 'b'} is left out: Permission denied"
+
+
+def test_a_name_cannot_forge_a_line(folder: Path) -> None:
+    (folder / "a\x1b[2J\nall is well.txt").write_bytes(b"\xff")
+    assert read(folder)[1][0].startswith(f"--corpus: {folder}/a?[2J?all is well.txt is left out: ")
+
+
 def test_a_large_file_is_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "MAX_FILE_BYTES", 8)
     texts, told = read(folder)

@@ -7,6 +7,7 @@ import pytest
 
 from draft_node import histories
 from draft_node.histories import HistoryKeeper
+from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
 from tests.draft_node.test_daemon_stops import make_daemon, stop
@@ -115,3 +116,19 @@ async def test_a_node_saves_now_and_then_and_when_it_stops(path, monkeypatch):
     history.add("ana", TEXT)
     await stop(serving)
     assert num_saved(path) == 2
+
+
+@run_async
+async def test_a_file_is_one_node_s(path):
+    abandoned, other = (path.with_name(f".history.{tail}") for tail in ("0123456789abcdef", "0123456789abcdefg"))
+    abandoned.touch()
+    other.touch()
+    _, keeper = make_keeper(path)
+    with histories.hold(str(path)):
+        assert (abandoned.exists(), other.exists()) == (False, True)
+        with pytest.raises(ExceptionGroup) as caught:
+            await make_daemon(MemoryNetwork(), keeper).serve()
+        assert caught.group_contains(ConfigError, match="another draft node uses it; give each node a file of its own")
+    serving = asyncio.create_task(make_daemon(MemoryNetwork(), keeper).serve())
+    await asyncio.sleep(0)
+    await stop(serving)
