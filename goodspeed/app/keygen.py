@@ -5,7 +5,10 @@ is handed over to the other side.
 """
 
 import argparse
+import os
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -66,7 +69,7 @@ def make_verify(namespace: argparse.Namespace) -> None:
 
     pair = new_pair()
     keys.write_secret(secret, pair)
-    keys.write_verify_key(public, pair.public_key)
+    _write_public(secret, partial(keys.write_verify_key, public, pair.public_key))
     print(
         f"{secret}: secret. Keep it on the verify node, and start that with\n"
         f"    goodspeed-verify --key {secret} --enrolled FOLDER ...\n"
@@ -84,12 +87,21 @@ def make_draft(namespace: argparse.Namespace) -> None:
     pair = new_pair(name)
     record = _record(namespace, pair.public_key)
     keys.write_secret(secret, pair)
-    keys.write_enrolled(public, record)
+    _write_public(secret, partial(keys.write_enrolled, public, record))
     print(
         f"{secret}: secret. Keep it on the draft node, and start that with\n"
         f"    goodspeed-draft --key {secret} --verify-key verify.pub ...\n"
         f"{public}: public. Copy it into the verify node's folder of --enrolled; removing it there revokes the key."
     )
+
+
+def _write_public(secret: Path, write: Callable[[], None]) -> None:
+    """Writes the other half of a pair; removes the secret half if that fails, so that the command can be repeated."""
+    try:
+        write()
+    except BaseException:
+        secret.unlink()
+        raise
 
 
 def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled:
@@ -108,7 +120,7 @@ def _files(folder: Path, name: str) -> tuple[Path, Path]:
     """Returns the paths of the secret and the public file, and makes their folder. ConfigError if a file exists."""
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     for path in (secret, public):
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             raise ConfigError(f"{path} already exists; remove it, or write to another --folder")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

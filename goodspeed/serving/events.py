@@ -96,7 +96,9 @@ class EventLog:
 
 def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable: bool = False) -> None:
     """Prints one JSON object on its own line, and flushes. droppable: a daemon may drop the line."""
-    line, stream = json.dumps(value, ensure_ascii=False, separators=(",", ":")), stream or sys.stdout
+    stream = stream or sys.stdout
+    is_utf8 = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    line = json.dumps(value, ensure_ascii=not is_utf8, separators=(",", ":"))
     if droppable and isinstance(stream, Output):
         stream.offer(line)
     else:

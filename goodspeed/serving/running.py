@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, need
+from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, need, reason
 from goodspeed.serving import starting
 from goodspeed.serving.config import Settings, add_options, group_of
 from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
@@ -21,6 +21,7 @@ from goodspeed.serving.loop import leave
 from goodspeed.serving.output import streams
 from goodspeed.serving.parser import CommandLine
 from goodspeed.serving.starting import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
+from goodspeed.untrusted import sanitize
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.serving import web
@@ -120,7 +121,7 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
     try:
         namespace = parser.parse_args()
         prepare(getattr(namespace, "log_level", "warning"))
-        status = body(namespace)
+        status = _named(body, namespace)
     except SystemExit:  # for example after --help
         streams.wait()
         streams.finish()  # argparse's message on standard error, too
@@ -135,6 +136,16 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
     streams.finish()
     streams.output().check()
     return status
+
+
+def _named(body: Callable[[argparse.Namespace], int], namespace: argparse.Namespace) -> int:
+    """Runs the body. ConfigError for a path of the command line that may not be looked at, or is too long."""
+    try:
+        return body(namespace)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise ConfigError(f"{sanitize(os.fsdecode(error.filename))}: {reason(error)}") from None
 
 
 def _status_of(error: BaseException) -> int:

@@ -139,7 +139,11 @@ def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> Non
         raise ConfigError(f"{path} already exists; remove it, or write to another --folder") from None
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        with suppress(OSError):  # a file system without modes
-            os.fchmod(descriptor, mode)  # whatever the umask is
-        file.write("\n".join([f"# {comment}. Made by `goodspeed keygen`.", *rows, ""]))
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            with suppress(OSError):  # a file system without modes
+                os.fchmod(descriptor, mode)  # whatever the umask is
+            file.write("\n".join([f"# {comment}. Made by `goodspeed keygen`.", *rows, ""]))
+    except OSError as error:
+        path.unlink()
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None

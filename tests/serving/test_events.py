@@ -60,6 +60,13 @@ def test_events_are_json_lines_when_wanted(enabled: bool) -> None:
     assert stream.getvalue() == ('{"event":"tokens","text":"a\\nü","num":2}\n' if enabled else "")
 
 
+def test_json_is_valid_where_the_stream_is_not_utf8() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
+    EventLog(enabled=True, stream=stream).write("tokens", text="é😀")
+    stream.seek(0)
+    assert json.loads(stream.read())["text"] == "é😀"
+
+
 def test_what_is_said_again_and_again_is_left_out_and_counted() -> None:
     """A peer that sends what is refused, by ever new names, would fill the disk with it."""
     seldom, logger = RateLimitFilter(), logging.getLogger("goodspeed.test")

@@ -65,6 +65,16 @@ def test_a_recording_survives_its_file(tmp_path):
         recording.save(run_of(), str(tmp_path / "no" / "such"))
 
 
+def test_a_check_leaves_nothing_behind(tmp_path):
+    link, there = tmp_path / "link", tmp_path / "there.jsonl"
+    link.symlink_to(tmp_path / "nowhere")
+    there.write_text("kept")
+    for path in (link, there, tmp_path / "new.jsonl"):
+        recording.check(str(path))
+    assert sorted(tmp_path.iterdir()) == [link, there]
+    assert (link.is_symlink(), there.read_text()) == (True, "kept")
+
+
 def spoilt(lines, number, **changes):
     """The lines with line `number` changed, or taken away."""
     if not changes:

@@ -105,6 +105,15 @@ def test_a_named_error_is_one_line_and_wrong_usage_a_status_of_its_own(
     assert capsys.readouterr() == ("", "name: it is away\n")
 
 
+def test_a_path_that_cannot_be_used_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, PermissionError(13, "Permission denied", "/closed/a\x1bb")) == 2
+    assert capsys.readouterr() == ("", "name: /closed/a?b: Permission denied\n")
+    with pytest.raises(OSError, match="no file has to do with it"):
+        run(monkeypatch, OSError(5, "no file has to do with it"))
+
+
 def test_wrong_usage_is_told_before_the_command_ends(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

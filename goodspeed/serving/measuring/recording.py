@@ -102,10 +102,11 @@ class Recording(msgspec.Struct, frozen=True):
 def check(path: str) -> None:
     """Raises ConfigError if a recording cannot be written there; changes nothing."""
     with _named(path):
-        is_new = not Path(path).exists()
-        Path(path).open("ab").close()
+        real = Path(path).resolve()  # of a link to no file, the file that would be made
+        is_new = not real.exists()
+        real.open("ab").close()
         if is_new:
-            Path(path).unlink()
+            real.unlink()
 
 
 def save(recording: Recording, path: str) -> None:

@@ -37,6 +37,28 @@ def test_the_pairs_fit_and_say_what_was_asked_for(made: Path) -> None:
     assert pair.name == "edge-1"
 
 
+@pytest.mark.parametrize("full", [".key", ".pub"])
+def test_a_full_disk_is_told_and_leaves_no_half_of_a_pair(
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real_open = os.open
+
+    def open_on_full_disk(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
+        descriptor = real_open(path, flags, mode, **options)
+        if Path(path).suffix == full:
+            os.dup2(full_device, descriptor)
+        return descriptor
+
+    full_device = real_open("/dev/full", os.O_WRONLY)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", open_on_full_disk)
+        assert keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path)) == 2
+    os.close(full_device)
+    assert f"cannot write {tmp_path / 'a'}{full}: No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert keygen(monkeypatch, "draft", "a", "--folder", str(tmp_path)) == 0
+
+
 def test_secrets_are_their_owners_alone_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: dict[str, int] = {}
     real_open = os.open
