@@ -32,9 +32,7 @@ from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, paths_of
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.fair.policies.base import Floats
-from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH
 
 SHOWN = (1, 2, 5, *range(10, 60, 10), 75, *range(100, 650, 50))  # rounds, in the results
 PAPER_ROUNDS = 400  # in which the paper's curves settle
@@ -77,9 +75,6 @@ class Variant:
     eta: float = 0.1
     beta: float = 0.1
     weigh_evidence: bool = True
-    initial_acceptance: float = INITIAL_ACCEPTANCE
-    initial_worth: float = INITIAL_WORTH
-    initial_goodput: float = INITIAL_GOODPUT
 
 
 @dataclass(frozen=True)
@@ -109,9 +104,6 @@ def simulate(
             variant.beta,
             num_worlds=num_seeds,
             weigh_evidence=variant.weigh_evidence,
-            initial_acceptance=variant.initial_acceptance,
-            initial_worth=variant.initial_worth,
-            initial_goodput=variant.initial_goodput,
         ),
         row_policies.create(variant.policy, num_seeds),
         agreement,

@@ -60,23 +60,23 @@ def preset(name: str) -> Gpu:
     return Gpu(f"{name} on an H100, from datasheets", family.round_cost, free // family.target.kv_bytes)
 
 
-def shared_with_draft_model(name: str, size: int = 0) -> Gpu:
-    """Returns that H100 with the family's draft model in its memory, too: weights and KV cache."""
+def shared_with_draft_model(name: str) -> Gpu:
+    """Returns that H100 with the family's smaller draft model in its memory, too: weights and KV cache."""
     family = _family(name)
-    draft = family.drafts[size]
+    draft = family.drafts[0]
     free = MEMORY_SHARE * H100_BYTES - bytes_held(family.target) - bytes_held(draft)
     cached_tokens = free // (family.target.kv_bytes + draft.kv_bytes)
     return Gpu(f"{name} and its draft model on an H100, from datasheets", family.round_cost, cached_tokens)
 
 
-def own_draft(name: str, size: int = 0) -> CostModel:
-    """A step of that family's draft model on the verify node's H100."""
-    return roofline(_family(name).drafts[size], H100)
+def own_draft(name: str) -> CostModel:
+    """A step of that family's smaller draft model on the verify node's H100."""
+    return roofline(_family(name).drafts[0], H100)
 
 
-def preset_draft(name: str, size: int = 0) -> CostModel:
-    """A step of that family's draft model on an L4; size 0 is the smallest."""
-    return _family(name).draft_costs[size]
+def preset_draft(name: str) -> CostModel:
+    """A step of that family's smaller draft model on an L4."""
+    return _family(name).draft_costs[0]
 
 
 class _Profile(msgspec.Struct):

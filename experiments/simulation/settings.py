@@ -28,9 +28,6 @@ PAPER: dict[str, Any] = {"rounds": "barrier", "verification": ("ratio",)}
 """Rounds as published: each waits for every draft, which is as long as it may be, and verified whole. `--preset paper`
 has the published estimators, too (beta 0.5, plain Eq. 3): the experiments on rounds vary these or keep the defaults."""
 
-PLAIN: dict[str, Any] = {"policy": "fixed", "max_draft": 0}
-"""No drafts."""
-
 
 @dataclass(frozen=True)
 class Faults:

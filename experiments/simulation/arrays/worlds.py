@@ -31,10 +31,7 @@ class ArraySettings:
     beta: float = 0.1
     num_worlds: int = 1
     max_draft: int = MAX_DRAFT
-    initial_acceptance: float = INITIAL_ACCEPTANCE
-    initial_goodput: float = INITIAL_GOODPUT
     weigh_evidence: bool = True
-    initial_worth: float = INITIAL_WORTH
 
 
 class Worlds:
@@ -52,9 +49,9 @@ class Worlds:
         self.accepted = np.zeros_like(self.lengths)  # of these
         self.num_tokens = np.zeros_like(self.lengths)  # delivered so far
         self.num_agreed: Floats = np.zeros(shape)  # of the last round's drafted tokens
-        self.acceptance = np.full(shape, settings.initial_acceptance)
-        self.worth = np.full(shape, settings.initial_worth)  # drafted tokens that `acceptance` rests on
-        self.goodput = np.full(shape, settings.initial_goodput)
+        self.acceptance = np.full(shape, INITIAL_ACCEPTANCE)
+        self.worth = np.full(shape, INITIAL_WORTH)  # drafted tokens that `acceptance` rests on
+        self.goodput = np.full(shape, INITIAL_GOODPUT)
         self.eta: Floats | float = settings.eta  # may be set anew between rounds, also for each client alone
         self._zero_since = np.full(shape, -1)  # round since which a client waits for a probe, or -1
         self._weights = np.ones(shape)

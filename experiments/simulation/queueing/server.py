@@ -74,7 +74,6 @@ class Guess:
 
     known_length_s: float
     predicted_length_s: float
-    at_tokens: int
 
 
 RemainingTokens = Callable[[Text], float]
@@ -168,7 +167,7 @@ class Server:
             text.working_s + max(0, tokens - text.num_tokens) * per_token_s
             for tokens in (text.request.output_tokens, text.num_tokens + job.remaining_tokens)
         )
-        text.guess = Guess(known, predicted, text.num_tokens)
+        text.guess = Guess(known, predicted)
 
     def _job(self, text: Text) -> Job:
         if text.seen is not None and text.waits_since == text.seen.waits_since:

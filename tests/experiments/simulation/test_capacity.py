@@ -69,7 +69,6 @@ def test_presets_and_their_memory():
     assert serving.bytes_held(LLAMA_1B) == pytest.approx(2 * LLAMA_1B.num_weights)
     assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9) / 163_840, rel=0.01)
     assert gpu.sessions_that_fit(1000) == gpu.cached_tokens // 1000
-    assert serving.preset_draft("Qwen3", 1).round_s(1, 1, 0) > serving.preset_draft("Qwen3").round_s(1, 1, 0)
     with pytest.raises(ConfigError, match="there is no preset 'GPT'; choose one of: Qwen3, Llama 3"):
         serving.preset("GPT")
 

@@ -11,7 +11,7 @@ from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
-from experiments.simulation.settings import PLAIN, Settings
+from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
 
 TARGET = Linear(fixed_s=0.010, token_s=0.001)
@@ -145,5 +145,5 @@ def test_plain_decoding_takes_as_long_as_in_a_world_of_state_machines():
     settings = Settings(
         num_clients=4, max_round_tokens=512, round_cost=target, known_cost=True, latency_s=(0.0,), self_draft=False
     )
-    world = serve(replace(settings, **PLAIN), arrivals, 1)
+    world = serve(replace(settings, policy="fixed", max_draft=0), arrivals, 1)
     assert Server(target, draft, 512).serve(arrivals, Fixed(0)).mean_s == pytest.approx(world.mean_s, rel=0.02)
