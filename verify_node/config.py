@@ -34,7 +34,7 @@ class VerifyConfig(Settings):
         None,
         shown="none",
         group=options.MODEL,
-        help="drafts here for texts without drafts of a draft node: an embedded name, a local folder, or a hub name",
+        help="drafts here for texts without a draft of a draft node's model: an embedded name, a folder, or a hub name",
         metavar="NAME",
     )
     bind: str = option(
@@ -55,7 +55,7 @@ class VerifyConfig(Settings):
         None,
         minimum=16,
         maximum=1 << 30,
-        shown=f"{DEFAULTS.max_round_tokens}, on a GPU {GPU_ROUND_TOKENS}; or 4 x budget",
+        shown=f"{DEFAULTS.max_round_tokens}, on a GPU {GPU_ROUND_TOKENS}; 4 x budget if more",
         group="rounds",
         help="tokens of one forward pass, with prefill",
         metavar="N",
@@ -72,8 +72,8 @@ class VerifyConfig(Settings):
         choices=tuple(admission.names()),
         shown="dp where there are tiers, else none",
         group="service levels",
-        help="texts that are promised their level: dp: the most valuable set that can keep it, edf: one by one, by "
-        "deadline, none: none",
+        help="how service levels are promised: dp: to the feasible set of highest value; edf: one text after the "
+        "other, by deadline; none: to no text",
     )
     max_sessions: int = option(
         DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"

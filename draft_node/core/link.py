@@ -15,8 +15,8 @@ HELLO_S = 1.0
 
 MAX_BACKOFF_S = 5.0
 REBUILD_S = 10.0
-"""Seconds without a received byte after which a socket is replaced. An encrypted handshake and a Hello take five round
-trips. The socket itself restarts a handshake that takes longer than this."""
+"""Seconds without a received message after which the socket of a link that is away is replaced. An encrypted handshake
+and a Hello take five round trips. The socket itself restarts a handshake that takes longer than this."""
 
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})

@@ -259,11 +259,8 @@ class Links:
 
     def useless(self, now: float) -> list[int]:
         """Returns the links to close: idle for IDLE_S, or the oldest if more than MAX_TRIED spare links connect."""
-        num_of = dict.fromkeys(self._known, 0)
-        for number in self._on.values():
-            if number in num_of:
-                num_of[number] += 1
-        spare = [one for one in self._known if one != self.home and not num_of[one]]
+        used = set(self._on.values())
+        spare = [one for one in self._known if one != self.home and one not in used]
         for number, known in self._known.items():
             if number not in spare:
                 known.idle_since = now

@@ -8,7 +8,8 @@ texts with prompt logprobs, which it may refuse although it has room for others,
 
 Places are given out only as fast as the verify node's limit on messages allows, in case users abandon their texts.
 
-A user's turn goes to that user's waiting text of the lowest `priority`. `core.py` opens and closes the sessions.
+When it is a user's turn, the user's waiting text with the smallest `priority` number gets the place. `core.py` opens
+and closes the sessions.
 """
 
 from dataclasses import dataclass, field

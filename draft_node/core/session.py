@@ -25,8 +25,8 @@ MAX_REFUSALS = 20
 """Consecutive refusals without a token between them that a session survives; a bad line may cause a few."""
 
 REOPENED_S, MOST_REOPENED_S = 0.1, 1.0
-"""Wait before the second opening after refusals in a row, and the longest; each wait is twice the one before. The first
-follows at once: after a failed round the verify node asks for it."""
+"""Backoff of reopenings after consecutive refusals: the wait before the second reopening, doubled each time, and its
+maximum. The first reopening follows at once, because after a failed round the verify node asks for it."""
 
 FATAL = frozenset(
     {

@@ -11,7 +11,8 @@ PRIOR_TOKENS = 128.0
 """Expected length of a text without any evidence; chats have about 200 tokens, completions of code 30."""
 
 PRIOR_TEXTS = 2.0
-"""Weight in finished texts of the prior, and of all the client's texts relative to those with equally long prompts."""
+"""Weight, in finished texts, of the prior in the mean of all texts, and of that mean in the mean of texts with
+similarly long prompts."""
 
 MAX_TEXTS = 256
 """Most texts that are remembered; the oldest are dropped."""

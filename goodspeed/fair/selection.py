@@ -205,11 +205,10 @@ def take_needed(
 
 
 def net_worth(alone: float, value: float, part: float) -> float:
-    """Returns what an accepted drafted token brings, net of the time that verifying drafts takes, on average.
+    """Returns the net gain per accepted drafted token, in tokens of plain decoding; within 0 and 1.
 
-    In tokens of plain decoding, whose rounds bring a token a session: the more a round brings, the dearer is its time.
-    alone, value: the worth of a round without its drafted tokens, and with them. part: the first one's part of the
-    other's time. 0 where drafts bring no more than their time would.
+    The time that drafts add to the round is charged at the round's own worth per second. alone, value: worth of a round
+    without and with its drafted tokens. part: time of the round without them, as a share of its time with them.
     """
     return min(1.0, max(0.0, alone / value - (1.0 - part) * alone / (value - alone)))
 

@@ -68,7 +68,7 @@ class _Search:
     def __init__(self, ordered: Sequence[Ask], now: Course, least: float) -> None:
         """least: value that a set must exceed to be found."""
         self.ordered, self.budget, self.pages = ordered, now.budget, now.pages
-        after = [0.0, *accumulate(ask.value for ask in reversed(ordered))][-2::-1]
+        after = [*accumulate((ask.value for ask in reversed(ordered[1:])), initial=0.0)][::-1]
         self.enough = [least - value for value in after]  # value that a state after each request must exceed
         self.digits = _digits([ask.tpot_s for ask in ordered])
         self.decoding = {0: now.decoding}  # by the first number of `Key`

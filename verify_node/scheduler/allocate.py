@@ -43,13 +43,13 @@ drafts are accepted; with more, nothing is gained."""
 REACH = 2
 """Bound on a permission beyond the least, in multiples of the client's `draft_depth`: room to improve."""
 
-TRIED_AGAIN = 20
+PROBE_ROUNDS = 20
 """Rounds without a draft after which a session that waits for its drafts may draft one token, in case its draft model
 has improved. All other sessions may always draft a few."""
 
 TRIED_SHARE, MOST_TRIED_S = 0.02, 1.0
-"""Largest share of a session's time for such trials, where only the session itself waits; cap on its answer time, in
-seconds: a longer answer counts as that long, since it may have been a pause."""
+"""Largest share of a session's time that such trials take, if only that session waits for them; and the longest answer
+time, in seconds, that this rule assumes: a longer one may have been a pause."""
 
 FIRST_LENGTH = 2
 """Longest draft that a session waits for while the draft time is unknown."""
@@ -168,7 +168,8 @@ class Allocator:
         """The latest error of the policy, and the number of errors; None if there was none."""
         if self.policy_error is None:
             return None
-        return f"{self.policy_error}; nobody drafts after such a round (so far: {self.num_policy_errors})"
+        number = self.num_policy_errors
+        return f"{self.policy_error}; draft models may not draft after such a round (errors so far: {number})"
 
     def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float, *, is_alone: bool) -> ClientState:
         """Returns the session as input of the policy."""
@@ -177,7 +178,7 @@ class Allocator:
         if not self.is_barrier:
             longest = min(longest, _least_useful(session, round_s) + int(REACH * client.draft_depth))
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
-            longest = quickest(session, min(longest, self.budget), round_s, is_alone=is_alone)
+            longest = best_draft_length(session, min(longest, self.budget), round_s, is_alone=is_alone)
         return ClientState(
             acceptance_rate=min(session.acceptance.value, session.acceptance_bound.most),
             goodput=max(client.goodput.value, SMALLEST_GOODPUT),
@@ -203,7 +204,7 @@ class Allocator:
         if session.zero_since is None:
             return False
         wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE
-        return number - session.zero_since >= max(TRIED_AGAIN, wait_s / round_s if round_s else 0.0)
+        return number - session.zero_since >= max(PROBE_ROUNDS, wait_s / round_s if round_s else 0.0)
 
 
 def _least_useful(session: Session, round_s: float) -> int:
@@ -228,7 +229,7 @@ def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, i
     return rooms
 
 
-def quickest(session: Session, most: int, round_s: float, *, is_alone: bool) -> int:
+def best_draft_length(session: Session, most: int, round_s: float, *, is_alone: bool) -> int:
     """Returns the length, at most `most`, that lets a session that waits for its drafts grow fastest; 0: no draft.
 
     A draft costs its session the round trip and the time of its tokens. Beside other sessions, whose rounds follow one

@@ -47,10 +47,10 @@ class Moved(Struct, frozen=True):
     @property
     def num_first_choices(self) -> tuple[int, int]:
         """First choices accepted, and first choices drafted, up to the text's end, which is itself not delivered."""
-        return self._num_accepted, min(self.num_observed, len(self.taken) + 1)
+        return self._num_first_accepted, min(self.num_observed, len(self.taken) + 1)
 
     @property
-    def _num_accepted(self) -> int:
+    def _num_first_accepted(self) -> int:
         """First choices accepted up to and including the text's end; tokens beyond it do not count."""
         path, num_accepted = self.outcome.path, self.outcome.num_accepted
         if path is not None:
@@ -61,7 +61,9 @@ class Moved(Struct, frozen=True):
     @property
     def is_wrong(self) -> bool:
         """True if a first choice was rejected."""
-        return self.num_verified > 0 and self._num_accepted < min(len(self.entry.first_choices), len(self.taken) + 1)
+        return self.num_verified > 0 and self._num_first_accepted < min(
+            len(self.entry.first_choices), len(self.taken) + 1
+        )
 
     @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
@@ -82,7 +84,7 @@ class Moved(Struct, frozen=True):
             return []  # nothing was claimed
         if self.entry.parents is not None:
             return self._claims_of_tree(self.entry.parents)
-        return [("own" if self.entry.is_own else source, codes, self._num_accepted)]
+        return [("own" if self.entry.is_own else source, codes, self._num_first_accepted)]
 
     def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
         """Claims for all tokens that follow the base or an accepted token: the target's draw there is known."""

@@ -30,7 +30,7 @@ def of_draft(session: Session, *, has_trees: bool = True) -> Drafted:
     return found if found.parents is not None else found.cut(session.max_length)
 
 
-def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
+def calibrated_probabilities(session: Session, drafted: Drafted) -> list[float]:
     """Returns each token's calibrated probability given its predecessors, for use under the session's rule."""
     if drafted.is_forced:
         return [1.0] * len(drafted.tokens)
@@ -44,13 +44,13 @@ def claimed_probabilities(session: Session, drafted: Drafted) -> list[float]:
 
 def num_expected(session: Session, drafted: Drafted) -> float:
     """Returns how many of a draft's tokens will be accepted, by their calibrated probabilities."""
-    candidate = Candidate(claimed_probabilities(session, drafted), parents=drafted.parents)
+    candidate = Candidate(calibrated_probabilities(session, drafted), parents=drafted.parents)
     ranked = rank(candidate.odds, candidate.parents) if candidate.parents is not None else None
     return float(sum(path_probability(candidate, ranked)))
 
 
 def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
-    """`claimed_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
+    """`calibrated_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
 
     No alternative is likelier than the first choice.
     """
@@ -71,7 +71,7 @@ MAX_LENGTH = 8
 MAX_DRAFTS = 32
 """Most texts looked up for one round, at 20 to 100 us each."""
 
-TRIED_AGAIN = 8
+MISSED_LOOKUPS = 8
 """Of these, least number of texts whose previous lookup found nothing, if there are so many."""
 
 MAX_INDEXED = 16_384
@@ -82,7 +82,7 @@ MAX_TOKENS = 4_000_000
 
 
 class Wanting(NamedTuple):
-    """A session that has no other draft in this round."""
+    """A session without a draft of its draft node in this round."""
 
     session: Session
     worth: float  # of one token
@@ -126,13 +126,16 @@ class SelfDrafts:
         self._misses &= self._looked_up.keys()
 
     def _first(self, wanting: Sequence[Wanting]) -> Sequence[Wanting]:
-        """Returns the sessions to draft for: by worth; in turn if it is equal, or the latest lookup found nothing."""
+        """Returns the sessions to look up: the highest worth first, equal worth in turn.
+
+        Sessions whose latest lookup found nothing share a few lookups in turn.
+        """
         worth_it = [one for one in wanting if one.least_probability < 1.0]
         if len(worth_it) <= MAX_DRAFTS:
             return worth_it
         missed = [one for one in worth_it if one.session.session_id in self._misses]
         fresh = [one for one in worth_it if one.session.session_id not in self._misses]
-        again = max(min(TRIED_AGAIN, len(missed)), MAX_DRAFTS - len(fresh))
+        again = max(min(MISSED_LOOKUPS, len(missed)), MAX_DRAFTS - len(fresh))
         return [
             *nsmallest(MAX_DRAFTS - again, fresh, key=lambda one: (-one.worth, self._turn(one))),
             *nsmallest(again, missed, key=self._turn),

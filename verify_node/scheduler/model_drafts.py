@@ -16,10 +16,10 @@ from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
 MANY, LEAST_TOKEN_S = 8, 0.004
-"""Sessions below which models draft at first, and time of a token without drafts, in seconds, from which on they do
-with more sessions, too. On shared cores a draft model and its messages take some milliseconds for each token that they
-bring: with eight sessions they slowed a target of 13M parameters (2 ms a token), and made one of 116M (9 ms) 1.3 times
-as fast."""
+"""Before the first comparison, draft models may draft if there are fewer than MANY sessions, or if a token without
+drafts takes LEAST_TOKEN_S seconds or longer. On shared cores a draft model and its messages take some milliseconds for
+each token that they bring: with eight sessions they slowed a target of 13M parameters (2 ms a token), and made one of
+116M (9 ms) 1.3 times as fast."""
 
 SETTLING_ROUNDS, COUNTED_ROUNDS = 8, 24
 """Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions."""
@@ -158,20 +158,20 @@ class ModelDrafts:
     def _begin(self, *, permits: bool) -> None:
         self.permits, self._stretch = permits, Stretch()
 
-    def _end_stretch(self, known: Comparison) -> None:
+    def _end_stretch(self, comparison: Comparison) -> None:
         rate, stretch_s = self._stretch.rate, self._stretch.seconds
-        if self.permits != known.permits:
+        if self.permits != comparison.permits:
             self._tried = rate
-            self._begin(permits=known.permits)
+            self._begin(permits=comparison.permits)
             return
-        was_permitted = known.permits
+        was_permitted = comparison.permits
         if rate and self._before and self._tried:
-            difference = math.log(self._tried / math.sqrt(self._before * rate))
-            known.learn(-difference if was_permitted else difference)
-        is_same = known.permits == was_permitted
+            gain_of_other = math.log(self._tried / math.sqrt(self._before * rate))
+            comparison.learn(-gain_of_other if was_permitted else gain_of_other)
+        is_same = comparison.permits == was_permitted
         self._before, self._tried = (rate if is_same else None), None
-        tries = self._before is not None and known.may_try(stretch_s)
-        self._begin(permits=known.permits != tries)
+        tries = self._before is not None and comparison.may_try(stretch_s)
+        self._begin(permits=not comparison.permits if tries else comparison.permits)
 
 
 def compare(

@@ -1,8 +1,8 @@
 """Orders of jobs that contend for places, for example KV pages: first come, first served, and LAPS-SD.
 
-An allocator of places calls an order twice: `rank` sorts the jobs, and `yields` decides whether a holder gives its
-place to a waiter. It calls both again whenever a job comes or goes, or a round ends. Stateful: one instance per queue.
-Pass `rank` all waiters and all preemptible holders.
+For an allocator of places, `rank` sorts the jobs, `yields` decides whether a holder gives its place to a waiter, and
+`priority` spares it repeated checks. The allocator calls them again whenever a job comes or goes, or a round ends.
+Stateful: one instance per queue. Pass `rank` all waiters and all preemptible holders.
 """
 
 import math
@@ -27,7 +27,7 @@ class Job:
     arrived_at: float
     waits_since: float | None = None  # None: it has a place
     attained_s: float = 0.0  # E_i, service so far, over all its turns
-    turn_s: float = 0.0  # of that, since it got its current place
+    turn_s: float = 0.0  # service since it got its current place; for KV pages, time of deciding only
     remaining_tokens: float = math.inf  # L_i, expected
     rates: tuple[float, ...] = ()  # acceptance rate after each of its newest rounds (`RateHistory.rates`)
     num_drafted: float = 0.0  # n, drafted tokens of a round
@@ -128,7 +128,7 @@ class RateHistory:
     def __init__(self, num_kept: int = NUM_ROUNDS, window: int = WINDOW) -> None:
         """num_kept: rates to remember, at least gamma. window: rounds that each rate is computed over."""
         if num_kept < 1 or window < 1:
-            raise ConfigError(f"a history of {num_kept} rates over {window} rounds is none; both must be 1 or more")
+            raise ConfigError(f"num_kept is {num_kept} and window is {window}; both must be 1 or more")
         self._drafts: deque[tuple[int, int]] = deque(maxlen=window)
         self._rates: deque[float] = deque(maxlen=num_kept)
         self._num_accepted = self._num_drafted = 0
@@ -231,7 +231,10 @@ class Laps:
         return Size(rate, remaining_s, self.level(job.attained_s + (remaining_s if is_perceived else 0.0)))
 
     def _may_settle(self, job: Job) -> bool:
-        """True if a perceptible job may be displaced in this ranking, if it has a place at all."""
+        """True if the job is perceptible and, if it has a place, has had S_1 in this turn.
+
+        This is the only ranking in which it may be displaced.
+        """
         return self._sizes[job.job_id].rate is not None and (not job.has_place or job.turn_s >= self.bounds[0])
 
     def _key(self, job: Job, now: float) -> tuple[tuple[bool, float], int, bool, float, float]:

@@ -1,8 +1,8 @@
-"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve) -> Round.
+"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve, allotment) -> Round.
 
-The session that has waited longest goes first; clients take turns in having prompts prefilled. Where pages are short,
-`resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as another
-waits for the other (`followers`).
+Promised sessions go first, then those with a floor, then the longest wait; clients take turns in prefill. Where pages
+are short, `resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as
+another waits for the other (`followers`).
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ def plan(
 
 
 def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes]) -> list[Session]:
-    """Lets clients take turns in the places of the sessions that have a text to prefill; others keep their place.
+    """Reorders the sessions that prefill, so that clients take turns; all other sessions keep their positions.
 
     A client's second text comes behind every client's first. Among these, the client that was first in the latest round
     comes last. ready: in the order of their waits. promised: sessions that take no turns.
@@ -247,14 +247,13 @@ class _Packing:
         cached = self.pool.length(session.session_id) if hit is None else hit.num_tokens
         prefill = len(session.tokens) - cached - 1  # at least 0: the newest token was never fed
         drafted = self.drafted.get(session.session_id, NOTHING)
-        num_drafted = len(drafted.tokens)
         if session.session_id in self.promised:
             return self._promised_entry(session, cached, prefill, drafted)
         most, room = min(self.prefill, self._most_prefill(session)), self.tokens - self.kept_free
-        if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
-            return make_entry(session, cached, drafted)
-        if session.session_id in self.allotment.floor and prefill <= most and prefill < room:
-            return make_entry(session, cached, NOTHING)
+        for draft in (drafted, NOTHING) if session.session_id in self.allotment.floor else (drafted,):
+            num_drafted = len(draft.tokens)
+            if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
+                return make_entry(session, cached, draft)
         num_tokens = min(prefill, most, room)
         return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
 

@@ -28,7 +28,7 @@ class RoundLimits:
 
     @property
     def most_prefill(self) -> int:
-        """Most tokens that are fed without a decision; the rest is for sessions in decode."""
+        """Most prefill tokens of sessions without a promise; the rest is for sessions in decode."""
         return self.max_round_tokens // 2
 
 

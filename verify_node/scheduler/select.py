@@ -1,8 +1,8 @@
 """Chooses the drafted tokens that the next round verifies: all permitted ones, or those that are worth their time.
 
 `Choice` follows the paper: drafts are verified up to their permitted length. `ByWorth` considers every drafted token
-available when a round is packed, from draft nodes and from the verify node's own drafts of a session's text. It
-verifies the tokens that bring the most for the time that they add (`fair/selection.py`): a token's worth is w U'(X)
+available when a round is packed: from draft nodes, from a session's own text, and from the verify node's draft model.
+It verifies the tokens that bring the most for the time that they add (`fair/selection.py`): a token's worth is w U'(X)
 of its client, and its probability is its draft node's claim, calibrated by the outcomes of such claims. The other
 tokens are dropped, never deferred: under match a truncated draft is exact. Under ratio the choice must not depend on
 the tokens themselves, so the probability of every token is the session's acceptance rate.
@@ -21,7 +21,7 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafts import SelfDrafts, Wanting, claimed_probabilities, num_expected, of_draft
+from verify_node.scheduler.drafts import SelfDrafts, Wanting, calibrated_probabilities, num_expected, of_draft
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
@@ -32,8 +32,8 @@ ALL = probabilities.LEAST
 """`least_probability` of a verify node without a bound."""
 
 UNWAITED, SELDOM = 8, 64
-"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting. Once it is known, one in SELDOM rounds
-does, and another one waits whatever the gain was: it may have grown."""
+"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting. Once the gain is known, one in
+SELDOM rounds waits for none, and one in SELDOM waits whatever the measured gain, which may have grown."""
 
 BOUND_SHARE = 0.5
 """The bound sent to a draft node, as a share of the previous round's price. Tokens below the price of a round may be
@@ -226,7 +226,10 @@ class ByWorth(Choice):
         return {name: self._worth(client) for name, client in clients.items()}
 
     def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
-        """Returns all available drafted tokens: a session's draft, or else the verify node's draft from its text."""
+        """Returns all available drafted tokens, of each session its draft node's or the verify node's: the better ones.
+
+        A session's own text is looked up only if its draft node sent no draft.
+        """
         found: list[tuple[Session, Drafted]] = []
         wanting: list[Wanting] = []
         for session in ready:
@@ -289,7 +292,7 @@ def _candidates(
     rooms = limits_of_clients([session for session, _ in drafted], previous)
     return [
         Candidate(
-            claimed_probabilities(session, one),
+            calibrated_probabilities(session, one),
             parents=one.parents,
             worth=worths[session.client.name],
             max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),

@@ -79,14 +79,12 @@ def allot(
     decoding = [one for one in present if one.is_decoding]
     prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: due[one.session_id] <= now)
     late = [one for one in decoding if due[one.session_id] <= now]  # the first ones
-    late_tpots = tpots(late, now)
-    in_time = [one.slo.tpot_s for one in decoding[len(late) :] if one.slo.tpot_s is not None]
-    round_s = _round_s([at - now for at in due.values()], late_tpots, decoding, rounds)
+    round_s = _round_s([at - now for at in due.values()], tpots(late, now), decoding, rounds)
     room = inf if round_s == inf else rounds.tokens_in(round_s)
     kept_free = floor(room)
     num_kept = sum(kept_free.values())
     left = room - len(decoding) - num_kept
-    running = Decoding.of(late_tpots + in_time)
+    running = Decoding.of(tpots(decoding, now))
     prefill = _prefill(prompts, _held(present, running, prompts, now, round_s, left, rounds), left)
     round_tokens = None if room == inf else int(room)
     if round_tokens is not None:

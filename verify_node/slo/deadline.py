@@ -63,7 +63,8 @@ class Deadline(Times):
         """
         up_s = round_trip_s / 2
         asked_at, paced_at = now - up_s - asked.waited_s, now + FIRST_TOKEN_S
-        if slo.ttft_s is not None and not (num_tokens and asked.since_first_s is not None):
+        since_first_s = asked.since_first_s if num_tokens else None
+        if slo.ttft_s is not None and since_first_s is None:
             paced_at = asked_at + slo.ttft_s - up_s
         opened = cls(
             asked_at,
@@ -77,8 +78,8 @@ class Deadline(Times):
         )
         opened._account("network", up_s)
         opened._account("queue", max(0.0, asked.waited_s - (asked.since_first_s or 0.0)))
-        if num_tokens and asked.since_first_s is not None:
-            opened.first_at = now - asked.since_first_s - round_trip_s
+        if since_first_s is not None:
+            opened.first_at = now - since_first_s - round_trip_s
             opened.last_at = now
             opened._continue_windows(now)
         if old is not None:

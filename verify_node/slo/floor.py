@@ -14,8 +14,8 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.capacity import FLOOR
 
 MOST_SHORT = 2.0
-"""Largest shortfall in tokens, besides what one round is to give: a client that finds no pages for long, or takes
-fewer tokens, saves up no more."""
+"""Largest shortfall carried over, in tokens, in addition to those due in one round. A client that gets no pages, or
+takes fewer tokens than it is due, accumulates no more."""
 
 
 class Client(Protocol):

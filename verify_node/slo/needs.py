@@ -13,7 +13,8 @@ from math import inf
 from verify_node.slo.deadline import Deadline
 
 CROWDING = 1.2
-"""Bound of a session's needs, in equal shares of the budget, as in the code of AdaServe's authors."""
+"""Bound of a session's needs, in equal shares of the budget among the sessions that are behind and have drafts, as in
+the code of AdaServe's authors."""
 
 
 class Needs:

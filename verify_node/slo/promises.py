@@ -183,9 +183,10 @@ class Promises:
         self._keep_in_step(sessions)
         if not self.promised:
             return NO_PROMISES
-        waiting = sorted(ready, key=lambda session: (session.ready_since, session.admitted))  # as in packing
-        self._pause_or_resume({session.session_id for session in waiting}, now)
-        waiting = [session for session in waiting if session.session_id not in self.promised]
+        ready = list(ready)
+        self._pause_or_resume({session.session_id for session in ready}, now)
+        others = (session for session in ready if session.session_id not in self.promised)
+        waiting = sorted(others, key=lambda session: (session.ready_since, session.admitted))  # as in packing
         self._floor.keep({session.client.name for session in sessions.values()})
         return allot(
             self.promised,

@@ -11,7 +11,7 @@ from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.wire.messages import Sampling
 from goodspeed.wire.probabilities import FLOOR as FLOOR
 
-UNTOLD_PROBABILITY = 0.3
+DEFAULT_LEAST_PROBABILITY = 0.3
 """A draft ends where the probability that all of it is accepted falls below this, while the verify node has told no
 least probability. Measured on the embedded models' texts, at temperature 0 with histories: with 0.3 a round yields 2.24
 tokens for 1.6 drafted ones."""
@@ -28,7 +28,7 @@ class Ngrams:
 
     history: History
     keeps: bool = True  # ended texts draft for later ones of their user
-    least_probability: float = UNTOLD_PROBABILITY
+    least_probability: float = DEFAULT_LEAST_PROBABILITY
     expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
     """Indexes of predictions, alive while a session uses them: the choices of a request share one."""
 
@@ -67,7 +67,7 @@ class NgramDrafter:
 
     request: Request
     history: History
-    least_probability: float = UNTOLD_PROBABILITY
+    least_probability: float = DEFAULT_LEAST_PROBABILITY
     prediction: NgramIndex | None = None  # of the output that the user expects
     _text: GrowingText = field(default_factory=GrowingText)
 

@@ -1,9 +1,9 @@
 """A session's stream of drafts: the draft sent after each verdict, and the requests to the draft model in between.
 
-Each verdict causes a lookup in the n-gram index; the draft found there is sent instead of an Ack. The draft model
-drafts a tree beyond the text while the verify node permits drafts and the model's tokens come in time. Of the two
-drafts, the stream sends the one with more expected accepted tokens. The verify node stores the newest draft while the
-text follows it.
+A verdict causes a lookup in the n-gram index, unless enough of the newest draft is left. A draft that is sent takes the
+place of the Ack. The draft model drafts a tree beyond the text while the verify node permits drafts and the model's
+tokens come in time. Of the two drafts, the stream sends the one with more expected accepted tokens. The verify node
+stores the newest draft while the text follows it.
 
 Under the ratio rule one draft is made per verdict, with noise of its own. The draft's length depends on the permission
 and never on its tokens, so that it reveals nothing about the noise that accepts or rejects them. No I/O.

@@ -2,7 +2,7 @@
 
 Every client has one endless session; lengths, observations and probes are those of `verify_node/scheduler/allocate.py`,
 by the array forms of policies and estimators. A test shows that it agrees with the state machines bit for bit. Knows
-nothing about time: probes come after TRIED_AGAIN rounds, as where round trips are short.
+nothing about time: probes come after PROBE_ROUNDS rounds, as where round trips are short.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.fields import MAX_DRAFT
-from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH, TRIED_AGAIN
+from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Worlds:
     def _allocate(self, joined: tuple[slice, slice]) -> Ints:
         """Probes come out of the budget; the rest is the policy's."""
         waiting = self._zero_since[joined]
-        due = (waiting >= 0) & (self.num_rounds - waiting >= TRIED_AGAIN)
+        due = (waiting >= 0) & (self.num_rounds - waiting >= PROBE_ROUNDS)
         due &= due.cumsum(axis=1) <= self.settings.budget
         lengths = self._policy.allocate(
             self.acceptance[joined],

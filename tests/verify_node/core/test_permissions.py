@@ -11,7 +11,7 @@ from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
 from tests.fakes import VOCAB, Desk, alone, make_open, request_of
 from verify_node.core.settings import CoreSettings
-from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, TRIED_AGAIN
+from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, PROBE_ROUNDS
 
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
 
@@ -213,7 +213,8 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pyte
     desk.open()
     assert [verdict.may_draft for _ in range(5) for verdict in desk.round()] == [0] * 5
     assert [record.getMessage() for record in caplog.records] == [
-        f"the policy mine:Failing failed: ValueError: no such table; nobody drafts after such a round (so far: {num})"
+        "the policy mine:Failing failed: ValueError: no such table; "
+        f"draft models may not draft after such a round (errors so far: {num})"
         for num in (1, 2, 4)
     ]
     policy.fails = False
@@ -246,7 +247,7 @@ class Nobody:
 
 def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() -> None:
     _, permitted = without("barrier")
-    assert [place for place, may_draft in enumerate(permitted) if may_draft] == [TRIED_AGAIN, 2 * TRIED_AGAIN + 1]
+    assert [place for place, may_draft in enumerate(permitted) if may_draft] == [PROBE_ROUNDS, 2 * PROBE_ROUNDS + 1]
     assert set(permitted) == {0, 1}
 
 
@@ -255,7 +256,7 @@ def test_tokens_that_are_tried_come_out_of_the_budget() -> None:
     desk.hello()
     for number in range(1, 7):
         desk.open(number=number, max_tokens=200)
-    for _ in range(TRIED_AGAIN + 10):
+    for _ in range(PROBE_ROUNDS + 10):
         permitted: list[int] = [verdict.may_draft for verdict in desk.round()]
         assert sum(permitted) <= 3
         for number in range(1, 7):

@@ -13,7 +13,7 @@ from verify_node.scheduler.allocate import (
     INITIAL_WORTH,
     LEAST_PERMISSION,
     PERMITTED,
-    TRIED_AGAIN,
+    PROBE_ROUNDS,
     Allocator,
 )
 from verify_node.scheduler.commit import Moved
@@ -302,7 +302,7 @@ def test_a_key_that_may_draft_nothing_is_permitted_nothing(is_barrier):
     scheduler = make_scheduler(Given(8, 8), is_barrier=is_barrier)
     limited, free = make_session(scheduler, 1), make_session(scheduler, 2, "b")
     limited.client.max_round_tokens = 0
-    for number in range(1, 2 * TRIED_AGAIN + 3):
+    for number in range(1, 2 * PROBE_ROUNDS + 3):
         assert permit(scheduler, [limited, free], number) == [0, 8]
 
 
@@ -318,10 +318,10 @@ def test_nobody_is_tried_who_takes_no_drafts():
 def test_a_trial_gives_way_to_what_the_policy_gives():
     scheduler = make_scheduler(policy := Given(0))
     session = make_session(scheduler)
-    told = [permit(scheduler, [session], number)[0] for number in range(1, TRIED_AGAIN + 1)]
+    told = [permit(scheduler, [session], number)[0] for number in range(1, PROBE_ROUNDS + 1)]
     policy.lengths = (5,)
-    told += [permit(scheduler, [session], number)[0] for number in range(TRIED_AGAIN + 1, TRIED_AGAIN + 4)]
-    assert told == [0] * TRIED_AGAIN + [5] * 3
+    told += [permit(scheduler, [session], number)[0] for number in range(PROBE_ROUNDS + 1, PROBE_ROUNDS + 4)]
+    assert told == [0] * PROBE_ROUNDS + [5] * 3
 
 
 # -- whole rounds ------------------------------------------------------------------------------------------------------

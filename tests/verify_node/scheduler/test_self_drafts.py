@@ -12,7 +12,7 @@ from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, m
 from tests.verify_node.scheduler.sessions import pack
 from verify_node.scheduler import drafts as self_drafts
 from verify_node.scheduler.commit import commit
-from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, TRIED_AGAIN, SelfDrafts, Wanting
+from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, MISSED_LOOKUPS, SelfDrafts, Wanting
 from verify_node.scheduler.round import Outcome
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.drafted import Drafted
@@ -136,7 +136,7 @@ def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
     assert seen >= 1
     before = dict(drafts._looked_up)
     drafts.draft([*wanting(*mute, worth=9.0), *wanting(poor, worth=1.0)])
-    assert sum(drafts._looked_up[key] > before[key] for key in drafts._misses & before.keys()) >= TRIED_AGAIN
+    assert sum(drafts._looked_up[key] > before[key] for key in drafts._misses & before.keys()) >= MISSED_LOOKUPS
 
 
 def test_texts_of_equal_worth_take_turns():
