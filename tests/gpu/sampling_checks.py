@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from experiments.benchmarks.gpu_rounds import Sampling
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
@@ -20,16 +21,12 @@ LENGTH = 3  # drafted tokens of each of BATCH / 4 sessions
 WIDE = 151_936  # vocabulary of Qwen3
 
 
-class Row(NamedTuple):
-    """`goodspeed.sampling.Sampling`, without the wire's library."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-
-ROWS = (Row(seed=5), Row(temperature=0.7, top_k=50, seed=6), Row(top_p=0.9, seed=7), Row(temperature=0.0))
+ROWS = (
+    Sampling(seed=5),
+    Sampling(temperature=0.7, top_k=50, seed=6),
+    Sampling(top_p=0.9, seed=7),
+    Sampling(temperature=0.0),
+)
 POSITIONS = torch.arange(BATCH)
 DRAFTED = torch.arange(BATCH // 4) % (LENGTH + 1)  # [sessions], from nothing to the whole draft
 
@@ -132,7 +129,7 @@ def ratio_verdicts_equal_those_of_the_cpu(vocab: int, device: torch.device) -> N
 
 
 def zero_is_never_drawn_from_wide_rows(device: torch.device) -> None:
-    rows = SamplingBatch.of([Row(top_k=100)], [BATCH], device)
+    rows = SamplingBatch.of([Sampling(top_k=100)], [BATCH], device)
     proposal = make(to_probs(make_logits(WIDE).to(device), rows), "dense-fp32")
     for noise in (0.0, 0.5, 1 - 2.0**-53):
         tokens = proposal.sample(torch.full((BATCH,), noise, device=device, dtype=torch.float64))

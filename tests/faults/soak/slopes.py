@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
 HOUR_S = 3600.0
 NUM_BLOCKS = 16
@@ -65,17 +66,10 @@ def blocks(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def least_squares(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Slope and its standard error; an infinite error where two points leave nothing to tell it from."""
-    dx = x - x.mean()
-    per_x = float(dx @ y / (dx @ dx))
-    if len(x) < 3:
-        return per_x, float("inf")
-    rest = y - y.mean() - per_x * dx
-    return per_x, float(np.sqrt(rest @ rest / (len(x) - 2) / (dx @ dx)))
+    found = stats.linregress(x, y)
+    return float(found.slope), float(found.stderr) if len(x) > 2 else float("inf")
 
 
 def theil_sen(x: np.ndarray, y: np.ndarray) -> float:
     """Median of the slopes of all pairs: a few outliers change nothing. 0 for a single point."""
-    first, second = np.triu_indices(len(x), 1)
-    if not len(first):
-        return 0.0
-    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
+    return float(stats.theilslopes(y, x).slope) if len(x) > 1 else 0.0
