@@ -19,6 +19,7 @@ from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
+from goodspeed.files import remove_abandoned
 from goodspeed.ngram.history import History
 from goodspeed.serving.events import QUIET
 from goodspeed.wire.endpoints import parse_endpoint
@@ -58,13 +59,15 @@ def load(config: DraftConfig) -> Vocabulary:
 
 
 def read_history(config: DraftConfig, vocabulary: Vocabulary, report: Report) -> History:
-    """Returns the texts for n-gram drafts in addition to each session's own: from the history file and the corpora.
+    """Returns the texts for n-gram drafts in addition to each session's own: from the history file, which must be held,
+    and the corpora.
 
     Raises ConfigError for a history file that is damaged, or written with another tokenizer or another --history.
     """
     per_user = config.whose_history == "user"
     history = History(config.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
     if config.history_file is not None:
+        remove_abandoned(config.history_file)
         num_texts = history.load(config.history_file)
         report("--history-file %s: %d texts, %d tokens", config.history_file, num_texts, history.num_tokens)
     if config.corpus:
@@ -131,6 +134,7 @@ def build(
         vocabulary.model_fingerprint,
     )
     drafting = _make_drafting(config, vocabulary)
+    held = histories.hold(config.history_file) if config.history_file is not None else None
     history = read_history(config, vocabulary, report)  # before the link's timers start
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
@@ -142,5 +146,5 @@ def build(
         num_parallel=None if drafting is None else drafting.drafter.num_parallel,
         max_sessions=config.max_sessions,
     )
-    keeper = HistoryKeeper(history, config.history_file, report) if config.history_file is not None else None
+    keeper = HistoryKeeper(history, config.history_file, report, held) if config.history_file is not None else None
     return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,28 +97,27 @@ SAVE_S = 60.0
 """Seconds between saves of a changed history: a killed node loses at most this much."""
 
 
-@contextmanager
-def hold(path: str) -> Iterator[None]:
-    """Locks a history file (by a file beside it, for it is replaced), and removes what killed nodes left beside it.
+def hold(path: str) -> int:
+    """Locks a history file, by a file beside it, since it is replaced; returns the descriptor of the lock.
 
     ConfigError if another node has it: each would overwrite the other's texts.
     """
+    lock = f"{os.path.realpath(path)}.lock"
     try:
-        held = files.hold(f"{path}.lock")
+        held = files.hold(lock)
     except OSError as error:
-        raise ConfigError(f"--history-file: cannot lock {path}.lock: {reason(error)}; give another path") from None
+        raise ConfigError(f"--history-file: cannot lock {lock}: {reason(error)}; give another path") from None
     if held is None:
         raise ConfigError(f"--history-file {path}: another draft node uses it; give each node a file of its own")
-    with held:
-        files.remove_abandoned(path)
-        yield
+    return held
 
 
 class HistoryKeeper:
     """Saves a history to its file. The event loop copies the texts; a thread encodes and writes them."""
 
-    def __init__(self, history: History, path: str, report: Report) -> None:
-        """history: as loaded from the file."""
+    def __init__(self, history: History, path: str, report: Report, held: int | None = None) -> None:
+        """history: as loaded from the file. held: the lock of the file, which `save_last` releases."""
+        self._held = held
         self._history = history
         self._path = path
         self._report = report
@@ -128,11 +126,10 @@ class HistoryKeeper:
         self._has_failed = False
 
     async def run(self) -> None:
-        """Saves every SAVE_S, until cancelled. ConfigError if another node uses the file."""
-        with hold(self._path):
-            while True:
-                await asyncio.sleep(SAVE_S)
-                await self.save()
+        """Saves every SAVE_S, until cancelled."""
+        while True:
+            await asyncio.sleep(SAVE_S)
+            await self.save()
 
     async def save(self) -> None:
         """Saves the history if it has changed."""
@@ -140,9 +137,14 @@ class HistoryKeeper:
             await asyncio.to_thread(self._write, self._history.num_added, self._history.contents())
 
     def save_last(self) -> None:
-        """Saves a changed history when the node stops, and waits for the disk."""
-        if self._has_changed:
-            self._write(self._history.num_added, self._history.contents())
+        """Saves a changed history when the node stops, waits for the disk, and releases the file."""
+        try:
+            if self._has_changed:
+                self._write(self._history.num_added, self._history.contents())
+        finally:
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
     @property
     def _has_changed(self) -> bool:

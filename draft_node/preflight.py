@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from draft_node import histories
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.service import standard_input
 from goodspeed.engine.tokenizing import tokenizer_folder
@@ -72,6 +73,7 @@ def _check_folders(config: DraftConfig) -> None:
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
         if not os.access(parent, os.W_OK):
             raise ConfigError(f"--history-file {config.history_file}: {parent} cannot be written to; choose another")
+        os.close(histories.hold(config.history_file))  # raises if another node uses it
         history_file.read(config.history_file, config.history_tokens)  # raises for a damaged file
 
 

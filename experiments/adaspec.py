@@ -118,7 +118,7 @@ def experiment(config: Config) -> Outcome:
         rows += [row(machine, name, policy, one, done[WITHOUT]) for policy, one in done.items()]
         if (machine, name) == (config.machines[0], names[0]):
             curves += scales(config, machine, name, done)
-    return Outcome(rows=rows, curves=curves, findings=findings(rows, curves), facts={"rows": rows, "slo": curves})
+    return Outcome(rows=rows, curves=curves, findings=findings(rows, curves), facts={"slo": curves})
 
 
 def served(config: Config, machine: str, name: str, policy: str, tpot_s: float | None = None) -> Service:

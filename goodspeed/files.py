@@ -1,11 +1,9 @@
 """Replaces private files atomically, so that readers find either the old contents or the new ones, whole."""
 
 import fcntl
-import glob
 import os
 import re
 from pathlib import Path
-from typing import IO
 
 
 def write_whole(path: str | Path, data: bytes, *, durable: bool = False) -> None:
@@ -38,26 +36,26 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def hold(path: str | Path) -> IO[bytes] | None:
-    """Returns a lock that lasts until it is closed or this process ends; None if another process holds it.
+def hold(path: str | Path) -> int | None:
+    """Returns the descriptor of a lock, which lasts until it is closed or the process ends; None if it is held already.
 
     Makes the file, of mode 0600, if it is not there. OSError if it cannot be made or locked.
     """
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
+        os.close(descriptor)
         return None
     except BaseException:
-        file.close()
+        os.close(descriptor)
         raise
-    return file
+    return descriptor
 
 
 def remove_abandoned(path: str | Path) -> None:
     """Removes what killed processes left of `write_whole`. Nobody else may be writing this file: see `hold`."""
     path = Path(os.path.realpath(path))
-    for found in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        if re.fullmatch(r"[0-9a-f]{16}", found.name.rpartition(".")[2]):
-            found.unlink(missing_ok=True)
+    abandoned = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
+    for found in [one for one in path.parent.iterdir() if abandoned.fullmatch(one.name)]:
+        found.unlink(missing_ok=True)

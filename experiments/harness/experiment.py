@@ -155,7 +155,7 @@ def _ignored(given: Any, taken: Any, where: str = "") -> list[str]:
 
 
 def save(outcome: Outcome, told: Mapping[str, Any], out: Path) -> None:
-    """Writes what --json prints, and rows and curves by column, as one JSON object. Numbers have six digits there."""
+    """Writes what --json prints, and rows and curves by column with six digits, as one JSON object."""
     out.mkdir(parents=True, exist_ok=True)
     found = dict(told) | {name: _columns(getattr(outcome, name)) for name in ("rows", "curves")}
     (out / RESULTS).write_text(json.dumps(found) + "\n")

@@ -22,8 +22,7 @@ ROOM = 1 << 12
 
 
 class Played:
-    """What agreed in a session's drafts, by the position at which each began. KeyError or IndexError for another
-    draft."""
+    """What agreed in a session's drafts, by the position at which each began; barrier rounds have no others."""
 
     def __init__(self, drafts: Iterable[Drafted]) -> None:
         self._agreed = {one.base_len: one.agreed for one in drafts}
@@ -39,13 +38,15 @@ class Played:
 
 
 def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
-    """Replays what agreed in the run itself, or what else is known of its texts.
+    """Replays what agreed in the run itself, or what else is known of its texts: a run of continuous rounds needs that.
 
     ConfigError where a client has several sessions: which of them came when, is not modelled.
     """
     header, sessions = run.header, run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
+    if acceptance is None and header.rounds != "barrier":
+        raise ConfigError("a twin has other continuous rounds than the run: it needs to know what else would agree")
     preset = "paper" if header.rounds == "barrier" else None
     node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, preset=preset).core
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]

@@ -5,6 +5,7 @@ The exit statuses are in `starting.py`. Every ConfigError counts as wrong usage.
 
 import argparse
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -39,6 +40,8 @@ HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 
 LOGGING = "logging"
 """Help heading of the options below."""
+
+BAD_PATH = {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -139,11 +142,11 @@ def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], i
 
 
 def _named(body: Callable[[argparse.Namespace], int], namespace: argparse.Namespace) -> int:
-    """Runs the body. ConfigError for a path of the command line that may not be looked at, or is too long."""
+    """Runs the body. ConfigError for a path that may not be looked at, or that cannot exist."""
     try:
         return body(namespace)
     except OSError as error:
-        if error.filename is None:
+        if error.errno not in BAD_PATH or not isinstance(error.filename, str | bytes):
             raise
         raise ConfigError(f"{sanitize(os.fsdecode(error.filename))}: {reason(error)}") from None
 

@@ -78,6 +78,17 @@ def test_a_history_file_is_taken_up(saved: str) -> None:
     assert told == [f"--history-file {saved}: 1 texts, 20 tokens"]
 
 
+def test_a_history_file_is_one_node_s(saved: str) -> None:
+    left = Path(saved).with_name(".history.0123456789abcdef")
+    left.touch()
+    build(history_file=saved)
+    assert not left.exists()
+    config = DraftConfig(model="none", tokenizer="tiny-target", history_file=saved)
+    for refused in (lambda: build(history_file=saved), lambda: check(config)):
+        with pytest.raises(ConfigError, match="another draft node uses it; give each node a file of its own"):
+            refused()
+
+
 def test_neither_is_nothing_to_tell() -> None:
     ngrams, told = build()
     assert (ngrams.history.indexes("ana"), told) == ([], [])

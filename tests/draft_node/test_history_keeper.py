@@ -8,6 +8,7 @@ import pytest
 from draft_node import histories
 from draft_node.histories import HistoryKeeper
 from goodspeed.errors import ConfigError
+from goodspeed.files import remove_abandoned
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
 from tests.draft_node.test_daemon_stops import make_daemon, stop
@@ -118,17 +119,33 @@ async def test_a_node_saves_now_and_then_and_when_it_stops(path, monkeypatch):
     assert num_saved(path) == 2
 
 
-@run_async
-async def test_a_file_is_one_node_s(path):
-    abandoned, other = (path.with_name(f".history.{tail}") for tail in ("0123456789abcdef", "0123456789abcdefg"))
-    abandoned.touch()
-    other.touch()
-    _, keeper = make_keeper(path)
-    with histories.hold(str(path)):
-        assert (abandoned.exists(), other.exists()) == (False, True)
-        with pytest.raises(ExceptionGroup) as caught:
-            await make_daemon(MemoryNetwork(), keeper).serve()
-        assert caught.group_contains(ConfigError, match="another draft node uses it; give each node a file of its own")
-    serving = asyncio.create_task(make_daemon(MemoryNetwork(), keeper).serve())
-    await asyncio.sleep(0)
-    await stop(serving)
+def test_a_file_is_held_until_the_last_texts_are_saved(path, monkeypatch):
+    held = histories.hold(str(path))
+    link = path.with_name("link")
+    link.symlink_to(path)
+    history, _ = make_keeper(path)
+    keeper = HistoryKeeper(history, str(path), print, held)
+    write = history_file.write
+
+    def write_held(*what):
+        for name in (path, link):
+            with pytest.raises(ConfigError, match="another draft node uses it; give each node a file of its own"):
+                histories.hold(str(name))
+        write(*what)
+
+    monkeypatch.setattr(history_file, "write", write_held)
+    history.add("ana", TEXT)
+    asyncio.run(keeper.save())
+    history.add("ana", TEXT)
+    keeper.save_last()
+    os.close(histories.hold(str(path)))
+    assert num_saved(path) == 2
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(path):
+    abandoned = path.with_name(".history.0123456789abcdef")
+    others = {path.with_name(name) for name in (".history.0123456789abcdefg", ".history.2.0123456789abcdef")}
+    for one in (abandoned, *others):
+        one.touch()
+    remove_abandoned(path)
+    assert set(path.parent.iterdir()) == others

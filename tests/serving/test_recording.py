@@ -66,7 +66,11 @@ def test_a_recording_survives_its_file(tmp_path):
 
 
 def test_a_check_leaves_nothing_behind(tmp_path):
-    link, there = tmp_path / "link", tmp_path / "there.jsonl"
+    link, there, loop = tmp_path / "link", tmp_path / "there.jsonl", tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(ConfigError, match="loop"):
+        recording.check(str(loop))
+    loop.unlink()
     link.symlink_to(tmp_path / "nowhere")
     there.write_text("kept")
     for path in (link, there, tmp_path / "new.jsonl"):

@@ -110,8 +110,9 @@ def test_a_path_that_cannot_be_used_is_one_line(
 ) -> None:
     assert run(monkeypatch, PermissionError(13, "Permission denied", "/closed/a\x1bb")) == 2
     assert capsys.readouterr() == ("", "name: /closed/a?b: Permission denied\n")
-    with pytest.raises(OSError, match="no file has to do with it"):
-        run(monkeypatch, OSError(5, "no file has to do with it"))
+    for error in (OSError(5, "no file has to do with it"), OSError(24, "Too many open files", "/a")):
+        with pytest.raises(OSError, match=error.strerror):
+            run(monkeypatch, error)
 
 
 def test_wrong_usage_is_told_before_the_command_ends(

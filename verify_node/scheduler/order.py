@@ -233,7 +233,7 @@ class Laps:
     def _may_settle(self, job: Job) -> bool:
         """True if the job is perceptible and, if it has a place, has had S_1 in this turn.
 
-        This is the only ranking in which it may be displaced.
+        In the first ranking for which this is true it may be displaced; after that it is settled.
         """
         return self._sizes[job.job_id].rate is not None and (not job.has_place or job.turn_s >= self.bounds[0])
 

@@ -96,7 +96,9 @@ class Fleet:
 
     def status(self) -> bytes:
         """Returns the replicas' `status --json` fields."""
-        return msgspec.json.encode(self._reports.told(names(), time.monotonic()))
+        found = self._reports.told(names(), time.monotonic())
+        leaving = {"state": "draining"}  # also before a replica's next report
+        return msgspec.json.encode([one | leaving if one["name"] in self._leaving else one for one in found])
 
     def scale(self, number: int) -> None:
         """Adds the missing replicas, or drains the least busy ones."""

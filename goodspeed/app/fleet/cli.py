@@ -85,7 +85,7 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
 @contextmanager
 def _only_one(name: str) -> Iterator[None]:
     """Lets one `up` of a fleet of this name run at a time. ConfigError if another one does."""
-    path = head.folder(name).parent / f"{name}.lock"
+    path = head.folder(name).parent / f".{name}.lock"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = files.hold(path)
@@ -93,13 +93,15 @@ def _only_one(name: str) -> Iterator[None]:
         raise ConfigError(f"cannot write {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
     if held is None:
         raise ConfigError(f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name")
-    with held:
+    try:
         yield
+    finally:
+        os.close(held)
 
 
 def _up(record: Record, reporter: Reporter, *, as_json: bool) -> None:
     config = record.config
-    if (before := _gone(config.name)) is not None:
+    if (before := _remains(config.name)) is not None:
         head.end(before)
     try:
         reporter.say("starting %d replicas of %s ...", config.replicas, config.model)
@@ -120,7 +122,7 @@ def _up(record: Record, reporter: Reporter, *, as_json: bool) -> None:
 def _check(record: Record, reporter: Reporter) -> None:
     """Raises ConfigError for a fleet that cannot be started."""
     config = record.config
-    _gone(config.name)
+    _remains(config.name)
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
     verify = import_module(DAEMONS["verify"].module)
@@ -136,7 +138,7 @@ def _check(record: Record, reporter: Reporter) -> None:
             verify.check_here(settings, reporter)
 
 
-def _gone(name: str) -> Record | None:
+def _remains(name: str) -> Record | None:
     """Returns a fleet of that name whose Ray is gone; ConfigError if it is up."""
     if (before := head.find(name)) is not None and before.is_there:
         raise ConfigError(f"the fleet {name} is already running; end it with `{PROGRAM} down`, or give another --name")

@@ -4,6 +4,7 @@ The file is JSON lines: a header with the run's settings, the sessions in the or
 rounds. A recording contains no text and no token ids. `docs/SIMULATION.md` explains how to make one.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,7 +103,7 @@ class Recording(msgspec.Struct, frozen=True):
 def check(path: str) -> None:
     """Raises ConfigError if a recording cannot be written there; changes nothing."""
     with _named(path):
-        real = Path(path).resolve()  # of a link to no file, the file that would be made
+        real = Path(os.path.realpath(path))  # of a link to no file, the file that would be made
         is_new = not real.exists()
         real.open("ab").close()
         if is_new:

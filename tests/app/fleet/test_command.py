@@ -318,6 +318,15 @@ def test_a_replica_that_died_while_it_drained_does_not_come_back(
         assert ended.called == (pid == 8 and bool(leaving))
 
 
+def test_who_leaves_drains_before_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actors, "names", lambda: ["replica-1", "replica-2"])
+    fleet = object.__new__(actors.Fleet)  # without its thread
+    fleet._reports, fleet._leaving = Reports(2), {"replica-2"}
+    for name in actors.names():
+        fleet._reports.hear(Report(Replica(name, f"tcp://127.0.0.1:{name[-1]}"), "ready", 1), 0.0, 0.0)
+    assert [one["state"] for one in msgspec.json.decode(fleet.status())] == ["ready", "draining"]
+
+
 def test_it_waits_until_as_many_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "POLL_S", 0.0)
     looks = iter([None, reports("ready"), reports("ready", "starting"), reports("ready", "ready")])

@@ -159,6 +159,8 @@ def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> No
         folder = tmp_path / str(number)
         folder.mkdir()
         run, result = demo(folder)
+        with pytest.raises(ConfigError, match="needs to know what else would agree"):
+            twin(run)
         real, twins = really(run), simulated(run, computed(run))
         assert sum(told.num_tokens for row in twins.rounds for told in row) == result["num_tokens"]
         if not (wrong := wrongly_foretold(real, twins)):
