@@ -2,14 +2,18 @@
 
 AdaServe's SLO phase: a session that a single token does not bring up to its TPOT needs accepted drafted tokens. The
 neediest sessions go first, and none gets more than a bound (Alg. 2). In addition, no client's needs exceed its weight's
-share of the budget: else the client with the shortest TPOT would take all of it. AdaSpec's cap (Alg. 3): the round
-stays short enough for the sessions that one token keeps on time.
+share of the budget: else the client with the shortest TPOT would take all of it. And a session whose drafted tokens
+would not bring it up to its TPOT either has no need (our choice, measured): under overload such tokens only made rounds
+longer, and everybody late. AdaSpec's cap (Alg. 3): the round stays short enough for the sessions that one token keeps
+on time.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import inf
 
+from goodspeed.slo.kept import SLACK
 from verify_node.slo.deadline import Deadline
 
 CROWDING = 1.2
@@ -38,8 +42,8 @@ class Needs:
     def of_drafts(self, path_probability: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
         """`Candidate.need` by session: accepted drafted tokens that the session needs, as a sum of path probabilities.
 
-        path_probability: of each session's drafted tokens, the highest first. A need is limited by the bounds, and by
-        what the session's drafted tokens can bring. Omits sessions without drafted tokens.
+        path_probability: of each session's drafted tokens, the highest first. 0 where the tokens within the bounds do
+        not bring the session up to its TPOT. Omits sessions without drafted tokens.
         """
         found = {key: 0.0 for key in path_probability if key in self._deadlines}
         behind = [key for key in found if key in self.owed_more]
@@ -47,12 +51,10 @@ class Needs:
         left = _shares(self._weights, budget)
         for key in sorted(behind, key=lambda key: -self._owed[key]):
             client, missing = self._deadlines[key].client, self._owed[key]
-            for probabilities in path_probability[key][: min(each, left[client])]:
-                if found[key] >= missing:
-                    break
-                found[key] += probabilities
-                left[client] -= 1
-            found[key] = min(found[key], missing)
+            sums = [*accumulate(path_probability[key][: min(each, left[client])])]
+            enough = bisect_left(sums, missing - SLACK)
+            if enough < len(sums):
+                found[key], left[client] = missing, left[client] - enough - 1
         return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:

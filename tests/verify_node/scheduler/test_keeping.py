@@ -23,14 +23,16 @@ POOR = (0.3, 0.3, 0.3, 0.3)
 def test_who_is_owed_more_than_a_token_has_drafts_verified_that_would_not_pay():
     session = drafting(1, POOR)
     assert lengths(make_choice(cost=DEAR), session) == [0]
-    assert lengths(make_choice(cost=DEAR), owe(session, 1.5)) == [4], "all of them bring less than 0.5"
+    assert lengths(make_choice(cost=DEAR), owe(session, 1.1)) == [3], "they bring 0.42, the first two 0.39"
+    assert lengths(make_choice(cost=DEAR), owe(session, 1.5)) == [0], "all of them bring too little"
     assert lengths(make_choice(cost=DEAR), owe(drafting(1, POOR), 1.0)) == [1]
 
 
 def test_what_is_owed_is_chosen_before_what_brings_more():
     behind, eager = drafting(1, (0.5,) * 6), drafting(2, (0.99,) * 6)
     assert lengths(make_choice(budget=6), behind, eager) == [0, 6]
-    assert lengths(make_choice(budget=6), owe(behind, 9.0), eager) == [3, 3], "within its half of the budget"
+    assert lengths(make_choice(budget=6), owe(behind, 1.8), eager) == [3, 3], "within its half of the budget"
+    assert lengths(make_choice(budget=6), owe(behind, 9.0), eager) == [0, 6], "which does not suffice"
 
 
 def test_who_is_on_time_gets_what_it_would_get_without_objectives():
@@ -94,7 +96,7 @@ def test_a_liar_that_claims_certainty_and_a_millisecond_takes_its_part_and_no_mo
 
 
 def test_now_is_the_time_of_the_round():
-    session = owe(drafting(1, POOR), 1.5)
+    session = owe(drafting(1, POOR), 1.1)
     choice = make_choice(cost=DEAR)
     assert not choice.choose([session], 1, NOW - 1.0)[session.session_id].tokens
     assert choice.choose([session], 1, NOW)[session.session_id].tokens
