@@ -33,7 +33,7 @@ class Needs:
         self._owed = {key: one.owed(now, shortest_s) - 1.0 for key, one in self._deadlines.items()}
         self.owed_more = frozenset(key for key, owed in self._owed.items() if owed > 0.0)
         """Sessions that one token does not bring up to their TPOT."""
-        # A session that is late even in the shortest round is helped by needs, and must not keep rounds short.
+        # A session that is late even in the shortest round must not keep rounds short.
         in_time = [(left_s, one) for one in self._deadlines.values() if shortest_s <= (left_s := one.left_s(now)) < inf]
         self._most_s, tightest = min(in_time, key=lambda pair: pair[0], default=(inf, None))
         share = weights[tightest.client] / sum(weights.values()) if tightest is not None else 0.0
