@@ -127,11 +127,11 @@ class ByWorth(Choice):
         turn = number % max(1, len(drafted))  # so that ties are not always won by the same sessions
         drafted, candidates = drafted[turn:] + drafted[:turn], candidates[turn:] + candidates[:turn]
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
-        if needs.owed_more:
-            candidates = self._with_needs(candidates, ranked, drafted, needs)
         num_drafted = sum(len(one.tokens) for _, one in drafted)
         budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
         budget = budget if most is None else min(budget, most)
+        if needs.owed_more:
+            candidates = self._with_needs(candidates, ranked, drafted, needs, budget)
         seconds = self._seconds(ready, budget + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
@@ -252,11 +252,12 @@ class ByWorth(Choice):
         ranked: Mapping[int, Ranked],
         drafted: Sequence[tuple[Session, Drafted]],
         needs: Needs,
+        budget: int,
     ) -> list[Candidate]:
         """Returns the candidates with the tokens owed to their texts."""
         keys = [session.session_id for session, _ in drafted]
         likely = {key: path_probability(candidates[k], ranked.get(k)) for k, key in enumerate(keys)}
-        needed = needs.of_drafts(likely, self._limits.budget)
+        needed = needs.of_drafts(likely, budget)
         return [replace(one, need=needed.get(key, 0.0)) for one, key in zip(candidates, keys, strict=True)]
 
     def _seconds(self, ready: Sequence[Session], num_drafted: int, num_prefill: int) -> list[float]:

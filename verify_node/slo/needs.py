@@ -3,9 +3,9 @@
 AdaServe's SLO phase: a session that a single token does not bring up to its TPOT needs accepted drafted tokens. The
 neediest sessions go first, and none gets more than a bound (Alg. 2). In addition, no client's needs exceed its weight's
 share of the budget: else the client with the shortest TPOT would take all of it. And a session whose drafted tokens
-would not bring it up to its TPOT either has no need (our choice, measured): under overload such tokens only made rounds
-longer, and everybody late. AdaSpec's cap (Alg. 3): the round stays short enough for the sessions that one token keeps
-on time.
+would not bring it up to its TPOT either has no need (our choice, measured): under overload such tokens mostly made
+rounds longer, and others late. AdaSpec's cap (Alg. 3): the round stays short enough for the sessions that one token
+keeps on time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,8 +17,8 @@ from goodspeed.slo.kept import SLACK
 from verify_node.slo.deadline import Deadline
 
 CROWDING = 1.2
-"""Bound of a session's needs, in equal shares of the budget among the sessions that are behind and have drafts, as in
-the code of AdaServe's authors."""
+"""Bound of a session's needs, in equal shares of the budget among the sessions that are behind and that their drafts
+could bring up, as in the code of AdaServe's authors."""
 
 
 class Needs:
@@ -46,7 +46,11 @@ class Needs:
         not bring the session up to its TPOT. Omits sessions without drafted tokens.
         """
         found = {key: 0.0 for key in path_probability if key in self._deadlines}
-        behind = [key for key in found if key in self.owed_more]
+        behind = [
+            key
+            for key in found
+            if key in self.owed_more and sum(path_probability[key][:budget]) >= self._owed[key] - SLACK
+        ]
         each = max(1, int(CROWDING * budget / max(1, len(behind))))
         left = _shares(self._weights, budget)
         for key in sorted(behind, key=lambda key: -self._owed[key]):
@@ -54,7 +58,7 @@ class Needs:
             sums = [*accumulate(path_probability[key][: min(each, left[client])])]
             enough = bisect_left(sums, missing - SLACK)
             if enough < len(sums):
-                found[key], left[client] = missing, left[client] - enough - 1
+                found[key], left[client] = min(missing, sums[enough]), left[client] - enough - 1
         return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:

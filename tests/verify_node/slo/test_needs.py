@@ -74,6 +74,8 @@ def test_who_would_be_late_with_all_drafted_tokens_needs_none():
     assert asked(text(5.0, probabilities=())) == [0.0]
     neediest, other = asked(text(9.0, probabilities=(0.9, 0.9)), text(1.9), weights={"a": 1.0}, budget=2)
     assert (neediest, other) == (0.0, pytest.approx(0.9)), "it takes no tokens from the other"
+    crowd = [text(59.0, probabilities=(0.9, 0.9)) for _ in range(15)]
+    assert asked(text(2.5), *crowd, weights={"a": 1.0})[0] == pytest.approx(1.5), "nor makes its part smaller"
 
 
 def test_the_round_stays_as_short_as_those_need_whom_one_token_keeps_on_time():
