@@ -1,6 +1,7 @@
 """Builds a draft node from its settings: model or tokenizer, memory, channel, daemon. Loads torch only for a model."""
 
 import asyncio
+import os
 import secrets
 import time
 
@@ -135,7 +136,12 @@ def build(
     )
     drafting = _make_drafting(config, vocabulary)
     held = histories.hold(config.history_file) if config.history_file is not None else None
-    history = read_history(config, vocabulary, report)  # before the link's timers start
+    try:
+        history = read_history(config, vocabulary, report)  # before the link's timers start
+    except BaseException:
+        if held is not None:
+            os.close(held)
+        raise
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
         link,

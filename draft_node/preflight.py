@@ -71,7 +71,7 @@ def _check_folders(config: DraftConfig) -> None:
         parent = Path(config.history_file).absolute().parent
         if not parent.is_dir():
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
-        if not os.access(parent, os.W_OK):
+        if not os.access(parent, os.R_OK | os.W_OK | os.X_OK):
             raise ConfigError(f"--history-file {config.history_file}: {parent} cannot be written to; choose another")
         os.close(histories.hold(config.history_file))  # raises if another node uses it
         history_file.read(config.history_file, config.history_tokens)  # raises for a damaged file

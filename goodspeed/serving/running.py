@@ -41,7 +41,8 @@ HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 LOGGING = "logging"
 """Help heading of the options below."""
 
-BAD_PATH = {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
+BAD_PATH = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR})
+"""Errors that say that a path may not be looked at, or cannot exist."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

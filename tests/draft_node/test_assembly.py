@@ -102,8 +102,9 @@ def test_texts_for_all_are_not_handed_to_users_with_keys(saved: str, tmp_path: P
 
 def test_the_file_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     history_file.write(tmp_path / "history", History(100, per_user=False, tokenizer="another").contents())
-    with pytest.raises(ConfigError, match="was written with another tokenizer"):
-        build(history_file=str(tmp_path / "history"))
+    for _ in range(2):  # a node that could not be built holds no file
+        with pytest.raises(ConfigError, match="was written with another tokenizer"):
+            build(history_file=str(tmp_path / "history"))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,6 @@ def test_a_file_that_cannot_be_had_is_found_before_anything_is_loaded(name: str,
 def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path or not mode & os.W_OK)
     with pytest.raises(ConfigError, match=f"--history-file {tmp_path}/x: {tmp_path} cannot be written to"):
         check(DraftConfig(model="none", tokenizer="tiny-target", history_file=str(tmp_path / "x")))

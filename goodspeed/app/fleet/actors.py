@@ -97,7 +97,7 @@ class Fleet:
     def status(self) -> bytes:
         """Returns the replicas' `status --json` fields."""
         found = self._reports.told(names(), time.monotonic())
-        leaving = {"state": "draining"}  # also before a replica's next report
+        leaving = {"state": "draining", "why": ""}  # also before a replica's next report
         return msgspec.json.encode([one | leaving if one["name"] in self._leaving else one for one in found])
 
     def scale(self, number: int) -> None:

@@ -139,7 +139,7 @@ def _check(record: Record, reporter: Reporter) -> None:
 
 
 def _remains(name: str) -> Record | None:
-    """Returns a fleet of that name whose Ray is gone; ConfigError if it is up."""
+    """Returns a fleet of that name whose Ray is gone; None if there is none. ConfigError if it is up."""
     if (before := head.find(name)) is not None and before.is_there:
         raise ConfigError(f"the fleet {name} is already running; end it with `{PROGRAM} down`, or give another --name")
     return before
