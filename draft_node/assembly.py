@@ -20,7 +20,6 @@ from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
-from goodspeed.files import remove_abandoned
 from goodspeed.ngram.history import History
 from goodspeed.serving.events import QUIET
 from goodspeed.wire.endpoints import parse_endpoint
@@ -68,7 +67,6 @@ def read_history(config: DraftConfig, vocabulary: Vocabulary, report: Report) ->
     per_user = config.whose_history == "user"
     history = History(config.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
     if config.history_file is not None:
-        remove_abandoned(config.history_file)
         num_texts = history.load(config.history_file)
         report("--history-file %s: %d texts, %d tokens", config.history_file, num_texts, history.num_tokens)
     if config.corpus:

@@ -98,17 +98,20 @@ SAVE_S = 60.0
 
 
 def hold(path: str) -> int:
-    """Locks a history file, by a file beside it, since it is replaced; returns the descriptor of the lock.
+    """Locks a history file by a file beside it, since it is replaced, and removes what killed nodes left there.
 
-    ConfigError if another node has it: each would overwrite the other's texts.
+    Returns the descriptor of the lock. ConfigError if another node has it: each would overwrite the other's texts.
     """
     lock = f"{os.path.realpath(path)}.lock"
     try:
         held = files.hold(lock)
+    except BlockingIOError:
+        raise ConfigError(
+            f"--history-file {path}: another draft node uses it; give each node a file of its own"
+        ) from None
     except OSError as error:
         raise ConfigError(f"--history-file: cannot lock {lock}: {reason(error)}; give another path") from None
-    if held is None:
-        raise ConfigError(f"--history-file {path}: another draft node uses it; give each node a file of its own")
+    files.remove_abandoned(path)
     return held
 
 

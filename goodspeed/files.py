@@ -36,17 +36,15 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def hold(path: str | Path) -> int | None:
-    """Returns the descriptor of a lock, which lasts until it is closed or the process ends; None if it is held already.
+def hold(path: str | Path) -> int:
+    """Returns the descriptor of a lock, which lasts until it is closed or the process ends.
 
-    Makes the file, of mode 0600, if it is not there. OSError if it cannot be made or locked.
+    Makes the file, of mode 0600, if it is not there. BlockingIOError if the lock is held already; OSError if the file
+    cannot be made or locked.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
     except BaseException:
         os.close(descriptor)
         raise

@@ -8,7 +8,6 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -68,8 +67,7 @@ def make_verify(namespace: argparse.Namespace) -> None:
     from goodspeed.wire.zmq.authentication import new_pair  # imported here because it loads ZeroMQ
 
     pair = new_pair()
-    keys.write_secret(secret, pair)
-    _write_public(secret, partial(keys.write_verify_key, public, pair.public_key))
+    _write(secret, pair, lambda: keys.write_verify_key(public, pair.public_key))
     print(
         f"{secret}: secret. Keep it on the verify node, and start that with\n"
         f"    goodspeed-verify --key {secret} --enrolled FOLDER ...\n"
@@ -86,8 +84,7 @@ def make_draft(namespace: argparse.Namespace) -> None:
 
     pair = new_pair(name)
     record = _record(namespace, pair.public_key)
-    keys.write_secret(secret, pair)
-    _write_public(secret, partial(keys.write_enrolled, public, record))
+    _write(secret, pair, lambda: keys.write_enrolled(public, record))
     print(
         f"{secret}: secret. Keep it on the draft node, and start that with\n"
         f"    goodspeed-draft --key {secret} --verify-key verify.pub ...\n"
@@ -95,10 +92,11 @@ def make_draft(namespace: argparse.Namespace) -> None:
     )
 
 
-def _write_public(secret: Path, write: Callable[[], None]) -> None:
-    """Writes the other half of a pair; removes the secret half if that fails, so that the command can be repeated."""
+def _write(secret: Path, pair: keys.KeyPair, write_public: Callable[[], None]) -> None:
+    """Writes both files of a pair, or neither, so that the command can be repeated."""
+    keys.write_secret(secret, pair)
     try:
-        write()
+        write_public()
     except BaseException:
         secret.unlink()
         raise

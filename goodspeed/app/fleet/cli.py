@@ -79,7 +79,22 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
     record = Record(config, tuple(namespace.further), str(Path.cwd()), config.address or "")
     _check(record, reporter)
     with _only_one(config.name):
-        _up(record, reporter, as_json=namespace.json)
+        if (before := _remains(config.name)) is not None:
+            head.end(before)
+        try:
+            reporter.say("starting %d replicas of %s ...", config.replicas, config.model)
+            record = record.keep() if config.address is not None else head.start(record)
+            with _asking(record) as ask:
+                endpoints = _scale(ask, config.replicas, reporter)
+        except BaseException:
+            with suppress(ProcessError):  # a consequence of the first error
+                _end(config.name, 0.0)
+            raise
+    if namespace.json:
+        found = {"endpoints": [*endpoints.values()], "replicas": endpoints}
+        print_json({**found, "address": record.address, "folder": str(record.path)})
+    else:
+        print("\n".join(endpoints.values()))
 
 
 @contextmanager
@@ -89,34 +104,16 @@ def _only_one(name: str) -> Iterator[None]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = files.hold(path)
+    except BlockingIOError:
+        raise ConfigError(
+            f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name"
+        ) from None
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
-    if held is None:
-        raise ConfigError(f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name")
     try:
         yield
     finally:
         os.close(held)
-
-
-def _up(record: Record, reporter: Reporter, *, as_json: bool) -> None:
-    config = record.config
-    if (before := _remains(config.name)) is not None:
-        head.end(before)
-    try:
-        reporter.say("starting %d replicas of %s ...", config.replicas, config.model)
-        record = record.keep() if config.address is not None else head.start(record)
-        with _asking(record) as ask:
-            endpoints = _scale(ask, config.replicas, reporter)
-    except BaseException:
-        with suppress(ProcessError):  # a consequence of the first error
-            _end(config.name, 0.0)
-        raise
-    if as_json:
-        found = {"endpoints": [*endpoints.values()], "replicas": endpoints}
-        print_json({**found, "address": record.address, "folder": str(record.path)})
-    else:
-        print("\n".join(endpoints.values()))
 
 
 def _check(record: Record, reporter: Reporter) -> None:
