@@ -22,7 +22,7 @@ ROOM = 1 << 12
 
 
 class Played:
-    """What agreed in a session's drafts, by the position at which each began; barrier rounds have no others."""
+    """Replays what agreed in a session's drafts, by the position at which each began; barrier rounds have no others."""
 
     def __init__(self, drafts: Iterable[Drafted]) -> None:
         self._agreed = {one.base_len: one.agreed for one in drafts}

@@ -49,6 +49,16 @@ def num_expected(session: Session, drafted: Drafted) -> float:
     return float(sum(path_probability(candidate, ranked)))
 
 
+def best(session: Session, drafted: Drafted, other: Drafted | None) -> Drafted:
+    """Returns the draft of which more tokens will be accepted."""
+    if other is None or not other.tokens:
+        return drafted
+    other = other.cut(session.max_length)
+    if not drafted.tokens:
+        return other
+    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
+
+
 def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
     """`calibrated_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
 

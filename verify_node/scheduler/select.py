@@ -21,7 +21,7 @@ from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_probability, rank, take, take_needed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafts import SelfDrafts, Wanting, calibrated_probabilities, num_expected, of_draft
+from verify_node.scheduler.drafts import SelfDrafts, Wanting, best, calibrated_probabilities, of_draft
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
@@ -32,8 +32,8 @@ ALL = probabilities.LEAST
 """`least_probability` of a verify node without a bound."""
 
 UNWAITED, SELDOM = 8, 64
-"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting. Once the gain is known, one in
-SELDOM rounds waits for none, and one in SELDOM waits whatever the measured gain, which may have grown."""
+"""One in UNWAITED rounds waits for no draft, to measure the gain of waiting. Once the gain is known, one in SELDOM
+rounds waits for none, and one in SELDOM waits whatever the measured gain, which may have grown."""
 
 BOUND_SHARE = 0.5
 """The bound sent to a draft node, as a share of the previous round's price. Tokens below the price of a round may be
@@ -273,16 +273,6 @@ class ByWorth(Choice):
             found = found - found[0] + self._cost.round_s(num_sessions, num_sessions, context)
         seconds: list[float] = (found + self._drafting_s).tolist()
         return seconds
-
-
-def best(session: Session, drafted: Drafted, other: Drafted | None) -> Drafted:
-    """Returns the draft of which more tokens will be accepted."""
-    if other is None or not other.tokens:
-        return drafted
-    other = other.cut(session.max_length)
-    if not drafted.tokens:
-        return other
-    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
 
 
 def _candidates(

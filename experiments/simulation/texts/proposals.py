@@ -107,10 +107,10 @@ def load(path: str | Path = SHIPPED) -> tuple[Text, ...]:
 
 
 @cache
-def paths(temperature: float = 1.0) -> dict[str, tuple[str, ...]]:
-    """Each domain's agreement in the shipped texts at this temperature: of every text and draft model, `agreed`."""
+def paths() -> dict[str, tuple[str, ...]]:
+    """Returns each domain's agreement in the shipped texts at temperature 1: `agreed` of every text and draft model."""
     found: dict[str, tuple[str, ...]] = {}
     for text in load():
-        if text.temperature == temperature:
+        if text.temperature == 1.0:
             found[text.domain] = (*found.get(text.domain, ()), *(path.agreed for path in text.models.values()))
     return found
