@@ -3,7 +3,6 @@
 import logging
 import secrets
 from contextlib import nullcontext
-from dataclasses import replace
 
 import torch
 
@@ -115,7 +114,6 @@ def make_runner(
         prefix_cache=True,
         others=ranks,
         beside=draft,
-        is_target=True,
     )
 
 
@@ -138,8 +136,7 @@ def build(
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
-    settings = replace(config.core, has_trees=not runner.is_batch_invariant)
-    core = VerifyCore(settings, welcome, runner.pool, cost=cost, constraints=constraints)
+    core = VerifyCore(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
     recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)

@@ -72,7 +72,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
     num_pages = -(-(len(prompt_ids) + wanted) // PAGE_SIZE)
-    runner = Runner(checkpoint, num_pages=num_pages, page_size=PAGE_SIZE, is_target=True)
+    runner = Runner(checkpoint, num_pages=num_pages, page_size=PAGE_SIZE)
     asked = config.sampling_request(checkpoint.num_tokens)
     stop_ids = read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))

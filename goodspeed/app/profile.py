@@ -68,7 +68,7 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.serving.measuring import profiler
 
     torch.set_num_threads(config.threads or 1)
-    runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype), is_target=True)
+    runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
     profile = profiler.profile(runner, grid, config.seconds)
     show(profile, sys.stderr if namespace.json else sys.stdout)

@@ -26,11 +26,6 @@ FIXED = ("default", "linear", "llama3", "yarn")
 NUM_POSITIONS = 512
 """Fewest positions in a table of angles; it doubles with the longest text."""
 
-BLOCK_ROWS = 32
-"""Most rows for which a row's bfloat16 product is bit-identical among any other rows (measured with 15 shapes). With
-more rows oneDNN sums in another order, so larger inputs are multiplied block by block."""
-
-
 RELEASED = 8
 """Layers after which a GPU gets back the memory of their own weights."""
 
@@ -83,7 +78,7 @@ class Fused(nn.Module):
             rows = layer(rows, cos, sin, goodspeed_batch)
         if isinstance(logits_to_keep, Tensor):
             rows = rows[logits_to_keep]
-        return SimpleNamespace(logits=_multiply(self.out, self.norm.of_rows(rows))[None])
+        return SimpleNamespace(logits=self.out(self.norm.of_rows(rows))[None])
 
 
 class Angles:
@@ -157,16 +152,16 @@ class Layer:
 
     def __call__(self, rows: Tensor, cos: Tensor, sin: Tensor, batch: Attends) -> Tensor:
         """rows, and the result: [num_tokens, hidden]; cos, sin: [num_tokens, 1, head_dim]."""
-        heads = _multiply(self.qkv, self.norm.of_rows(rows)).view(len(rows), -1, self.head_dim)
+        heads = self.qkv(self.norm.of_rows(rows)).view(len(rows), -1, self.head_dim)
         rotated = heads[:, : self.num_rotated]
         if self.head_norm is not None:
             rotated = functional.rms_norm(rotated, (self.head_dim,), None, self.eps) * self.head_norm
         rotated = _rotate(rotated, cos, sin)
         query, key, value = rotated[:, : self.num_heads], rotated[:, self.num_heads :], heads[:, self.num_rotated :]
         seen = batch.attend(self.number, query, key.transpose(0, 1), value.transpose(0, 1), self.scaling, self.window)
-        rows = rows + _multiply(self.out, seen.reshape(len(rows), -1))
-        gate, up = _multiply(self.gate_up, self.mlp_norm.of_rows(rows)).chunk(2, dim=-1)
-        return rows + _multiply(self.down, functional.silu(gate) * up)
+        rows = rows + self.out(seen.reshape(len(rows), -1))
+        gate, up = self.gate_up(self.mlp_norm.of_rows(rows)).chunk(2, dim=-1)
+        return rows + self.down(functional.silu(gate) * up)
 
 
 def _release(device: torch.device) -> None:
@@ -184,13 +179,6 @@ def _join(*layers: nn.Linear) -> Product:
     joined.register_parameter("bias", nn.Parameter(torch.cat(biases), requires_grad=False) if has_bias else None)
     prepack(joined)
     return joined.forward
-
-
-def _multiply(layer: Product, rows: Tensor) -> Tensor:
-    """rows [num_tokens, inputs] -> [num_tokens, outputs]; a CPU's bfloat16 result of a row is the same in any batch."""
-    if rows.dtype != torch.bfloat16 or len(rows) <= BLOCK_ROWS or rows.device.type != "cpu":
-        return layer(rows)
-    return torch.cat([layer(block) for block in torch.split(rows, BLOCK_ROWS)])
 
 
 def _rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

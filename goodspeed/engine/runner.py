@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.fused import Fused, can_fuse
-from goodspeed.engine.linear import has_bfloat16, prepack
+from goodspeed.engine.fused import can_fuse
+from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.grid import Kernel
 from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for
@@ -52,11 +52,9 @@ class Runner:
         prefix_cache: bool = False,
         others: Others | None = None,
         beside: Checkpoint | None = None,
-        is_target: bool = False,
     ) -> None:
         """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside: another model; its
-        runner will get equally many pages from the same share of memory. is_target: in bfloat16 on a CPU, logits of a
-        fused model's chains do not depend on the batch, which takes time (`is_batch_invariant`).
+        runner will get equally many pages from the same share of memory.
 
         others: ranks that hold the other parts of a split model; None: the model is not split. num_pages: per rank.
         """
@@ -74,10 +72,7 @@ class Runner:
         self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
             memory = KVPool(shape, num_layers, num_pages, page_size, checkpoint.dtype, checkpoint.device)
-        is_bfloat16 = checkpoint.dtype == torch.bfloat16 and has_bfloat16()
-        is_on_cpu = checkpoint.device.type == "cpu"
-        self.is_batch_invariant = is_target and is_bfloat16 and is_on_cpu and isinstance(model, Fused)
-        self._packed = Packed(model, self.pool, memory, others, kernel, is_batch_invariant=self.is_batch_invariant)
+        self._packed = Packed(model, self.pool, memory, others, kernel)
         self.num_graphs = self._packed.prepare()
 
     @property

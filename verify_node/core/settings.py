@@ -26,7 +26,6 @@ class CoreSettings:
     self_draft: bool = True  # draft from sessions' own texts, in continuous rounds
     is_shared: bool = True  # draft nodes may run on this machine, and compete for it
     drafts_first: bool = False  # then their models draft at any load until compared: they rarely slow a GPU
-    has_trees: bool = True  # rounds verify drafted trees; else only their first choices
     has_draft_model: bool = False  # the verify node drafts with a model, too; not where rounds are barriers
     eta: float = 0.1  # Eq. (3)
     weigh_evidence: bool = True
@@ -72,7 +71,7 @@ class CoreSettings:
     @property
     def limits(self) -> RoundLimits:
         """The limits of each round."""
-        return RoundLimits(self.budget, self.max_round_tokens, self.has_trees)
+        return RoundLimits(self.budget, self.max_round_tokens)
 
     def create_policy(self) -> Policy:
         """Creates the policy; UnknownPolicyError lists the known ones."""

@@ -16,17 +16,15 @@ from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 
 
-def of_draft(session: Session, *, has_trees: bool = True) -> Drafted:
+def of_draft(session: Session) -> Drafted:
     """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens.
 
-    Match needs no proposal, which is dropped; a draft without a proposal is of no use under ratio. has_trees: else
-    only a tree's first choices are returned.
+    Match needs no proposal, which is dropped; a draft without a proposal is of no use under ratio.
     """
     drafted, by_ratio = session.drafted, session.verification == "ratio"
     if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
         return NOTHING
     found = drafted if by_ratio or drafted.proposal is None else drafted._replace(proposal=None)
-    found = found if has_trees else found.first_choices()
     return found if found.parents is not None else found.cut(session.max_length)
 
 

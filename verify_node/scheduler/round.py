@@ -24,7 +24,6 @@ class RoundLimits:
 
     budget: int  # drafted tokens
     max_round_tokens: int  # all tokens fed
-    has_trees: bool = True  # else only the first choices of drafted trees
 
     @property
     def most_prefill(self) -> int:

@@ -84,10 +84,6 @@ class Drafted(NamedTuple):
             raise ValueError("the draft is a chain; call cut instead")
         return self._cut_to(nodes, trees.pick(self.parents, nodes)) if nodes else type(self)()
 
-    def first_choices(self) -> Self:
-        """Returns the chain of first choices."""
-        return self if self.parents is None else self.pick(trees.first_choices(self.parents))
-
     def cut(self, length: int) -> Self:
         """Returns the first `length` tokens; in a tree, the chain of first choices if they were sent first."""
         if length >= len(self.tokens):

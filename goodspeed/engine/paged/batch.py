@@ -14,13 +14,6 @@ from goodspeed.engine.paged.layout import Group, GroupLimits, Layout, Plan, plan
 from goodspeed.engine.paged.memory import KVPool, sent
 from goodspeed.engine.paged.trees import Bools, Ints
 
-BLOCK_ROWS = 32
-"""Most query rows per attention call in bfloat16 on a CPU."""
-
-LEAST_ROWS = 8
-"""Fewest such rows; smaller calls are padded. A single row is summed in another order than several rows; on some
-processors (an AMD EPYC with AVX512_BF16) so are two or three rows."""
-
 
 @dataclass(frozen=True)
 class Gather:
@@ -118,7 +111,7 @@ class Batch:
             key, value = self.pool.split(space, group.num_chunks)
             source: Gather | slice = Gather(self._tensor(pages), space, key, value)
         elif (
-            group.num_queries == 1 and self.limits.block_pages is None and group.low not in made.trees
+            group.num_queries == 1 and group.low not in made.trees
         ):  # exactly the keys that the query sees: no mask is needed
             end = int(made.starts[group.low]) + 1
             return GroupTensors(group, slice(row + (0 if window is None else max(0, end - window)), row + end), None)
@@ -161,38 +154,10 @@ def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, sca
     num_chunks, num_queries, num_kv_heads = tensors.group.num_chunks, tensors.group.num_queries, key.shape[1]
     if num_heads == num_kv_heads:
         query = rows.view(num_chunks, num_queries, num_heads, key_dim).transpose(1, 2)
-        out = _attention(query, key, value, tensors.mask, scaling)
+        out = scaled_dot_product_attention(query, key, value, tensors.mask, scale=scaling)
         return out.transpose(1, 2).reshape(num_rows, num_heads, -1)
     fold = num_heads // num_kv_heads
     query = rows.view(num_chunks, num_queries, num_kv_heads, fold, key_dim).transpose(1, 2).flatten(2, 3)
-    out = _attention(query, key, value, tensors.mask, scaling)
+    out = scaled_dot_product_attention(query, key, value, tensors.mask, scale=scaling)
     out = out.view(num_chunks, num_kv_heads, num_queries, fold, -1).transpose(1, 2)
     return out.reshape(num_rows, num_heads, -1)
-
-
-def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    """Scaled dot-product attention; in bfloat16 on a CPU a row's result does not depend on the other rows.
-
-    With keys in blocks (`passes.BLOCK_KEYS`) it does not depend on the number of hidden keys either. Fewer rows than
-    LEAST_ROWS, and more than BLOCK_ROWS, would be summed in another order.
-    """
-    if query.dtype != torch.bfloat16 or query.device.type != "cpu":
-        return scaled_dot_product_attention(query, key, value, mask, scale=scaling)
-    num_rows = query.shape[2]
-    if num_rows < LEAST_ROWS:
-        query, mask = _padded(query), None if mask is None else _padded(mask)
-        return scaled_dot_product_attention(query, key, value, mask, scale=scaling)[:, :, :num_rows]
-    outputs = []
-    for first in range(0, num_rows, BLOCK_ROWS):
-        last = min(first + BLOCK_ROWS, num_rows)
-        low = min(first, last - LEAST_ROWS)  # a few remaining rows join the last of the previous block
-        rows = scaled_dot_product_attention(
-            query[:, :, low:last], key, value, None if mask is None else mask[:, :, low:last], scale=scaling
-        )
-        outputs.append(rows[:, :, first - low :])
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
-
-
-def _padded(rows: Tensor) -> Tensor:
-    """Repeats the last of the rows [.., .., num_rows, ..] until there are LEAST_ROWS."""
-    return torch.cat([rows, rows[:, :, -1:].expand(-1, -1, LEAST_ROWS - rows.shape[2], -1)], 2)

@@ -22,7 +22,6 @@ class GroupLimits:
 
     max_padding: int  # wasted (queries + FETCH_COST) * keys per chunk; above it a separate group is cheaper
     max_group_rows: int  # key rows gathered at a time
-    block_pages: int | None = None  # keys come in blocks of so many pages of the text; None: as few as are seen
 
 
 @dataclass(frozen=True)
@@ -168,21 +167,20 @@ def plan(layout: Layout, window: int | None, limits: GroupLimits) -> Plan:
 
     window: in tokens, the query included; only the window's pages are gathered. None: all pages.
     """
-    block_pages = limits.block_pages or 1
-    starts, tables = (layout.starts, layout.tables) if window is None else _in_window(layout, window, block_pages)
-    counts, block = layout.counts.tolist(), block_pages * layout.page_size
+    starts, tables = (layout.starts, layout.tables) if window is None else _in_window(layout, window)
+    counts = layout.counts.tolist()
     ends = zip(starts.tolist(), counts, strict=True)
-    num_pages = [-(-(start + count) // block) * block_pages for start, count in ends]
+    num_pages = [-(-(start + count) // layout.page_size) for start, count in ends]
     bounds = _bounds(counts, [pages * layout.page_size for pages in num_pages], limits)
     groups = [Group(low, high, max(counts[low:high]), max(num_pages[low:high])) for low, high in bounds]
     return Plan(groups, layout.counts, starts, tables, len(layout.positions), layout.trees)
 
 
-def _in_window(layout: Layout, window: int, block_pages: int) -> tuple[Ints, Ints]:
+def _in_window(layout: Layout, window: int) -> tuple[Ints, Ints]:
     first = layout.starts - window + 1
     for number, tree in layout.trees.items():  # cached nodes have rows behind the base, and positions of their depth
         first[number] -= max(0, len(tree) - int(layout.counts[number]))
-    first_pages = np.maximum(first, 0) // (block_pages * layout.page_size) * block_pages
+    first_pages = np.maximum(first, 0) // layout.page_size
     most = layout.tables.shape[1]
     columns = np.minimum(first_pages[:, None] + np.arange(most), most - 1)
     return layout.starts - first_pages * layout.page_size, np.take_along_axis(layout.tables, columns, axis=1)

@@ -60,12 +60,10 @@ class Packed:
         memory: KVPool,
         others: Others | None = None,
         kernel: Kernel | None = None,
-        *,
-        is_batch_invariant: bool = False,
     ) -> None:
         """others: ranks that hold the other parts of a split model; None: it is not split. The others: `Passes`."""
         self.pool, self.memory = pool, memory
-        self._passes = Passes(model, memory, others, kernel, is_batch_invariant=is_batch_invariant)
+        self._passes = Passes(model, memory, others, kernel)
         self._last_keys: list[Hashable] = []  # of the previous pass, if it succeeded
 
     def prepare(self) -> int | None:

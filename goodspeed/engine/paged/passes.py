@@ -6,7 +6,6 @@ One process lays out a pass, and every rank of a split model can compute it.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from math import lcm
 from typing import Protocol
 
 import numpy as np
@@ -20,10 +19,6 @@ from goodspeed.engine.paged.trees import Ints, Tree
 
 GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # a group's gathered rows should fit into a CPU's cache
 MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
-
-BLOCK_KEYS = 512
-"""Keys that a batch-invariant pass gathers at a time, counted from the start of the text. A CPU attends to so many at a
-time; in bfloat16 the order of its sums depends on the number of keys within a block, hidden ones included."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +76,12 @@ class Passes:
         memory: KVPool,
         others: Others | None = None,
         kernel: Kernel | None = None,
-        *,
-        is_batch_invariant: bool = False,
     ) -> None:
-        """kernel: attention of padded passes (`grid.py`); None: no pass is padded. is_batch_invariant: `Runner`."""
+        """kernel: attention of padded passes (`grid.py`); None: no pass is padded."""
         self.model, self.memory, self.others = model, memory, others
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
-        size = memory.page_size
-        self._limits = GroupLimits(
-            max_padding=MAX_PADDING[kind],
-            max_group_rows=GROUP_BYTES[kind] // row_bytes,
-            block_pages=lcm(BLOCK_KEYS, size) // size if is_batch_invariant else None,
-        )
+        self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
         self.grid = None if kernel is None else Grid(model, memory, kernel)
         self._last: tuple[Layout, Batch | None] | None = None  # of the previous pass, if it succeeded; None: padded
 

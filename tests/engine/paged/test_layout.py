@@ -45,7 +45,7 @@ def test_a_group_gathers_no_more_than_it_may() -> None:
     assert [group.num_chunks for group in groups] == [2] * 5
 
 
-@pytest.mark.parametrize("limits", [TIGHT, LOOSE, GroupLimits(1000, 500), GroupLimits(1000, 500, 3)])
+@pytest.mark.parametrize("limits", [TIGHT, LOOSE, GroupLimits(1000, 500)])
 @pytest.mark.parametrize("window", [None, 1, 5, 40])
 def test_every_query_finds_all_its_keys(limits: GroupLimits, window: int | None) -> None:
     rng = random.Random(1)

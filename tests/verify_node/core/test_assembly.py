@@ -44,8 +44,8 @@ def test_every_setting_of_the_core_is_one_of_the_daemon():
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
     derived: dict[str, Any] = {"is_shared": False, "drafts_first": True, "lease_s": 1.5, "beta": 0.5}
     assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
-    # nothing is promised here, trees depend on the model, and what is left is for simulations and tests
-    others = {"self_draft", "policy_seed", "eta", "has_draft_model", "prefix_cache", "has_trees"}
+    # nothing is promised here, and what is left is for simulations and tests
+    others = {"self_draft", "policy_seed", "eta", "has_draft_model", "prefix_cache"}
     names = {one.name for one in fields(DEFAULTS)} - others
     assert all(getattr(own, name) != getattr(DEFAULTS, name) for name in names)
     assert VerifyConfig(model="m", draft_model="d").core.has_draft_model  # not with a preset

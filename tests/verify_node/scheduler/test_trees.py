@@ -9,8 +9,7 @@ from goodspeed.wire.messages import Draft
 from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.drafts import of_draft
-from verify_node.scheduler.round import Entry, Outcome, RoundLimits
-from verify_node.scheduler.select import Choice
+from verify_node.scheduler.round import Entry, Outcome
 
 CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)
 TOKENS, PARENTS = (5, 6, 7, 8, 9), (-1, -1, 0, 2, 0)
@@ -37,18 +36,6 @@ def test_the_rest_of_a_tree_follows_the_text():
     assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
     grow(session, 8)
     assert session.drafted is None, "its draft is empty"
-
-
-def test_where_no_trees_are_verified_first_choices_are():
-    session = growing()
-    session.may_draft = 2
-    chosen = Choice(RoundLimits(10, 64, has_trees=False)).choose([session], 1, NOW)[session.session_id]
-    assert (chosen.tokens, chosen.parents, list(chosen.codes)) == ((5, 7), None, list(session.drafted.codes[:3:2]))
-    grow(session, 5, 9)
-    assert session.drafted is None
-    grown = growing()
-    grow(grown, 5)
-    assert of_draft(grown, has_trees=False).tokens == (7, 8), "of the rest"
 
 
 @pytest.mark.parametrize("text", [(4,), (6,), (5, 8)], ids=["no child", "a leaf", "no grandchild"])
