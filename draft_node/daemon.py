@@ -250,8 +250,9 @@ class DraftDaemon:
     def _connected(self, action: act.Connected) -> None:
         self.channels.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
         if self.drafter is not None:
-            others = [one.max_message_bytes for one in self.core.links.welcomes]
-            self.drafter.max_proposal_bytes = min(action.welcome.max_message_bytes, *others) - FIXED_BYTES
+            welcomes = [action.welcome, *self.core.links.welcomes]
+            self.drafter.max_proposal_bytes = min(one.max_message_bytes for one in welcomes) - FIXED_BYTES
+            self.drafter.vocab_size = min(one.vocab_size for one in welcomes)
         extra = {"at": self.channels.channel(action.link).endpoint, "num_running": self.num_running}
         logger.info("the verify node is there", extra=extra)
         self.connected.set()

@@ -12,6 +12,7 @@ import torch  # noqa: F401 (before transformers, which would do without it from 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 QWEN3 = """\
@@ -99,9 +100,9 @@ def tokenizer(template: str | Mapping[str, str] | None = QWEN3) -> PreTrainedTok
 def vocabulary() -> Vocabulary:
     """The vocabulary has this tokenizer; `<|im_end|>` ends a text."""
     (eos,) = ids_of("<|im_end|>")
-    return Vocabulary(
-        name="chats", tokenizer=tokenizer(), tokenizer_fingerprint="chats", eos_ids=(eos,), num_tokens=eos + 1
-    )
+    found = tokenizer()
+    num = num_tokens(found)
+    return Vocabulary(name="chats", tokenizer=found, tokenizer_fingerprint="chats", eos_ids=(eos,), num_tokens=num)
 
 
 def save(folder: Path, template: str = QWEN3) -> Path:

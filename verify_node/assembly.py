@@ -3,6 +3,7 @@
 import logging
 import secrets
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -94,13 +95,13 @@ def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, Own
 
 
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
-    """Loads --draft-model; ConfigError if its tokenizer is not the target's."""
+    """Loads --draft-model, without ids that the target lacks; ConfigError if its tokenizer is not the target's."""
     name = config.draft_model or ""
     draft = checkpoints.load(name, device=config.device, dtype=config.dtype, generation_config="none")
-    if (draft.tokenizer_fingerprint, draft.num_tokens) != (target.tokenizer_fingerprint, target.num_tokens):
+    if draft.tokenizer_fingerprint != target.tokenizer_fingerprint:
         what = f"--draft-model {name} has another tokenizer than the target {config.model}"
         raise ConfigError(f"{what}; choose a draft model of the target's family")
-    return draft
+    return replace(draft, num_tokens=min(draft.num_tokens, target.num_tokens))
 
 
 def make_runner(

@@ -138,7 +138,8 @@ class Caches:
         return self._upcoming(job) in self._being_prefilled
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
-        """Reserves pages for a job's input of this step. None: the context or the pool does not suffice.
+        """Reserves pages for a job's input of this step. None: the context or the pool does not suffice, or the text
+        has a token that this model lacks.
 
         If pages are short, drops the job's branches first; then evicts idle sessions, the least recently used first.
 
@@ -152,7 +153,7 @@ class Caches:
             job.is_narrow = True
             self.rewind(job)
             feed = self._feed(job, 1)
-        if self._is_too_long(job, feed):
+        if self._is_too_long(job, feed) or max(feed.text, default=0) >= self._runner.checkpoint.num_tokens:
             return None
         while self._num_free < self._needed(job, feed):
             idle = [key for key in self._caches if key in pool and key not in jobs]

@@ -53,7 +53,7 @@ class Drafter(Jobs):
         super().__init__(constraints)
         self.checkpoint = checkpoint
         self.runner = runner
-        self.num_tokens = checkpoint.num_tokens  # drafted ids are below it; the target has the same tokenizer
+        self.vocab_size = checkpoint.num_tokens
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
@@ -66,6 +66,11 @@ class Drafter(Jobs):
         """Tokens of the longest text that fits the model's context and, alone, the page pool."""
         pool = self.runner.pool
         return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
+
+    @property
+    def num_tokens(self) -> int:
+        """Bound of drafted ids. The target has the same tokenizer, but may have fewer or more rows for its tokens."""
+        return min(self.checkpoint.num_tokens, self.vocab_size)
 
     @property
     def num_parallel(self) -> int:

@@ -26,6 +26,7 @@ class DraftModel(Protocol):
     """A draft model: `add` proposals, then `step` until they are complete. These methods run on the model thread."""
 
     max_proposal_bytes: int  # longest distributions of one proposal under the ratio rule
+    vocab_size: int  # of the target: drafted ids are below it
 
     @property
     def context_len(self) -> int: ...  # tokens of the longest text

@@ -29,7 +29,7 @@ from draft_node.service.tokens import TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs, leaves_blank
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids, leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.wire.generation import Constraint
@@ -216,13 +216,18 @@ class Service(NodeState):
 
     async def encode(self, text: str, user: str) -> tuple[int, ...]:
         """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
-        return await self._encoder.prompt(text, user)
+        return self._known(await self._encoder.prompt(text, user))
 
     async def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
     ) -> tuple[int, ...]:
         """Returns a conversation's token ids; PromptError if there is no chat template, or it refuses; Busy."""
-        return await self._encoder.chat(messages, user, inputs)
+        return self._known(await self._encoder.chat(messages, user, inputs))
+
+    def _known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the ids; PromptError for a token that the target lacks."""
+        check_ids(self._vocabulary.tokenizer, token_ids, self.vocab_size)
+        return token_ids
 
     async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
         """Returns the token ids of an expected answer, with the leading blank that the model would emit; Busy."""

@@ -80,8 +80,9 @@ class NodeState:
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids: valid ids are below it."""
-        return self._vocabulary.num_tokens
+        """Bound of valid token ids: the target's, or this node's until a target has been seen."""
+        welcome = self._daemon.link.welcome
+        return self._vocabulary.num_tokens if welcome is None else welcome.vocab_size
 
     @property
     def num_running(self) -> int:

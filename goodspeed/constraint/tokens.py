@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from llguidance import LLTokenizer
 
+from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
 
@@ -52,7 +53,20 @@ def as_json(vocabulary: Vocabulary) -> str:
         raise ConstraintError("structured output needs a fast tokenizer (tokenizer.json); this checkpoint has none")
     if not vocabulary.eos_ids:
         raise ConstraintError("structured output needs a token that ends a text; name one as eos_token_id")
-    return str(backend.to_str())
+    described = str(backend.to_str())
+    return described if num_tokens(vocabulary.tokenizer) <= vocabulary.num_tokens else _cut(described, vocabulary)
+
+
+def _cut(tokenizer: str, vocabulary: Vocabulary) -> str:
+    """Removes the added tokens that the model does not have: no text may be forced into them."""
+    read, known = msgspec.json.decode(tokenizer), vocabulary.num_tokens
+    read["added_tokens"] = [each for each in read["added_tokens"] if each["id"] < known]
+    vocab = read["model"].get("vocab")
+    if isinstance(vocab, dict):
+        read["model"]["vocab"] = {name: token_id for name, token_id in vocab.items() if token_id < known}
+    elif vocab is not None:
+        read["model"]["vocab"] = vocab[:known]
+    return msgspec.json.encode(read).decode()
 
 
 def _without_names(tokenizer: str) -> tuple[str, dict[str, int]]:

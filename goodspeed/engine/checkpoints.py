@@ -23,7 +23,7 @@ from goodspeed.engine.splitting import Split, load_options, refuse_quantised
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
-from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
+from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
 
@@ -85,7 +85,7 @@ def load(
         tokenizer_fingerprint = fingerprint(tokenizer)
     refuse_weights(name, folder)
     model = _load_model(name, folder, config, scheme, torch_device, torch_dtype, split)
-    known = num_tokens(tokenizer)
+    vocab_size, known = _vocab_size(name, model, tokenizer)
     mask_id, num_parallel = _parallel(name, config)
     return Checkpoint(
         name=name,
@@ -93,7 +93,7 @@ def load(
         tokenizer=tokenizer,
         tokenizer_fingerprint=tokenizer_fingerprint,
         eos_ids=tuple(each for each in _eos_ids(name, model, tokenizer) if each < known),
-        vocab_size=_vocab_size(name, model, known),
+        vocab_size=vocab_size,
         num_tokens=known,
         context_len=_context_len(name, config),
         device=torch_device,
@@ -124,13 +124,18 @@ def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Sc
         return read_scheme(raw)
 
 
-def _vocab_size(name: str, model: Any, num_known: int) -> int:
-    """Returns the width of the logits; CheckpointError if the tokenizer has more tokens."""
+def _vocab_size(name: str, model: Any, tokenizer: Any) -> tuple[int, int]:
+    """Returns the width of the logits, and the bound of the ids that the tokenizer shares; CheckpointError if the model
+    lacks rows for tokens of ordinary text."""
     vocab_size = int(model.get_output_embeddings().weight.shape[0])
-    if num_known > vocab_size:
-        what = f"{name}: the tokenizer has ids up to {num_known - 1} and the model only {vocab_size} rows"
+    known = num_shared(tokenizer, vocab_size)
+    if known is None:
+        what = f"{name}: the tokenizer has ids up to {num_tokens(tokenizer) - 1} and the model only {vocab_size} rows"
         raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
-    return vocab_size
+    if known < num_tokens(tokenizer):
+        told = "%s: the model has no rows for the tokenizer's added tokens from id %d on; prompts with them are refused"
+        logger.warning(told, name, known)
+    return vocab_size, known
 
 
 def _settings(name: str, folder: Path) -> GenerationSettings:

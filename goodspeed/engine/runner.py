@@ -24,6 +24,7 @@ from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
 from goodspeed.engine.support import naming
+from goodspeed.engine.tokenizing.text import check_ids
 from goodspeed.engine.trial import WITHOUT_KERNEL, check_kernel, check_logits, kv_shapes
 from goodspeed.errors import PromptError, UnsupportedModelError
 
@@ -130,8 +131,7 @@ class Runner:
         limit = self.checkpoint.context_len
         if length > limit:
             raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
-        if chunk.tokens and not (min(chunk.tokens) >= 0 and max(chunk.tokens) < self.checkpoint.num_tokens):
-            raise PromptError(f"token ids must be 0 to {self.checkpoint.num_tokens - 1}; use this model's tokenizer")
+        check_ids(self.checkpoint.tokenizer, chunk.tokens, self.checkpoint.num_tokens)
 
 
 def mark(device: torch.device) -> torch.cuda.Event | None:

@@ -2,18 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
+from goodspeed.constraint.compiling import Constraints, compiled_matcher
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.errors import CheckpointError, ConfigError
-from tests.engine.conftest import Save
+from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.errors import CheckpointError, ConfigError, ConstraintError, PromptError
+from goodspeed.wire.generation import Constraint
+from tests.engine.conftest import Save, make_tokenizer
 
 
 def edit(folder: Path, **settings: object) -> Path:
@@ -100,6 +104,42 @@ def test_a_weight_of_another_shape(save_checkpoint: Save) -> None:
     save_file(weights | {name: weights[name][:3].contiguous()}, folder / "model.safetensors")
     with pytest.raises(CheckpointError):
         checkpoints.load(str(folder))
+
+
+def padded_tokenizer() -> Any:
+    """Returns a tokenizer of 258 tokens and two added ones."""
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    tokenizer.add_tokens(["<image>"])
+    return tokenizer
+
+
+def test_a_model_may_lack_rows_for_added_tokens(save_checkpoint: Save, caplog: pytest.LogCaptureFixture) -> None:
+    folder = str(save_checkpoint(vocab_size=258, tokenizer=padded_tokenizer()))
+    found = checkpoints.load(folder)
+    assert (found.vocab_size, found.num_tokens, found.eos_ids) == (258, 258, (256,))
+    assert "no rows for the tokenizer's added tokens from id 258 on" in caplog.text
+    assert found.tokenizer_fingerprint == tokenizer_folder.load(folder).tokenizer_fingerprint
+    runner = Runner(found, num_pages=4)
+    assert runner.forward([Chunk("a", [72, 101], 1)]).shape == (1, 258)
+    with pytest.raises(PromptError, match=r"token 258 \('\[PAD\]'\) is none of the model's, which are 0 to 257"):
+        runner.forward([Chunk("a", encode_prompt(found.tokenizer, "a[PAD]"), 1)])
+    assert runner.pool.length("a") == 2
+
+
+def test_a_constraint_forces_no_token_that_the_model_lacks(save_checkpoint: Save) -> None:
+    found = checkpoints.load(str(save_checkpoint(vocab_size=258, tokenizer=padded_tokenizer())))
+    constraints = Constraints(found)
+    constraint = Constraint("choice", '["a[PAD]<image>"]')
+    matcher, text = compiled_matcher(constraint, constraints.table), list[int]()
+    while not matcher.is_stopped() and (forced := matcher.compute_ff_tokens()):
+        assert matcher.consume_tokens(forced)
+        text += forced
+    assert max(text) < 258
+    assert found.tokenizer.decode(text) == "a[PAD]<image>"
+    for name in ("<image>", "<[258]>"):
+        with pytest.raises(ConstraintError):
+            constraints.get(Constraint("grammar", f"start: {name}"))
 
 
 def test_a_tokenizer_with_more_ids_than_the_model(save_checkpoint: Save) -> None:

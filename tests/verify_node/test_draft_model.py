@@ -25,13 +25,21 @@ def test_what_it_does_not_go_with(changes: dict[str, Any], why: str) -> None:
         VerifyConfig(model="tiny-target", draft_model="tiny-draft-s", **changes)
 
 
-@pytest.mark.parametrize("other", [{"tokenizer_fingerprint": "other"}, {"num_tokens": 60}])
-def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     target = make_checkpoint()
-    monkeypatch.setattr(checkpoints, "load", lambda name, **options: replace(target, **other))
+    monkeypatch.setattr(checkpoints, "load", lambda name, **options: replace(target, tokenizer_fingerprint="other"))
     config = VerifyConfig(model="t", draft_model="d")
     with pytest.raises(ConfigError, match="--draft-model d has another tokenizer than the target t; choose"):
         assembly.load_draft_model(config, target)
+
+
+@pytest.mark.parametrize(("own", "targets", "shared"), [(60, 64, 60), (64, 60, 60)])
+def test_a_draft_model_draws_only_what_both_models_have_rows_for(
+    own: int, targets: int, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "load", lambda name, **options: make_checkpoint(num_tokens=own))
+    config = VerifyConfig(model="t", draft_model="d")
+    assert assembly.load_draft_model(config, make_checkpoint(num_tokens=targets)).num_tokens == shared
 
 
 def test_both_models_share_the_memory() -> None:

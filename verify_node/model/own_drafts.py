@@ -247,7 +247,10 @@ class OwnDrafts:
     def _pass(self, jobs: Sequence[Job]) -> None:
         """Feeds each cache's missing tokens, and draws the next token of each session, or several after masks
         (PARD)."""
-        chunks = [self._chunk(job) for job in jobs]
+        fed = [(job, chunk) for job in jobs if (chunk := self._chunk(job)).tokens]
+        if not fed:
+            return
+        jobs, chunks = zip(*fed, strict=True)
         self._num_passes += 1
         logits = self.runner.forward(chunks)  # [tokens to draw, vocab]
         for job, chunk in zip(jobs, chunks, strict=True):
@@ -268,7 +271,11 @@ class OwnDrafts:
     def _chunk(self, job: Job) -> Chunk:
         first = self.runner.pool.length(job.key)
         last = job.text_len + len(job.drafted) if job.drafted else first + job.num_fed
-        return Chunk(job.key, job.part(first, last), job.num_drawn, num_masks=max(0, job.num_drawn - 1))
+        tokens, num_known = job.part(first, last), self.checkpoint.num_tokens
+        if max(tokens) >= num_known:  # the target has rows for added tokens that this model lacks: nothing is drafted
+            job.length = 0
+            tokens = tokens[: next(at for at, token in enumerate(tokens) if token >= num_known)]
+        return Chunk(job.key, tokens, job.num_drawn, num_masks=max(0, job.num_drawn - 1))
 
 
 def _with_draft(outcome: Outcome, job: Job | None) -> Outcome:

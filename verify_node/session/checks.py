@@ -148,8 +148,8 @@ def check_text(opened: OpenSession, welcome: Welcome) -> Rejection | None:
     if len(opened.committed) >= opened.max_tokens:
         what = f"{len(opened.committed)} committed tokens reach max_tokens"
         return Rejection("prompt", what, "the session is complete")
-    if max(opened.prompt + opened.committed) >= welcome.vocab_size:
-        what = f"a token id is outside the vocabulary of {welcome.vocab_size}"
+    if (most := max(opened.prompt + opened.committed)) >= welcome.vocab_size:
+        what = f"token id {most} is outside the target's vocabulary of {welcome.vocab_size}"
         return Rejection("vocabulary", what, "encode with the target's tokenizer")
     return _check_logit_bias(opened, welcome.vocab_size) or _check_min_tokens(opened, welcome.vocab_size)
 

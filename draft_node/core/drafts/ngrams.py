@@ -69,6 +69,7 @@ class NgramDrafter:
     history: History
     least_probability: float = DEFAULT_LEAST_PROBABILITY
     prediction: NgramIndex | None = None  # of the output that the user expects
+    vocab_size: int = 1 << 31  # of the target: drafted ids are below it
     _text: GrowingText = field(default_factory=GrowingText)
 
     def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
@@ -89,7 +90,7 @@ class NgramDrafter:
             least_probability=self.bound(least_probability),
             banned=request.banned_at(len(tokens)),
         )
-        return _before_end(expected, request.stop_ids)
+        return _before_end(expected, request.stop_ids, self.vocab_size)
 
     def bound(self, least_probability: float) -> float:
         """Returns the path probability at which a draft ends, given the verify node's bound; 0: it told none."""
@@ -108,9 +109,10 @@ class NgramDrafter:
         return self.history.shared
 
 
-def _before_end(expected: Continuation, stop_ids: Sequence[int]) -> Continuation:
-    """Returns the tokens before a stop id, which the target draws in the same round even if it is not drafted."""
+def _before_end(expected: Continuation, stop_ids: Sequence[int], vocab_size: int) -> Continuation:
+    """Returns the tokens before a stop id, which the target draws in the same round even if it is not drafted, and
+    before a token that the target lacks, which a document or a prediction may have."""
     for at, token in enumerate(expected.tokens):
-        if token in stop_ids:
+        if token in stop_ids or token >= vocab_size:
             return Continuation(expected.tokens[:at], expected.probabilities[:at])
     return expected

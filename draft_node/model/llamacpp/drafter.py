@@ -56,10 +56,10 @@ class LlamaDrafter(Jobs):
     caches = None  # the server has them
 
     def __init__(self, server: Server, num_tokens: int, constraints: Constraints | None = None) -> None:
-        """num_tokens: drafted ids are below it. constraints: compiler for structured output; None: it is ignored."""
+        """num_tokens: of the model. constraints: compiler for structured output; None: it is ignored."""
         super().__init__(constraints)
         self.server = server
-        self.num_tokens = num_tokens
+        self._num_tokens = self.vocab_size = num_tokens
         self.context_len = server.context_len
         self.max_proposal_bytes = 0  # under the ratio rule nothing is drafted
         self._slots = self._unused_slots()
@@ -201,7 +201,7 @@ class LlamaDrafter(Jobs):
         logits = {
             choice.id: choice.logprob
             for choice in top
-            if choice.id < self.num_tokens
+            if choice.id < min(self._num_tokens, self.vocab_size)
             and choice.id not in banned
             and (bits is None or (choice.id < 32 * len(bits) and bits[choice.id // 32] >> choice.id % 32 & 1))
         }

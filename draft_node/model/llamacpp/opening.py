@@ -32,11 +32,11 @@ def make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting:
     else:
         server = in_process(Path(config.model), config.threads or 1, min(config.max_sessions, MAX_SLOTS))
     try:
-        server.check(vocabulary)
+        num_tokens = server.check(vocabulary)
     except BaseException:
         server.close()
         raise
-    return Drafting(LlamaDrafter(server, vocabulary.num_tokens, Constraints(vocabulary, Trial(vocabulary))))
+    return Drafting(LlamaDrafter(server, num_tokens, Constraints(vocabulary, Trial(vocabulary))))
 
 
 def at_url(url: str, environment: Mapping[str, str], *, trusted_network: bool) -> Server:

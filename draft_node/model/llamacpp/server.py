@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from draft_node.model import circuit_breaker
-from goodspeed.engine.tokenizing.text import encode_part
+from goodspeed.engine.tokenizing.text import encode_part, num_shared
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, MalformedMessage, TransportError
 from goodspeed.untrusted import sanitize
@@ -153,19 +153,22 @@ class Server:
         self._connections: dict[int, _Connection] = {}  # by slot
         self._completions = msgspec.json.Decoder(_Completion)
 
-    def check(self, vocabulary: Vocabulary) -> None:
-        """Reads the server's limits; CheckpointError if its token ids are not the vocabulary's."""
+    def check(self, vocabulary: Vocabulary) -> int:
+        """Reads the server's limits; returns the bound of the ids that it shares with the vocabulary. CheckpointError
+        if its token ids are others."""
         props = self._fetch("/props", _Props)
         self.num_slots = props.total_slots
         self.context_len = min(props.default_generation_settings.n_ctx, MAX_CONTEXT)
         num_rows = self._fetch("/v1/models", _Models).data[0].meta.n_vocab
         what = f"--model {self.name} has another tokenizer than --tokenizer {vocabulary.name}"
         instead = "give a GGUF file of the target's family, and the target's tokenizer"
-        if num_rows < vocabulary.num_tokens:  # a model may have more rows, as padding
+        num_known = num_shared(vocabulary.tokenizer, num_rows)
+        if num_known is None:
             raise CheckpointError(f"{what}: {num_rows} tokens, not {vocabulary.num_tokens}; {instead}")
         body = {"content": PROBE, "add_special": False, "parse_special": False}
         if self._fetch("/tokenize", _Tokens, body).tokens != encode_part(vocabulary.tokenizer, PROBE):
             raise CheckpointError(f"{what}: a test text has other token ids; {instead}")
+        return num_known
 
     def complete(self, asks: Sequence[Ask]) -> list[list[Place] | None]:
         """Returns the places of each completion, and None where the server refuses a request.

@@ -45,7 +45,7 @@ def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_not
     config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     with naming(name):
         architecture = _architecture(config)
-        vocabulary = GgufVocabulary.of(load_tokenizer(name))
+        vocabulary = GgufVocabulary.of(load_tokenizer(name), config.vocab_size)
         weights = _Weights(StoredTensors(folder), config, architecture, KINDS[dtype], len(vocabulary.tokens))
         with in_the_making(file, weights.num_bytes, "a smaller --dtype") as partial:
             _write(partial, architecture, config, vocabulary, weights, say)

@@ -6,7 +6,7 @@ from typing import Any
 
 import gguf
 
-from goodspeed.engine.tokenizing.text import PROBE, num_tokens
+from goodspeed.engine.tokenizing.text import PROBE, num_shared, num_tokens
 from goodspeed.errors import UnsupportedModelError
 
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -37,8 +37,9 @@ class GgufVocabulary:
     chat_template: str | None
 
     @classmethod
-    def of(cls, tokenizer: Any) -> "GgufVocabulary":
-        """UnsupportedModelError for a tokenizer that llama.cpp would not encode alike."""
+    def of(cls, tokenizer: Any, num_rows: int) -> "GgufVocabulary":
+        """Describes the tokens that the model has rows for. UnsupportedModelError for a tokenizer that llama.cpp would
+        not encode alike, or that is another model's."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         described: dict[str, Any] = {"model": {"type": "no tokenizer.json"}}
         if backend is not None:
@@ -49,7 +50,11 @@ class GgufVocabulary:
         pre_tokenizer = _pre_tokenizer(described)
         if bool(model.get("ignore_merges")) != (pre_tokenizer == "llama-bpe"):
             raise UnsupportedModelError(f"its tokenizer's ignore_merges differs from llama.cpp's for {pre_tokenizer}")
-        tokens, kinds = _tokens(model["vocab"], described["added_tokens"], num_tokens(tokenizer))
+        num = num_shared(tokenizer, num_rows)
+        if num is None:
+            what = f"its tokenizer has {num_tokens(tokenizer)} tokens, but the model {num_rows} rows"
+            raise UnsupportedModelError(f"{what}; use the tokenizer that belongs to the model")
+        tokens, kinds = _tokens(model["vocab"], described["added_tokens"], num)
         special = {name: getattr(tokenizer, field, None) for name, field in SPECIAL.items()}
         template = getattr(tokenizer, "chat_template", None)
         return cls(
@@ -57,7 +62,7 @@ class GgufVocabulary:
             kinds=kinds,
             merges=[pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]],
             pre_tokenizer=pre_tokenizer,
-            special={name: int(number) for name, number in special.items() if number is not None},
+            special={name: int(number) for name, number in special.items() if number is not None and number < num},
             adds_bos=_adds_bos(tokenizer, special["bos"]),
             chat_template=template if isinstance(template, str) else None,
         )
@@ -83,8 +88,9 @@ def _tokens(vocab: dict[str, int], added: list[dict[str, Any]], num: int) -> tup
     tokens = [f"[PAD{number}]" for number in range(num)]
     kinds = [gguf.TokenType.UNUSED] * num
     for token, number in vocab.items():
-        tokens[number], kinds[number] = token, gguf.TokenType.NORMAL
-    for one in added:
+        if number < num:
+            tokens[number], kinds[number] = token, gguf.TokenType.NORMAL
+    for one in (one for one in added if one["id"] < num):
         tokens[one["id"]] = one["content"]
         kinds[one["id"]] = gguf.TokenType.CONTROL if one["special"] else gguf.TokenType.USER_DEFINED
     return tokens, kinds

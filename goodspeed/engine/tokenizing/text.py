@@ -54,6 +54,28 @@ def num_tokens(tokenizer: Any) -> int:
     return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
 
 
+def num_shared(tokenizer: Any, num_rows: int) -> int | None:
+    """Returns the bound of the ids that a model with so many rows shares with a tokenizer; None: they do not belong
+    together.
+
+    A model may have more rows, as padding. It may lack rows only for added tokens, such as a `[PAD]` of a fine-tuning
+    or Gemma 3's placeholder of an image: a text that does not spell them never has them.
+    """
+    lacking = {token_id for token_id in tokenizer.get_vocab().values() if token_id >= num_rows}
+    if lacking - tokenizer.added_tokens_decoder.keys():
+        return None
+    return min(num_tokens(tokenizer), num_rows)
+
+
+def check_ids(tokenizer: Any, token_ids: Sequence[int], num_known: int) -> None:
+    """Raises PromptError for an id that the model does not have, and names it if a tokenizer is given."""
+    if not token_ids or (min(token_ids) >= 0 and max(token_ids) < num_known):
+        return
+    token_id = next(each for each in token_ids if not 0 <= each < num_known)
+    name = f" ({decode(tokenizer, [token_id], shows_special=True)[:80]!a})" if tokenizer and token_id >= 0 else ""
+    raise PromptError(f"token {token_id}{name} is none of the model's, which are 0 to {num_known - 1}; leave it out")
+
+
 def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     """Returns a prompt's token ids, with the special tokens that the tokenizer adds by default."""
     if not isinstance(text, str) or not text:

@@ -16,6 +16,7 @@ from goodspeed.engine.runner import Chunk
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.noise import match_noise
+from goodspeed.exact.positions import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
@@ -297,15 +298,6 @@ def test_proposals_fit_into_a_message(room, longest):
     assert len(proposed.proposal or b"") <= drafter.max_proposal_bytes
 
 
-def test_nothing_is_drafted_beyond_the_targets_vocabulary():
-    drafter = make_drafter()
-    drafter.num_tokens = 4
-    for verification in ("match", "ratio"):
-        request = make_request(verification=verification, prompt=(1, 2))
-        [proposed] = run(drafter, wanted(request, request.prompt, 20))
-        assert max(proposed.tokens) < 4
-
-
 # -- alternatives ------------------------------------------------------------------------------------------------------
 
 
@@ -453,3 +445,23 @@ def test_the_context_is_the_models_or_what_fits_into_the_memory():
     small = make_drafter(num_pages=3)
     assert small.context_len == 3 * small.runner.pool.page_size < CHECKPOINT.context_len
     assert make_drafter(num_pages=4096).context_len == CHECKPOINT.context_len
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_no_token_that_the_target_lacks_is_drafted(verification):
+    drafter = make_drafter(kind="dense-fp32")
+    request = make_request(verification=verification)
+    drafter.vocab_size = 20
+    [found] = run(drafter, wanted(request, request.prompt, 8))
+    assert len(found.tokens) == 8
+    assert max(found.tokens) < 20
+    if verification == "ratio":
+        assert len(spans(found.proposal, 8, 20)) == 8  # the target takes no wider distributions
+
+
+def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_draft_and_others_do():
+    narrow = make_checkpoint(1, num_tokens=VOCAB - 1)
+    drafter = Drafter(narrow, make_runner(narrow))
+    lacking, ordinary = make_request(1, prompt=(5, VOCAB - 1)), make_request(2)
+    found = run(drafter, wanted(lacking, lacking.prompt, 4), wanted(ordinary, ordinary.prompt, 4))
+    assert [len(each.tokens) for each in found] == [0, 4]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from draft_node.model.llamacpp.server import Ask, Server
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, TransportError
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
@@ -160,11 +162,26 @@ def test_under_the_ratio_rule_nothing_is_drafted(drafter: LlamaDrafter) -> None:
 def test_another_tokenizer_is_refused(running: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace as changed
 
+    wider = SimpleNamespace(get_vocab=lambda: {"a word": 4999}, added_tokens_decoder={})
     with pytest.raises(CheckpointError, match="has another tokenizer than --tokenizer tiny-target: 4096 tokens, not"):
-        running.check(changed(VOCABULARY, num_tokens=5000))
+        running.check(changed(VOCABULARY, tokenizer=wider, num_tokens=5000))
     monkeypatch.setattr(server, "encode_part", lambda tokenizer, text: [1, 2, 3])
     with pytest.raises(CheckpointError, match="a test text has other token ids; give a GGUF file of the target's"):
         running.check(VOCABULARY)
+
+
+def test_a_file_without_the_tokenizers_added_tokens_drafts_what_it_has(running: Server) -> None:
+    from dataclasses import replace as changed
+
+    padded = tokenizer_folder.load("tiny-target").tokenizer
+    padded.add_special_tokens({"pad_token": "[PAD]"})
+    assert num_tokens(padded) == VOCABULARY.num_tokens + 1
+    assert running.check(changed(VOCABULARY, tokenizer=padded, num_tokens=num_tokens(padded))) == VOCABULARY.num_tokens
+    narrow = LlamaDrafter(running, VOCABULARY.num_tokens)
+    narrow.vocab_size = 100  # the target's
+    [found] = run(narrow, wanted(wants_alternatives=True))
+    assert all(token < 100 for token in found.tokens)
+    assert run(narrow, wanted(2, text=(*TEXT, VOCABULARY.num_tokens)))[0].tokens == ()
 
 
 @pytest.mark.parametrize(("content", "why"), [(None, "cannot be read"), (b"x", "is no GGUF file"), (b"GGUFx", "load")])

@@ -76,6 +76,7 @@ class FakeDaemon:
 
     def connect(self) -> "FakeDaemon":
         self.link.welcome = SimpleNamespace(
+            vocab_size=4096,
             target_fingerprint="one",
             eos_ids=EOS_IDS,
             context_len=CONTEXT_LEN,

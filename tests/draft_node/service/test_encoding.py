@@ -5,11 +5,15 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from draft_node.service.queues import LONG, Encoder
+from draft_node.service.service import Service
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.errors import PromptError
 from tests.together.cluster.cluster import load
 from tests.waiting import run_async, until
 
@@ -115,3 +119,19 @@ async def test_the_end_ends_the_threads(progress: Progress) -> None:
     assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
     encoder.close()
     await until(lambda: not any(each.is_alive() for each in own))
+
+
+@run_async
+async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() -> None:
+    vocabulary = tokenizer_folder.load("tiny-target")
+    vocabulary.tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    daemon = Mock(drafting=None)
+    service = Service(daemon, vocabulary, max_waiting=1)
+    daemon.link.welcome.vocab_size = pad = vocabulary.num_tokens
+    assert max(await service.encode("a text", "")) < pad
+    for encoding in (service.encode("a[PAD]", ""), service.encode_chat([{"role": "user", "content": "[PAD]"}], "")):
+        with pytest.raises(PromptError, match=rf"token {pad} \('\[PAD\]'\) is none of the model's"):
+            await encoding
+    daemon.link.welcome = None
+    assert service.vocab_size == pad
+    service.close()

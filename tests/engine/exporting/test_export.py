@@ -213,3 +213,13 @@ def test_the_command_tells_what_it_wrote(
     assert capsys.readouterr().out == f"{file}: {megabytes:.1f} MB; tiny-draft-s in f32, with its tokenizer\n"
     with pytest.raises(ConfigError, match="does not end in"):
         command("tiny-draft-s", str(tmp_path / "it.bin"))
+
+
+def test_added_tokens_without_rows_are_left_out() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    described = vocabulary.GgufVocabulary.of(tokenizer, 258)
+    assert (len(described.tokens), described.special) == (258, {"eos": 256})
+    assert len(vocabulary.GgufVocabulary.of(tokenizer, 300).tokens) == 259
+    with pytest.raises(UnsupportedModelError, match="its tokenizer has 259 tokens, but the model 257 rows"):
+        vocabulary.GgufVocabulary.of(tokenizer, 257)

@@ -89,6 +89,15 @@ def test_texts_are_the_targets_own_whatever_is_drafted(draft: Any, sampling: Sam
     assert desk.num_drafted > 0
 
 
+def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_drafts_and_others_do() -> None:
+    desk = OwnDesk(make_checkpoint(1, num_tokens=VOCAB - 1))
+    lacking = (3, VOCAB - 1, 4)
+    assert desk.write(prompt=lacking, sampling=WARM) == alone(WARM, prompt=lacking)
+    assert (desk.num_drafted, desk.own.num_failures) == (0, 0)
+    assert desk.write(2, sampling=GREEDY) == alone(GREEDY)
+    assert desk.num_drafted > 0
+
+
 def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
     desk = OwnDesk(TARGET)
     assert desk.write(num_rounds=100, max_tokens=90, sampling=WARM) == alone(WARM, 90)

@@ -202,3 +202,12 @@ def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
     assert [type(message) for message in sent] == [Draft if drafts else Ack]
     core.begin(make_request(2), 0.0)
     assert core.sessions[session_id(2)].ngrams is None
+
+
+def test_a_draft_ends_before_a_token_that_the_target_lacks():
+    """A document or a prediction is encoded with the tokenizer, which may have more tokens than the target has rows."""
+    lacking = (*TEXT[:5], WELCOME.vocab_size, *TEXT[5:])
+    core = make_core(shared=(*PROMPT, *lacking))
+    assert answer_to(core, "").tokens == TEXT[3:5]
+    core = make_core()
+    assert answer_to(core, "", prediction=lacking).tokens == TEXT[3:5]
