@@ -22,6 +22,7 @@ from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequant
 from goodspeed.engine.splitting import Split, load_options, refuse_quantised
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings
+from goodspeed.engine.tokenizing.chat_template import with_template
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -40,9 +41,6 @@ for 8 to 16."""
 
 MAX_PARALLEL = 64
 """Most tokens drafted in one pass: the limit of a draft's length."""
-
-MAX_EOS_IDS = 64
-"""Most end-of-sequence ids: the limit of the wire format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,7 @@ def load(
         model=model,
         tokenizer=tokenizer,
         tokenizer_fingerprint=tokenizer_fingerprint,
-        eos_ids=tuple(each for each in _eos_ids(name, model, tokenizer) if each < known),
+        eos_ids=generation_settings.read_eos_ids(name, folder, tokenizer, known),
         vocab_size=vocab_size,
         num_tokens=known,
         context_len=_context_len(name, config),
@@ -155,7 +153,7 @@ def load_tokenizer(name: str) -> Any:
         what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
         raise CheckpointError(f"{what}; get the checkpoint again with its tokenizer's files")
     try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return with_template(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), folder)
     except Exception as error:  # whatever transformers raises for malformed files
         what = f"{name}: the tokenizer cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
@@ -208,19 +206,6 @@ def _by_transformers(
     if scheme is not None:
         quantized.refuse_unplaced(key for key in report["unexpected_keys"] if not key.endswith(quantized.ACTIVATIONS))
     return model, report
-
-
-def _eos_ids(name: str, model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Returns the end-of-sequence ids: the generation config's, else the model's, else the tokenizer's."""
-    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
-        found = getattr(source, "eos_token_id", None)
-        if found is not None:
-            ids = tuple(found) if isinstance(found, list | tuple) else (found,)
-            if len(ids) > MAX_EOS_IDS or not all(isinstance(one, int) and 0 <= one < 1 << 31 for one in ids):
-                what = f"{name}: eos_token_id is {ascii(found)[:80]}, but must be a token id"
-                raise CheckpointError(f"{what} or a list of at most {MAX_EOS_IDS}; correct generation_config.json")
-            return ids
-    return ()
 
 
 def _parallel(name: str, config: Any) -> tuple[int | None, int]:

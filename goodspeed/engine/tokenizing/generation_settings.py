@@ -1,8 +1,7 @@
-"""A checkpoint's sampling defaults and stop strings: from `generation_config.json`, and a second file for chats.
+"""A checkpoint's sampling defaults, stop strings and ends: from `generation_config.json`, and a second file for chats.
 
 `chat_generation_config.json` overrides the first file, for chats only. Only values in the files count: transformers'
-own defaults (top_k 50) are not the model makers' choice. As in other servers, `do_sample` is ignored. End-of-sequence
-ids are read in `checkpoints.py`.
+own defaults (top_k 50) are not the model makers' choice. As in other servers, `do_sample` is ignored.
 """
 
 import json
@@ -15,6 +14,9 @@ from typing import Any
 from goodspeed.errors import CheckpointError
 
 FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
+
+MAX_EOS_IDS = 64
+"""Most end-of-sequence ids: the limit of the wire format."""
 
 MAX_STOPS, MAX_STOP_CHARS = 8, 256
 """Most stop strings, and most characters of one: the limits of the wire format."""
@@ -80,7 +82,32 @@ def read(name: str, folder: Path) -> GenerationSettings:
     )
 
 
-def _read_file(name: str, path: Path) -> dict[str, Any]:
+def read_eos_ids(name: str, folder: Path, tokenizer: Any, num_tokens: int) -> tuple[int, ...]:
+    """Returns the tokens that end a text: those of both config files and the tokenizer's; CheckpointError for others.
+
+    Any of them may be the only one to name the end of a turn. Ids that the model does not have are left out.
+    """
+    found: list[int] = []
+    for file in (FOR_ALL, "config.json"):
+        content = _read_file(name, folder / file, "correct it, or get the checkpoint again")
+        of_text = content.get("text_config")  # of a model that also reads images
+        for settings in (content, of_text if isinstance(of_text, dict) else {}):
+            given = settings.get("eos_token_id")
+            ids = given if isinstance(given, list) else [] if given is None else [given]
+            if not all(type(one) is int for one in ids):
+                what = f"{name}: eos_token_id is {ascii(given)[:80]}, but must be a token id or a list of them"
+                raise CheckpointError(f"{what}; correct {file}")
+            found += ids
+    if (own := getattr(tokenizer, "eos_token_id", None)) is not None:
+        found.append(int(own))
+    known = tuple(dict.fromkeys(one for one in found if 0 <= one < num_tokens))
+    if len(known) > MAX_EOS_IDS:
+        what = f"{name}: eos_token_id names {len(known)} tokens, but at most {MAX_EOS_IDS} may end a text"
+        raise CheckpointError(f"{what}; correct {FOR_ALL}")
+    return known
+
+
+def _read_file(name: str, path: Path, way_out: str = WAY_OUT) -> dict[str, Any]:
     """Reads a JSON object without its null values."""
     if not path.exists():
         return {}
@@ -88,9 +115,9 @@ def _read_file(name: str, path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         what = f"{name}: {path.name} cannot be read as JSON ({error})"
-        raise CheckpointError(f"{what}; {WAY_OUT}") from error
+        raise CheckpointError(f"{what}; {way_out}") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{name}: {path.name} is not a JSON object; {WAY_OUT}")
+        raise CheckpointError(f"{name}: {path.name} is not a JSON object; {way_out}")
     return {key: value for key, value in content.items() if value is not None}
 
 

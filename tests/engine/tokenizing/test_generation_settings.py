@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from goodspeed.engine import checkpoints
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.generation_settings import (
     FOR_ALL,
     FOR_CHATS,
@@ -132,9 +133,12 @@ def test_a_checkpoint_brings_its_settings_or_is_told_not_to(
     assert found.eos_ids == told_not_to.eos_ids == (256, 3)
 
 
-@pytest.mark.parametrize("eos", [[-1], list(range(65))])
-def test_what_ends_a_text_is_a_few_token_ids(save_checkpoint: Save, eos: object) -> None:
+@pytest.mark.parametrize(
+    ("eos", "why"), [("2", "is '2', but must be a"), ([True], "is"), (list(range(64)), "names 65")]
+)
+def test_what_ends_a_text_is_a_few_token_ids(save_checkpoint: Save, eos: object, why: str) -> None:
     folder = save_checkpoint()
     (folder / FOR_ALL).write_text(json.dumps({"eos_token_id": eos}))
-    with pytest.raises(CheckpointError, match=r"eos_token_id is .* at most 64; correct generation_config.json"):
-        checkpoints.load(str(folder))
+    for load in (checkpoints.load, tokenizer_folder.load):
+        with pytest.raises(CheckpointError, match=rf"eos_token_id {why} .*; correct generation_config.json"):
+            load(str(folder))

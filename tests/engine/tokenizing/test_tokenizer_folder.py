@@ -1,5 +1,6 @@
 """Tokenizers loaded without their model are the checkpoint's own, and no template breaks out of its sandbox."""
 
+import codecs
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from goodspeed.embedded import models
+from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.tokenizing import text, tokenizer_folder
 from goodspeed.engine.tokenizing.text import Inputs
@@ -52,12 +54,65 @@ def test_so_are_saved_ones(save: Save, settings: dict[str, Any]) -> None:
     assert found.tokenizer_fingerprint == text.fingerprint(AutoTokenizer.from_pretrained(folder))
 
 
-def test_a_checkpoints_word_on_the_end_comes_first(save: Save) -> None:
-    folder = save()
-    (folder / "config.json").write_text('{"model_type": "llama", "eos_token_id": 7}')
-    assert tokenizer_folder.load(str(folder)).eos_ids == (7,)
-    (folder / "generation_config.json").write_text('{"eos_token_id": [8, 9]}')
-    assert tokenizer_folder.load(str(folder)).eos_ids == (8, 9)
+@pytest.mark.parametrize(
+    ("generation", "config", "ends"),
+    [
+        (None, {}, (256,)),
+        (None, {"eos_token_id": 7}, (7, 256)),
+        ({"eos_token_id": [8, 9, -1, 400]}, {"eos_token_id": 7}, (8, 9, 7, 256)),
+        ({"eos_token_id": 256}, {"eos_token_id": None, "text_config": {"eos_token_id": [7, 256]}}, (256, 7)),
+    ],
+)
+def test_whatever_a_checkpoint_names_as_an_end_ends_its_texts(
+    generation: Any, config: Any, ends: tuple[int, ...], save_checkpoint: Callable[..., Path]
+) -> None:
+    """The token that ends a turn may be in only one of the files."""
+    folder = save_checkpoint()
+    path = folder / "config.json"
+    read = {key: value for key, value in json.loads(path.read_text()).items() if key != "eos_token_id"}
+    path.write_text(json.dumps(read | config))
+    (folder / "generation_config.json").write_text(json.dumps(generation or {}))
+    assert tokenizer_folder.load(str(folder)).eos_ids == ends
+    if "text_config" not in config:  # which is of other families
+        assert checkpoints.load(str(folder)).eos_ids == ends
+
+
+def test_a_byte_order_mark_before_any_file_is_skipped(save_checkpoint: Callable[..., Path]) -> None:
+    folder = save_checkpoint()
+    plain, plain_tokenizer = checkpoints.load(str(folder)), tokenizer_folder.load(str(folder))
+    files = sorted(folder.glob("*.json"))
+    assert len(files) == 4
+    for path in files:
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    found = checkpoints.load(str(folder))
+    assert (found.model_fingerprint, found.eos_ids) == (plain.model_fingerprint, plain.eos_ids)
+    assert tokenizer_folder.load(str(folder)).tokenizer_fingerprint == plain_tokenizer.tokenizer_fingerprint
+    assert all(path.read_bytes().startswith(codecs.BOM_UTF8) for path in files), "the user's files stay as they are"
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_an_empty_quantization_config_means_none(nothing: Any, save_checkpoint: Callable[..., Path]) -> None:
+    folder = save_checkpoint()
+    fingerprint, path = checkpoints.load(str(folder)).model_fingerprint, folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": nothing}))
+    assert checkpoints.load(str(folder)).model_fingerprint == fingerprint
+
+
+def test_a_processors_template_serves_chats_if_the_tokenizer_has_none(
+    save: Save, save_checkpoint: Callable[..., Path]
+) -> None:
+    folder = save_checkpoint()
+    path = folder / "chat_template.json"
+    path.write_text(json.dumps({"chat_template": "{{ messages[0].content }}"}))
+    for tokenizer in (tokenizer_folder.load(str(folder)).tokenizer, load_tokenizer(str(folder))):
+        assert text.encode_chat(tokenizer, CHAT) == text.encode_part(tokenizer, CHAT[0]["content"])
+    path.write_text("[]")
+    with pytest.raises(CheckpointError, match="the tokenizer cannot be loaded"):
+        tokenizer_folder.load(str(folder))
+    folder = save(template="{{ 'own' }}")
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": "{{ 'another' }}"}))
+    own = tokenizer_folder.load(str(folder)).tokenizer
+    assert text.encode_chat(own, CHAT) == text.encode_part(own, "own")
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing", "", "a\0b", "x" * 5000])
