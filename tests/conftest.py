@@ -2,8 +2,8 @@
 
 Small matrices gain nothing from more threads, and lose much when the machine has other things to do. A file whose tests
 start nodes says so (`pytestmark = pytest.mark.nodes`): two such files run side by side, after all others have. One that
-also watches the clock, or takes ports by their numbers, is `alone`: these run one by one at the end. Some of both, one
-of each kind, are `essential`: `make test` runs those, and `make test-all` all.
+also watches the clock, or takes ports by their numbers, is `alone`: `make test-all` runs these one by one at the end.
+Some with `nodes`, one of each kind, are `essential`: `make test` runs those, and `make test-all` all.
 """
 
 import os
@@ -19,9 +19,9 @@ settings.load_profile("unhurried")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run of what starts nodes imports no other files: all of them together take 20 s."""
-    chosen = [mark for mark in ("nodes", "alone") if f" and {mark}" in config.option.markexpr]
-    if not chosen or not collection_path.name.startswith("test_"):
+    """A run of what starts nodes imports no files without its marks: all files together take 20 s."""
+    wanted = [mark for mark in ("nodes", "alone", "essential") if f" and {mark}" in config.option.markexpr]
+    if not wanted or not collection_path.name.startswith("test_"):
         return None
     source = collection_path.read_text("utf-8")
-    return None if any(f"pytest.mark.{mark}" in source for mark in chosen) else True
+    return None if all(f"pytest.mark.{mark}" in source for mark in wanted) else True

@@ -27,3 +27,5 @@ def test_a_file_that_starts_nodes_says_so(file: Path) -> None:
     source = file.read_text()
     if STARTS & imported(ast.parse(source)):
         assert ("pytest.mark.nodes" in source) is not ("pytest.mark.alone" in source)
+    if "pytest.mark.essential" in source:  # `make test` runs none that is `alone`
+        assert "pytest.mark.nodes" in source
