@@ -44,7 +44,8 @@ LOGGING = "logging"
 BAD_PATH = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR})
 """Errors that say that a path may not be looked at, or cannot exist."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that stop a program in good order. A closed terminal sends SIGHUP, often twice: it ends nothing at once."""
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -167,18 +168,24 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
             yield error
 
 
-async def until_signal(serving: Coroutine[None, None, None]) -> bool:
-    """Runs a daemon until it ends or until SIGINT or SIGTERM cancels it; True if a signal did.
+def stop_signals() -> list[signal.Signals]:
+    """Returns the SIGNALS to handle: all, but not SIGHUP where it is ignored, as under nohup."""
+    return [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
-    A second signal ends the process at once, even while a model blocks the event loop. A failure of standard output
-    cancels the daemon and is raised.
+
+async def until_signal(serving: Coroutine[None, None, None]) -> bool:
+    """Runs a daemon until it ends or until one of SIGNALS cancels it; True if a signal did.
+
+    A second SIGINT or SIGTERM ends the process at once, even while a model blocks the event loop. A failure of standard
+    output cancels the daemon and is raised.
     """
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
+    handled = stop_signals()
     interrupted = False
 
     def release() -> None:
-        for number in SIGNALS:
+        for number in handled:
             loop.remove_signal_handler(number)
 
     def interrupt() -> None:
@@ -187,14 +194,16 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
         streams.keep_last_words()
         streams.output().on_failure(None)
         release()
-        starting.end_at_once(SIGNALS)  # not by a KeyboardInterrupt: the process would still wait for the model thread
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Not by a KeyboardInterrupt: the process would still wait for the model thread.
+        starting.end_at_once((signal.SIGINT, signal.SIGTERM))
         task.cancel()
 
     def give_up() -> None:
         with suppress(RuntimeError):  # the loop is closed by now
             loop.call_soon_threadsafe(task.cancel)
 
-    for number in SIGNALS:
+    for number in handled:
         loop.add_signal_handler(number, interrupt)
     streams.output().on_failure(give_up)
     gc.collect()

@@ -160,7 +160,7 @@ def test_nobody_reads_the_output() -> None:
 
 
 @pytest.mark.parametrize("is_patient", [True, False])
-@pytest.mark.parametrize("number", running.SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_the_model_end_and_a_second_one_does_not(number: signal.Signals, is_patient: bool) -> None:
     with start(BUSY) as process:
         assert process.stdout is not None
@@ -173,6 +173,27 @@ def test_a_signal_lets_the_model_end_and_a_second_one_does_not(number: signal.Si
         else:
             process.send_signal(number)
             assert process.wait(timeout=30) == -number
+
+
+def test_a_closed_terminal_lets_the_model_end() -> None:
+    """Its SIGHUP may come twice, from the shell and from the kernel."""
+    default = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # these tests may run under nohup
+    with start(default + BUSY) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == "closing\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.communicate("go on\n", timeout=30) == ("computed\nTrue\n", "")
+        assert process.returncode == 0
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
+    with start("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)" + BUSY) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.communicate("go on\n", timeout=30) == ("computed\nclosing\nFalse\n", "")
 
 
 @pytest.fixture

@@ -18,14 +18,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import goodspeed
 from goodspeed.errors import ProcessError
+from goodspeed.serving.running import stop_signals
 
 Event: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 ROOT = Path(goodspeed.__file__).parents[1]
 """Folder with the packages `goodspeed`, `draft_node` and `verify_node`."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
@@ -198,9 +197,8 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
 
     async def guarded() -> T:
         task = asyncio.ensure_future(work)
-        for number in SIGNALS:
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # unless nohup ignores SIGHUP
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        for number in stop_signals():
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await task
 
     try:

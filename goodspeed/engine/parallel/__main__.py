@@ -3,7 +3,8 @@
 import signal
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal signals all processes; this one ends with rank 0
+    # A terminal signals all processes; this one ends with rank 0.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
     from goodspeed.engine.parallel.following import run

@@ -37,7 +37,7 @@ def test_a_lost_rank_ends_the_node_and_one_rank_goes_on_with_the_texts_of_two() 
         for text in texts:
             text.wait_for(20)
         rank = rank_of(verify)
-        for number in (signal.SIGINT, signal.SIGTERM):  # as from a terminal, but for rank 0
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as from a terminal, but for rank 0
             os.kill(rank, number)
         for text in texts:
             text.wait_for(40)
