@@ -1,7 +1,6 @@
 """Builds a draft node from its settings: model or tokenizer, memory, channel, daemon. Loads torch only for a model."""
 
 import asyncio
-import os
 import secrets
 import time
 
@@ -133,12 +132,12 @@ def build(
         vocabulary.model_fingerprint,
     )
     drafting = _make_drafting(config, vocabulary)
-    held = histories.hold(config.history_file) if config.history_file is not None else None
+    lock = histories.hold(config.history_file) if config.history_file is not None else None
     try:
         history = read_history(config, vocabulary, report)  # before the link's timers start
     except BaseException:
-        if held is not None:
-            os.close(held)
+        if lock is not None:
+            lock.release()
         raise
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
@@ -150,5 +149,5 @@ def build(
         num_parallel=None if drafting is None else drafting.drafter.num_parallel,
         max_sessions=config.max_sessions,
     )
-    keeper = HistoryKeeper(history, config.history_file, report, held) if config.history_file is not None else None
+    keeper = HistoryKeeper(history, config.history_file, report, lock) if config.history_file is not None else None
     return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))

@@ -97,30 +97,30 @@ SAVE_S = 60.0
 """Seconds between saves of a changed history: a killed node loses at most this much."""
 
 
-def hold(path: str) -> int:
+def hold(path: str) -> files.Lock:
     """Locks a history file by a file beside it, since it is replaced, and removes what killed nodes left there.
 
-    Returns the descriptor of the lock. ConfigError if another node has it: each would overwrite the other's texts.
+    ConfigError if another node has it: each would overwrite the other's texts.
     """
-    lock = f"{os.path.realpath(path)}.lock"
+    beside = f"{os.path.realpath(path)}.lock"
     try:
-        held = files.hold(lock)
+        lock = files.Lock(beside)
     except BlockingIOError:
         raise ConfigError(
             f"--history-file {path}: another draft node uses it; give each node a file of its own"
         ) from None
     except OSError as error:
-        raise ConfigError(f"--history-file: cannot lock {lock}: {reason(error)}; give another path") from None
+        raise ConfigError(f"--history-file: cannot lock {beside}: {reason(error)}; give another path") from None
     files.remove_abandoned(path)
-    return held
+    return lock
 
 
 class HistoryKeeper:
     """Saves a history to its file. The event loop copies the texts; a thread encodes and writes them."""
 
-    def __init__(self, history: History, path: str, report: Report, held: int | None = None) -> None:
-        """history: as loaded from the file. held: the lock of the file, which `save_last` releases."""
-        self._held = held
+    def __init__(self, history: History, path: str, report: Report, lock: files.Lock | None = None) -> None:
+        """history: as loaded from the file. lock: of the file; `save_last` releases it."""
+        self._held = lock
         self._history = history
         self._path = path
         self._report = report
@@ -146,8 +146,7 @@ class HistoryKeeper:
                 self._write(self._history.num_added, self._history.contents())
         finally:
             if self._held is not None:
-                os.close(self._held)
-                self._held = None
+                self._held.release()
 
     @property
     def _has_changed(self) -> bool:

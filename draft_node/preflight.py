@@ -73,8 +73,11 @@ def _check_folders(config: DraftConfig) -> None:
             raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
         if not os.access(parent, os.R_OK | os.W_OK | os.X_OK):
             raise ConfigError(f"--history-file {config.history_file}: {parent} cannot be written to; choose another")
-        os.close(histories.hold(config.history_file))  # raises if another node uses it
-        history_file.read(config.history_file, config.history_tokens)  # raises for a damaged file
+        lock = histories.hold(config.history_file)  # raises if another node uses it
+        try:
+            history_file.read(config.history_file, config.history_tokens)  # raises for a damaged file
+        finally:
+            lock.release()
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:

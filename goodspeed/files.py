@@ -1,8 +1,10 @@
-"""Replaces private files atomically, so that readers find either the old contents or the new ones, whole."""
+"""Replaces private files atomically, so that readers find either the old contents or the new ones, whole; locks."""
 
 import fcntl
 import os
 import re
+import weakref
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -36,23 +38,41 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def hold(path: str | Path) -> int:
-    """Returns the descriptor of a lock, which lasts until it is closed or the process ends.
+class Lock:
+    """Lasts until it is released, or nothing refers to it any more, or the process ends. Then its file is removed; only
+    a killed process leaves it, which does no harm."""
 
-    Makes the file, of mode 0600, if it is not there. BlockingIOError if the lock is held already; OSError if the file
-    cannot be made or locked.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    def __init__(self, path: str | Path) -> None:
+        """Makes the file, of mode 0600, if it is not there. BlockingIOError if the lock is held already; OSError if the
+        file cannot be made or locked."""
+        path = Path(path).absolute()
+        self.release = weakref.finalize(self, _release, path, _locked(path))
+
+
+def _locked(path: Path) -> int:
+    """Returns a descriptor of the file that is now at this path, locked."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder removed this file after we had opened it
+
+
+def _release(path: Path, descriptor: int) -> None:
+    with suppress(OSError):  # in a folder that cannot be written to any more the file stays
+        if os.fstat(descriptor).st_size == 0:  # a file of somebody else is not removed
+            path.unlink()
+    os.close(descriptor)
 
 
 def remove_abandoned(path: str | Path) -> None:
-    """Removes what killed processes left of `write_whole`. Nobody else may be writing this file: see `hold`."""
+    """Removes what killed processes left of `write_whole`. Nobody else may be writing this file: see `Lock`."""
     path = Path(os.path.realpath(path))
     abandoned = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
     for found in [one for one in path.parent.iterdir() if abandoned.fullmatch(one.name)]:

@@ -1,5 +1,6 @@
 """A node without a model reads its history file and its corpora when it is built, and says so."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -81,12 +82,15 @@ def test_a_history_file_is_taken_up(saved: str) -> None:
 def test_a_history_file_is_one_node_s(saved: str) -> None:
     left = Path(saved).with_name(".history.0123456789abcdef")
     left.touch()
-    build(history_file=saved)
-    assert not left.exists()
     config = DraftConfig(model="none", tokenizer="tiny-target", history_file=saved)
+    daemon = assembly.build(config, VOCABULARY, MemoryNetwork().connect_draft(BOOT), BOOT)
+    assert not left.exists()
     for refused in (lambda: build(history_file=saved), lambda: check(config)):
         with pytest.raises(ConfigError, match="another draft node uses it; give each node a file of its own"):
             refused()
+    del daemon  # a node that is given up before it serves
+    gc.collect()
+    check(config)
 
 
 def test_neither_is_nothing_to_tell() -> None:
@@ -105,6 +109,7 @@ def test_the_file_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     for _ in range(2):  # a node that could not be built holds no file
         with pytest.raises(ConfigError, match="was written with another tokenizer"):
             build(history_file=str(tmp_path / "history"))
+    assert [one.name for one in tmp_path.iterdir()] == ["history"]
 
 
 @pytest.mark.parametrize(
@@ -115,6 +120,7 @@ def test_a_file_that_cannot_be_had_is_found_before_anything_is_loaded(name: str,
     path = tmp_path / name
     with pytest.raises(ConfigError, match=f"{path}.* {why}"):
         check(DraftConfig(model="none", tokenizer="tiny-target", history_file=str(path)))
+    assert [one.name for one in tmp_path.iterdir()] == ["damaged"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_loaded(

@@ -138,7 +138,8 @@ def test_a_file_is_held_until_the_last_texts_are_saved(path, monkeypatch):
     asyncio.run(keeper.save())
     history.add("ana", TEXT)
     keeper.save_last()
-    os.close(histories.hold(str(path)))
+    assert not path.with_name("history.lock").exists()
+    histories.hold(str(path)).release()
     assert num_saved(path) == 2
 
 

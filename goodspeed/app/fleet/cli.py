@@ -103,7 +103,7 @@ def _only_one(name: str) -> Iterator[None]:
     path = head.folder(name).parent / f".{name}.lock"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held = files.hold(path)
+        lock = files.Lock(path)
     except BlockingIOError:
         raise ConfigError(
             f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name"
@@ -113,7 +113,7 @@ def _only_one(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(held)
+        lock.release()
 
 
 def _check(record: Record, reporter: Reporter) -> None:
