@@ -78,8 +78,13 @@ def _node(name: str) -> str:
     return name.partition("-")[0] if name.startswith(tuple(NODES)) else ""
 
 
+def with_defaults(text: str) -> str:
+    """Returns a text of a compose file as it is where no variable is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
 def _split(command: str) -> list[str]:
-    command = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", command)  # ${NAME:-default}
+    command = with_defaults(command)
     for name, example in EXAMPLES.items():
         command = command.replace(name, example)
     return shlex.split(command)

@@ -5,9 +5,7 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
-import yaml
-
-from tests.house.deployment.files import DOCKER, NODES, ROOT, pods
+from tests.house.deployment.files import COMPOSE, DOCKER, NODES, ROOT, compose_nodes, pods, with_defaults
 
 PACKAGES = ("draft_node", "goodspeed", "verify_node")
 
@@ -42,8 +40,10 @@ def test_files_beside_the_modules_are_installed() -> None:
 
 def test_on_a_gpu_triton_has_a_compiler_and_a_folder_that_can_be_written() -> None:
     """Else a node runs without the attention kernel and without CUDA graphs."""
-    services = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text())["services"]
-    mounts = {name: [volume.split(":")[1] for volume in service["volumes"]] for name, service in services.items()}
+    mounts = {
+        name: [with_defaults(volume).split(":")[1] for volume in COMPOSE["services"][name]["volumes"]]
+        for name in compose_nodes(DOCKER / "compose.gpu.yaml")
+    }
     mounts |= {
         where: [mount["mountPath"] for mount in container["volumeMounts"]]
         for where, _, container, _ in pods()

@@ -41,6 +41,17 @@ def test_an_option_that_no_node_has_is_noticed(capsys: pytest.CaptureFixture[str
         assert f"unknown option {wrong.partition('=')[0]}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("file", ["compose.yaml", "compose.gpu.yaml"])
+def test_a_model_a_folder_of_models_and_more_options_are_variables(file: str) -> None:
+    services = yaml.safe_load((DOCKER / file).read_text())["services"]
+    for name, model in {"verify": "TARGET", "draft-1": "DRAFT", "draft-2": "DRAFT_2"}.items():
+        command = services[name]["command"]
+        assert f"--model ${{{model}:-" in command
+        assert f"${{{name.partition('-')[0].upper()}_OPTIONS:-}}" in command
+        assert "${MODELS:-checkpoints}:/models:ro" in COMPOSE["services"][name]["volumes"]
+    assert "checkpoints" in COMPOSE["volumes"]
+
+
 @pytest.mark.parametrize("name", compose_nodes())
 def test_health_is_asked_where_it_is_served(name: str) -> None:
     node = name.partition("-")[0]
