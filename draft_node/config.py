@@ -4,12 +4,14 @@ import os
 import re
 import socket
 from dataclasses import dataclass
+from functools import cached_property
 from typing import get_args
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
+from goodspeed.serving.defaults import BOUNDS, NodeSampling
 from goodspeed.serving.options import NO_MODEL, History
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
@@ -70,6 +72,13 @@ class DraftConfig(Settings):
     temperature: float | None = options.temperature(group="prompts", shown="the target's own default, else 1")
     seed: int | None = options.seed(
         group="prompts", shown="a random one for each prompt", help="seed of prompts without one"
+    )
+    sampling: str | None = option(
+        None,
+        shown="the target's own defaults; of chats else temperature=0.7,top_p=0.95",
+        group="prompts",
+        help=f"of requests and prompts that leave it open: {', '.join(BOUNDS)}",
+        metavar="NAME=VALUE,...",
     )
     tier: str | None = option(
         None,
@@ -161,6 +170,11 @@ class DraftConfig(Settings):
         options.take_preset(self, self.preset)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         check_together(self)
+
+    @cached_property
+    def node_sampling(self) -> NodeSampling:
+        """What `--sampling` says; ConfigError if it is wrong."""
+        return NodeSampling() if self.sampling is None else NodeSampling.parse(self.sampling)
 
     @property
     def has_model(self) -> bool:

@@ -37,7 +37,11 @@ def check_together(config: "DraftConfig") -> None:
     for flag in _given(config, OF_HTTP) if config.http is None else ():
         raise ConfigError(f"{flag} is for requests over HTTP; give --http HOST:PORT too")
     for flag in _given(config, OF_PROMPTS) if config.http is not None else ():
-        raise ConfigError(f"{flag} is for prompts, but --http serves requests, and each sets this itself; drop one")
+        what = "is for prompts, but --http serves requests, and each sets this itself"
+        instead = ", or give --sampling temperature=T for those that do not" if flag == "--temperature" else ""
+        raise ConfigError(f"{flag} {what}; drop one{instead}")
+    if config.node_sampling.temperature is not None and config.temperature is not None:
+        raise ConfigError("--temperature and --sampling both set the temperature; drop one of them")
 
 
 def _check_model(config: "DraftConfig") -> None:

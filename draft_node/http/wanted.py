@@ -195,7 +195,7 @@ def _wanted(
     bias = biases(request, service.vocab_size)
     texts = []
     for (prompt, most), choice in product(zip(ids, max_tokens, strict=True), range(request.n or 1)):
-        asked = _sampling_request(request, choice, bias)
+        asked = _sampling_request(request, choice, bias).filled(config.node_sampling)
         own = asked.resolve(says)
         chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
         texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))

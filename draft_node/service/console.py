@@ -141,6 +141,7 @@ class Console:
         token_ids = await service.encode(prompt.text, "")
         await self.daemon.connected.wait()
         drafter, max_draft = drafting(prompt.drafter or config.drafter, config.max_draft)
+        asked = asked.filled(config.node_sampling)
         sampling, stop, rules = asked.resolve(service.defaults(chat=False))
         return Wanted(
             prompt=token_ids,

@@ -29,7 +29,9 @@ class GenerateConfig(Settings):
     max_tokens: int = option(
         150, minimum=1, maximum=MAX_CONTEXT, group="text", help="most tokens generated", metavar="N"
     )
-    temperature: float | None = options.temperature(group="text", shown="what the model's makers say, else 1")
+    temperature: float | None = options.temperature(
+        group="text", shown="what the model's makers say, else 1, with --chat 0.7"
+    )
     top_k: int | None = option(
         None,
         minimum=0,
@@ -43,7 +45,7 @@ class GenerateConfig(Settings):
         None,
         minimum=1e-6,
         maximum=1.0,
-        shown="what the model's makers say, else 1",
+        shown="what the model's makers say, else 1, with --chat 0.95",
         group="text",
         help="sample among the likeliest that make P",
         metavar="P",

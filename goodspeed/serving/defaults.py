@@ -1,13 +1,22 @@
 """Fills in sampling parameters, logit rules and stop strings that a request omits.
 
-Defaults come from the target's generation_config.json, else from the API. The verify node sends the target's defaults
-in its Welcome.
+Defaults come from the draft node's --sampling, then from the target's generation_config.json, else from the API. The
+verify node sends the target's defaults in its Welcome.
 """
 
-from dataclasses import asdict, dataclass
+import math
+import re
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
+from goodspeed.engine.tokenizing.generation_settings import (
+    MAX_REPETITION_PENALTY,
+    MAX_TOP_K,
+    MIN_REPETITION_PENALTY,
+    MIN_TOP_P,
+    GenerationSettings,
+)
+from goodspeed.errors import ConfigError
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults, Welcome
 from goodspeed.wire.messages import LogitRules, Sampling
@@ -23,6 +32,61 @@ def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) 
     if welcome is None:
         return of_checkpoint(settings, chat=chat)
     return welcome.chat_defaults if chat else welcome.defaults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSampling:
+    """What a draft node's operator says of sampling (`--sampling`); None: nothing."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "NodeSampling":
+        """Parses `temperature=0.7,top_p=0.95`; ConfigError names a wrong part. Values are bounded as in requests."""
+        found: dict[str, float] = {}
+        for part in text.split(","):
+            name, equals, value = (one.strip() for one in part.partition("="))
+            if not equals or name not in BOUNDS or name in found:
+                what = f"is not NAME=VALUE with one of {', '.join(BOUNDS)}, each once"
+                raise ConfigError(f"--sampling {text}: {part.strip()!r} {what}; {EXAMPLE}")
+            found[name] = _bounded(text, name, value)
+        top_k = found.pop("top_k", None)
+        return cls(**found, top_k=None if top_k is None else max(int(top_k), 0))
+
+
+EXAMPLE = "as in temperature=0.7,top_p=0.95"
+
+BOUNDS: dict[str, tuple[float, float]] = {
+    "temperature": (0.0, 2.0),
+    "top_p": (MIN_TOP_P, 1.0),
+    "top_k": (-1, MAX_TOP_K),
+    "min_p": (0.0, 1.0),
+    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+}
+"""Least and largest values of `--sampling`."""
+
+
+def _bounded(text: str, name: str, value: str) -> float:
+    least, most = BOUNDS[name]
+    is_whole = name == "top_k"
+    try:
+        number = float(value) if not is_whole or re.fullmatch("-?[0-9]+", value) else math.nan
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        kind = "a whole number" if is_whole else "a number"
+        raise ConfigError(
+            f"--sampling {text}: {name} is {value!r}, but must be {kind} from {least:.15g} to {most:.15g}; {EXAMPLE}"
+        )
+    return number
 
 
 class Resolved(NamedTuple):
@@ -48,6 +112,13 @@ class SamplingRequest:
     repetition_penalty: float | None = None
     min_p: float | None = None
     logit_bias: tuple[TokenBias, ...] = ()
+
+    def filled(self, node: NodeSampling) -> "SamplingRequest":
+        """Returns the request with what the node's operator says of the parameters that it leaves open."""
+        said = {
+            name: value for name, value in asdict(node).items() if value is not None and getattr(self, name) is None
+        }
+        return replace(self, **said)
 
     def resolve(self, defaults: Defaults) -> Resolved:
         """Returns the request's parameters with these defaults filled in."""

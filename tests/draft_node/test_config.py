@@ -43,6 +43,8 @@ def parsed(*words: str) -> DraftConfig:
         ((*MODEL, "--preset", "x"), "choose one of: paper"),
         ((*MODEL, "--drafter", "none", "--corpus", "x"), "--corpus is for n-grams, but --drafter none uses none"),
         ((*MODEL, "--served-model-name", ""), "--served-model-name"),
+        ((*MODEL, "--sampling", "temperature"), "--sampling temperature: 'temperature' is not NAME=VALUE"),
+        ((*MODEL, "--sampling", "temperature=1", "--temperature", "1"), "--temperature and --sampling both set"),
         ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),
         ((*MODEL, "--history", "off", "--history-file", "x"), "--history-file saves a history"),
         ((*MODEL, "--history", "all"), "choose one of: off, user, node"),

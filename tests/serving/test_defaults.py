@@ -1,4 +1,4 @@
-"""Defaults of requests, in order: the request, the target's makers, the API."""
+"""Defaults of requests, in order: the request, the node's operator, the target's makers, the API."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from goodspeed.engine.tokenizing.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
+from goodspeed.errors import ConfigError
 from goodspeed.serving import defaults
-from goodspeed.serving.defaults import Resolved
+from goodspeed.serving.defaults import BOUNDS, NodeSampling, Resolved
 from goodspeed.wire.codec import decode_down, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import VERSION, Defaults, Welcome
@@ -77,3 +78,45 @@ def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
     )
     told = welcome(chat_defaults=defaults.of_checkpoint(found, chat=True))
     assert decode_down(encode(told, 1 << 20), 1 << 20) == told
+
+
+def test_an_operator_says_what_requests_leave_open() -> None:
+    node = NodeSampling.parse("temperature=0.8, top_p=0.9,top_k=-1,presence_penalty=0.5,repetition_penalty=1.1")
+    says = Defaults(0.6, 20, 0.95, min_p=0.05, repetition_penalty=1.3)
+    open_ = defaults.SamplingRequest(seed=5).filled(node).resolve(says)
+    assert open_ == Resolved(Sampling(0.8, 0, 0.9, 5), (), LogitRules(0.5, 0.0, 1.1, 0.05))
+    asked: dict[str, float] = {"temperature": 0, "top_k": 3, "top_p": 1, "presence_penalty": 0, "repetition_penalty": 1}
+    said = defaults.SamplingRequest(seed=5, **asked).filled(node)  # type: ignore[arg-type]
+    assert said.resolve(says) == Resolved(Sampling(0.0, 3, 1.0, 5), (), LogitRules(min_p=0.05))
+    assert defaults.SamplingRequest(seed=5).filled(NodeSampling()) == defaults.SamplingRequest(seed=5)
+
+
+def test_an_operator_may_say_all_that_requests_may() -> None:
+    least = ",".join(f"{name}={bounds[0]!r}" for name, bounds in BOUNDS.items())
+    most = ",".join(f"{name}={bounds[1]!r}" for name, bounds in BOUNDS.items())
+    assert NodeSampling.parse(least) == NodeSampling(**{**{k: b[0] for k, b in BOUNDS.items()}, "top_k": 0})  # type: ignore[arg-type]
+    assert NodeSampling.parse(most) == NodeSampling(**{name: bounds[1] for name, bounds in BOUNDS.items()})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "'' is not NAME=VALUE with one of temperature, top_p, top_k,"),
+        ("temperature", "'temperature' is not NAME=VALUE"),
+        ("temprature=1", "'temprature=1' is not"),
+        ("temperature=1,temperature=1", "each once"),
+        ("temperature=hot", "temperature is 'hot', but must be a number from 0 to 2"),
+        ("temperature=nan", "temperature is 'nan', but must be"),
+        ("temperature=2.1", "from 0 to 2"),
+        ("top_p=0", "from 1e-06 to 1"),
+        ("top_k=1.5", "top_k is '1.5', but must be a whole number from -1 to 2147483647"),
+        ("top_k=-2", "whole number"),
+        ("frequency_penalty=-2.5", "from -2 to 2"),
+    ],
+)
+def test_an_operator_who_says_it_wrong_is_told_in_one_line(text: str, what: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        NodeSampling.parse(text)
+    assert str(error.value).startswith(f"--sampling {text}: ")
+    assert what in str(error.value)
+    assert "as in temperature=0.7,top_p=0.95" in str(error.value)

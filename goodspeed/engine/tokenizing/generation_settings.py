@@ -1,7 +1,8 @@
 """A checkpoint's sampling defaults, stop strings and ends: from `generation_config.json`, and a second file for chats.
 
 `chat_generation_config.json` overrides the first file, for chats only. Only values in the files count: transformers'
-own defaults (top_k 50) are not the model makers' choice. As in other servers, `do_sample` is ignored.
+own defaults (top_k 50) are not the model makers' choice. If neither file says how to sample, chats get `FOR_PEOPLE`.
+As in other servers, `do_sample` is ignored.
 """
 
 import json
@@ -23,6 +24,9 @@ MAX_STOPS, MAX_STOP_CHARS = 8, 256
 
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
+
+FOR_PEOPLE: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.95}
+"""Sampling of chats whose checkpoint does not say how: at temperature 1 without top_p small models write nonsense."""
 
 WAY_OUT = "correct it, or start goodspeed-verify or `goodspeed generate` with --generation-config none"
 
@@ -75,9 +79,12 @@ def read(name: str, folder: Path) -> GenerationSettings:
     # eos_token_id is unsupported in the chats' file: all texts share one set of end-of-sequence ids.
     ignored = {FOR_ALL: _unsupported(for_all, {"eos_token_id"}), FOR_CHATS: _unsupported(for_chats, ())}
     completions, chats = _checked(name, FOR_ALL, for_all), _checked(name, FOR_CHATS, for_chats)
+    chats = completions | chats
+    if not chats.keys() & {"temperature", "top_k", "top_p", "min_p"}:
+        chats |= FOR_PEOPLE
     return GenerationSettings(
         TextDefaults(**completions),
-        TextDefaults(**(completions | chats)),
+        TextDefaults(**chats),
         tuple(f"{file}: {', '.join(keys)}" for file, keys in ignored.items() if keys),
     )
 

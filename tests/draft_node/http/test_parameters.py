@@ -90,6 +90,24 @@ def test_what_is_left_open_is_as_the_targets_makers_say(api: Api) -> None:
     assert [wanted.is_chat for wanted in api.service.wanted] == [False, False, True]
 
 
+def test_what_the_operator_says_stands_between_the_request_and_the_targets_makers() -> None:
+    api = Api(sampling="temperature=0.3,top_p=0.8,frequency_penalty=0.5")
+    api.service.chat_defaults = Defaults(temperature=0.7, top_k=20)
+    messages = [{"role": "user", "content": "hi"}]
+    api.chat()
+    api.client.post("/v1/messages", json={"messages": messages, "max_tokens": 9})
+    api.client.post("/v1/responses", json={"input": "hi", "max_output_tokens": 9})
+    api.complete()
+    api.chat(temperature=1, frequency_penalty=0)
+    told = [(one.sampling.temperature, one.sampling.top_p, one.sampling.top_k) for one in api.service.wanted]
+    assert told == [(0.3, 0.8, 20)] * 3 + [(0.3, 0.8, 0), (1.0, 0.8, 20)]
+    penalties = [one.logit_rules and one.logit_rules.frequency_penalty for one in api.service.wanted]
+    assert penalties == [0.5] * 4 + [None]
+    resolve = api.service.wanted[0].resolve
+    assert resolve is not None
+    assert resolve(Defaults(temperature=0.9, top_k=7)).sampling.temperature == 0.3  # also under another target
+
+
 def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api) -> None:
     api.service.chat_defaults = Defaults(stop=("\n\n",))
     api.chat(ignore_eos=True)

@@ -241,6 +241,12 @@ def test_a_plain_prompt_has_no_chats_defaults() -> None:
     assert daemon.served[0].sampling.temperature == 1.0
 
 
+def test_prompts_are_sampled_as_the_operator_says() -> None:
+    daemon = FakeDaemon().connect()
+    run(make_console(daemon, [Prompt(" The river runs")], sampling="temperature=0.3,top_k=9"))
+    assert (daemon.served[0].sampling.temperature, daemon.served[0].sampling.top_k) == (0.3, 9)
+
+
 @pytest.mark.parametrize("host", ["edge-1.example", "Ana's laptop", "", "x" * 200])
 def test_a_node_without_a_name_has_one_of_its_own(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: host)

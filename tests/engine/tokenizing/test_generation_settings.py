@@ -33,8 +33,24 @@ def settings(folder: Path, for_all: object = None, for_chats: object = None) -> 
 
 
 def test_no_file_says_nothing(tmp_path: Path) -> None:
-    assert settings(tmp_path) == GenerationSettings()
-    assert settings(tmp_path, {"do_sample": True, "eos_token_id": [1, 2], "temperature": None}) == GenerationSettings()
+    silent = GenerationSettings(chats=TextDefaults(temperature=0.7, top_p=0.95))
+    assert settings(tmp_path) == silent
+    assert settings(tmp_path, {"do_sample": True, "eos_token_id": [1, 2], "temperature": None}) == silent
+
+
+@pytest.mark.parametrize("said", [{"temperature": 0.9}, {"top_k": 20}, {"top_p": 1.0}, {"min_p": 0.1}])
+@pytest.mark.parametrize("is_for_chats", [False, True])
+def test_chats_are_sampled_as_the_makers_say_if_they_say_how(
+    tmp_path: Path, said: dict[str, Any], is_for_chats: bool
+) -> None:
+    found = settings(tmp_path, *(({}, said) if is_for_chats else (said, {})))
+    assert found.chats == TextDefaults(**said)
+
+
+def test_penalties_and_ends_do_not_say_how_to_sample(tmp_path: Path) -> None:
+    found = settings(tmp_path, {"repetition_penalty": 1.1}, {"stop_strings": "a"})
+    assert found.completions == TextDefaults(repetition_penalty=1.1)
+    assert found.chats == TextDefaults(0.7, None, 0.95, ("a",), 1.1)
 
 
 def test_what_is_there_counts_and_transformers_own_defaults_do_not(tmp_path: Path) -> None:
