@@ -9,6 +9,7 @@ from typing import get_args
 
 from draft_node.exclusions import check_together
 from draft_node.parsing.formats import THINKING, TOOLS
+from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.defaults import BOUNDS, NodeSampling
@@ -17,6 +18,13 @@ from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """Pattern of a client's name."""
+
+
+MAX_MODEL_NAME = 256
+"""Most characters of a model's name, also in requests."""
+
+ANY_NAME = "*"
+"""Value of `--served-model-name` with which requests may call the model anything."""
 
 
 def default_name() -> str:
@@ -135,8 +143,12 @@ class DraftConfig(Settings):
         metavar="HOST:PORT",
     )
     api_key: str | None = options.api_key("HTTP")
-    served_model_name: str = option(
-        "goodspeed", pattern=r".+", group="HTTP", help="what HTTP clients call the model", metavar="NAME"
+    served_model_name: tuple[str, ...] = option(
+        (),
+        shown="the target's own name",
+        group="HTTP",
+        help=f"what HTTP clients call the model; may be repeated, {ANY_NAME} takes any name",
+        metavar="NAME",
     )
     tool_parser: str = option(
         "auto",
@@ -170,6 +182,8 @@ class DraftConfig(Settings):
         options.take_preset(self, self.preset)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         check_together(self)
+        if not all(1 <= len(name.strip()) <= MAX_MODEL_NAME for name in self.served_model_name):
+            raise ConfigError(f"--served-model-name must have 1 to {MAX_MODEL_NAME} characters")
 
     @cached_property
     def node_sampling(self) -> NodeSampling:

@@ -18,7 +18,7 @@ from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
 from draft_node.http.errors import READ, TAKE, ApiError, declared
 from draft_node.http.messages import shape as messages
 from draft_node.http.messages.requests import CountRequest
-from draft_node.http.prompts import check_model
+from draft_node.http.names import names_of, served_name
 from draft_node.http.requests import DetokenizeRequest, TokenizeRequest
 from draft_node.http.responses import shape as responses
 from draft_node.service.service import Service
@@ -134,7 +134,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
     @routes.get("/", responses=READ, response_class=Response)
     async def landing() -> Response:
         """Names the node and its routes."""
-        return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=config.served_model_name))
+        return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
 
     @routes.get("/health", responses=READ)
     async def health() -> Status:
@@ -152,13 +152,12 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
 
     @routes.get("/v1/models", responses=READ)
     async def models() -> ModelList:
-        """Lists the only model; `max_model_len` is 0 while the verify node, which knows the length, is away."""
-        return ModelList(object="list", data=[_model(service, config, started)])
+        """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
+        return ModelList(object="list", data=[_model(name, service, started) for name in names_of(service, config)])
 
     @routes.get("/v1/models/{name:path}", responses=TAKE)
     async def model(name: str) -> Model:
-        check_model(name, config)
-        return _model(service, config, started)
+        return _model(served_name(name, service, config), service, started)
 
     @routes.get("/metrics", responses=READ, response_class=Response)
     async def metrics() -> Response:
@@ -180,10 +179,10 @@ def _ready(service: Service) -> Ready:
     return Ready(status="ready", target=target.name, target_fingerprint=target.fingerprint)
 
 
-def _model(service: Service, config: DraftConfig, started: int) -> Model:
+def _model(name: str, service: Service, started: int) -> Model:
     target = service.target
     return Model(
-        id=config.served_model_name,
+        id=name,
         object="model",
         created=started,
         owned_by="goodspeed",

@@ -109,7 +109,7 @@ def _reason(reason: FinishReason, num_calls: int) -> ChatFinishReason:
 
 
 async def _shape_of(body: ChatRequest, caller: Caller) -> ChatShape:
-    return ChatShape(body, await of_chat(body, caller), caller.config.served_model_name)
+    return ChatShape(body, await of_chat(body, caller), caller.model_of(body))
 
 
 def _ignored(body: ChatRequest, service: Service) -> list[str]:

@@ -85,7 +85,7 @@ class CompletionShape(Chunked):
 
 
 async def _shape_of(body: CompletionRequest, caller: Caller) -> CompletionShape:
-    return CompletionShape(body, await of_completion(body, caller), caller.config.served_model_name)
+    return CompletionShape(body, await of_completion(body, caller), caller.model_of(body))
 
 
 ENDPOINT = Endpoint(

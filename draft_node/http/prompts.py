@@ -10,6 +10,7 @@ from starlette.responses import Response
 from draft_node.config import DraftConfig
 from draft_node.http.body import LargeWork, check_elements, reads, takes
 from draft_node.http.errors import TAKE, ApiError
+from draft_node.http.names import served_name
 from draft_node.http.requests import (
     ChatRequest,
     CompletionRequest,
@@ -27,12 +28,6 @@ from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import PromptError, VerifyAway
 from goodspeed.serving.web import user_of
 from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with
-
-
-def check_model(name: str | None, config: DraftConfig) -> None:
-    if name is not None and name != config.served_model_name:
-        what = f"the model {name[:80]!a} is not served here; ask for {config.served_model_name!r}"
-        raise ApiError(404, what, param="model", code="model_not_found")
 
 
 async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, ...]:
@@ -186,7 +181,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
     ) -> Response:
         """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
-        check_model(body.model, config)
+        served_name(body.model, service, config)
         if (body.prompt is None) == (body.messages is None):
             raise ApiError(400, "send either prompt or messages", param="prompt")
         user = user_of(request.scope)
@@ -206,7 +201,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
     async def detokenize(
         request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
     ) -> Detokenized:
-        check_model(body.model, config)
+        served_name(body.model, service, config)
         check_ids(body.tokens, "tokens", service.vocab_size)
         decoding = service.decode(body.tokens, user_of(request.scope))
         return Detokenized(prompt=await unless_gone(request.receive, decoding))

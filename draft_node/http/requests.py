@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from draft_node.config import MAX_MODEL_NAME
 from draft_node.http.strict import Strict, few, refused
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
@@ -36,6 +37,7 @@ TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
 NumLogprobs: TypeAlias = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
 Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+ModelName: TypeAlias = Annotated[str, Field(max_length=MAX_MODEL_NAME)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
 LogitBias: TypeAlias = Annotated[
     dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
@@ -169,7 +171,7 @@ class Extension(Strict):
 class Asking(Strict):
     """Parameters of every request that generates texts."""
 
-    model: str | None = None
+    model: ModelName | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
@@ -286,7 +288,7 @@ class ChatRequest(Generation):
 
 
 class TokenizeRequest(Strict):
-    model: str | None = None
+    model: ModelName | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
     tools: Tools = Field(default=None, description="with messages")

@@ -10,8 +10,8 @@ from itertools import product
 from draft_node.config import DraftConfig
 from draft_node.http.errors import ApiError
 from draft_node.http.forms import form_of, form_with_tools
+from draft_node.http.names import served_name
 from draft_node.http.prompts import (
-    check_model,
     check_within_reach,
     decoded,
     encode_chat,
@@ -21,7 +21,7 @@ from draft_node.http.prompts import (
     name_of_max_tokens,
     prompts_of,
 )
-from draft_node.http.requests import ChatRequest, CompletionRequest, Extension, Generation
+from draft_node.http.requests import Asking, ChatRequest, CompletionRequest, Extension, Generation
 from draft_node.http.sampling import asked_slo, biases, check_told, echoed, most_told, predicted, stop_token_ids
 from draft_node.http.tools import ChatOptions, read_options
 from draft_node.parsing.formats import Formats
@@ -74,10 +74,14 @@ class Caller:
     user: str
     headers: Mapping[str, str]  # of the request
 
+    def model_of(self, request: Asking) -> str:
+        """Returns the model's name for the answer; ApiError 404 if the request names another model."""
+        return served_name(request.model, self.service, self.config)
+
 
 async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     service, user = caller.service, caller.user
-    check_model(request.model, caller.config)
+    caller.model_of(request)
     _check_n(request)
     prompts = prompts_of(request)
     if len(prompts) > MAX_PROMPTS:
@@ -102,7 +106,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
 
 async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     service, user = caller.service, caller.user
-    check_model(request.model, caller.config)
+    caller.model_of(request)
     _check_n(request)
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")

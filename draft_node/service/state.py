@@ -104,6 +104,12 @@ class NodeState:
         return defaults.known(self._daemon.link.welcome, self._vocabulary.settings, chat=chat)
 
     @property
+    def target_name(self) -> str | None:
+        """Name of the latest target; None before the first one, and for a target without a name."""
+        welcome = self._daemon.link.welcome
+        return None if welcome is None else welcome.target or None
+
+    @property
     def target_fingerprint(self) -> str | None:
         """Fingerprint of the latest target; None before the first one."""
         welcome = self._daemon.link.welcome

@@ -24,7 +24,8 @@ from draft_node.http.messages.events import (
     ToolUseBlock,
 )
 from draft_node.http.messages.requests import NAMES, CountRequest, MessagesRequest, chat_of
-from draft_node.http.prompts import check_model, encode_chat
+from draft_node.http.names import served_name
+from draft_node.http.prompts import encode_chat
 from draft_node.http.streams import unless_gone
 from draft_node.http.tools import call_id, has_switch
 from draft_node.http.translation import Itemised, new_id, renamed, server_event
@@ -124,7 +125,7 @@ async def _shape_of(body: MessagesRequest, caller: Caller) -> MessageShape:
     chat = chat_of(body, caller.service.chats)
     with renamed(NAMES):
         batch = await of_chat(chat, caller)
-    return MessageShape(body, batch, caller.config.served_model_name)
+    return MessageShape(body, batch, caller.model_of(body))
 
 
 def _ignored(body: MessagesRequest, service: Service) -> Iterable[str]:
@@ -155,7 +156,7 @@ def route_of_counts(service: Service, config: DraftConfig, work: LargeWork) -> A
         """Counts the tokens of the prompt that a request with these parameters has."""
         chat = chat_of(body, service.chats)
         with renamed(NAMES):
-            check_model(chat.model, config)
+            served_name(chat.model, service, config)
             encoding = encode_chat(chat.messages, service, user_of(request.scope), options_of(chat, service).inputs)
             return TokenCount(input_tokens=len(await unless_gone(request.receive, encoding)))
 

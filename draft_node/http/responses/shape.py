@@ -152,7 +152,7 @@ async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
     chat = chat_of(body)
     with renamed(NAMES):
         batch = await of_chat(chat, caller)
-    return ResponseShape(body, batch, caller.config.served_model_name)
+    return ResponseShape(body, batch, caller.model_of(body))
 
 
 ENDPOINT = Endpoint(

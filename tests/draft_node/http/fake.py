@@ -59,6 +59,7 @@ class FakeService(Service):
     num_running: int = 0
     num_waiting: int = 0
     target: Target = Target("big-model", "b1")
+    target_name: str | None = "big-model"
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"

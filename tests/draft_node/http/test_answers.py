@@ -50,7 +50,7 @@ def test_a_completion(api: Api) -> None:
     assert answer.pop("created") > 1.7e9
     assert answer == {
         "object": "text_completion",
-        "model": "goodspeed",
+        "model": "big-model",
         "system_fingerprint": "fp_b1",
         "choices": [{"index": 0, "text": "abc", "logprobs": None, "finish_reason": "length"}],
         "usage": {

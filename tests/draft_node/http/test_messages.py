@@ -82,7 +82,7 @@ def test_a_message(api: Api) -> None:
     assert answer == {
         "type": "message",
         "role": "assistant",
-        "model": "goodspeed",
+        "model": "big-model",
         "content": [{"type": "text", "text": "abc"}],
         "stop_reason": "max_tokens",
         "stop_sequence": None,

@@ -34,7 +34,7 @@ def test_the_landing_text_names_every_route(api: Api) -> None:
         ("GET", "/v1/models/goodspeed"),
     }
     assert goodspeed.__version__ in answer.text
-    assert "'goodspeed'" in answer.text
+    assert "'big-model'" in answer.text
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -109,12 +109,72 @@ def test_ready(api: Api) -> None:
     assert api.client.get("/health").json() == {"status": "ok"}
 
 
-def test_models() -> None:
-    client = Api(served_model_name="acme/big").client
-    (model,) = client.get("/v1/models").json()["data"]
-    assert (model["id"], model["object"], model["max_model_len"]) == ("acme/big", "model", CONTEXT_LEN)
-    assert client.get("/v1/models/acme/big").json() == model
-    assert error_of(client.get("/v1/models/other"), 404)["code"] == "model_not_found"
+def test_the_model_has_the_targets_name(api: Api) -> None:
+    (model,) = api.client.get("/v1/models").json()["data"]
+    assert (model["id"], model["object"], model["max_model_len"]) == ("big-model", "model", CONTEXT_LEN)
+    assert api.client.get("/v1/models/big-model").json() == model
+    assert api.client.get("/v1/models/goodspeed").json() == {**model, "id": "goodspeed"}
+    assert error_of(api.client.get("/v1/models/other"), 404)["code"] == "model_not_found"
+
+
+def test_models_by_several_names() -> None:
+    client = Api(served_model_name=("acme/big", "gpt-4o-mini")).client
+    first, second = client.get("/v1/models").json()["data"]
+    assert (first["id"], second) == ("acme/big", {**first, "id": "gpt-4o-mini"})
+    assert client.get("/v1/models/acme/big").json() == first
+    for name in ("big-model", "goodspeed"):  # the target's name is not shown
+        assert error_of(client.get(f"/v1/models/{name}"), 404)["code"] == "model_not_found"
+
+
+def test_before_a_target_is_known_its_name_is_not_wrong(api: Api) -> None:
+    api.service.target_name = None
+    assert [model["id"] for model in api.client.get("/v1/models").json()["data"]] == ["goodspeed"]
+    assert error_of(api.client.get("/v1/models/big-model"), 503)["code"] == "verify_away"
+    assert api.client.get("/v1/models/goodspeed").status_code == 200
+    assert Api(served_model_name=("x",)).client.get("/v1/models/big-model").status_code == 404
+
+
+ASKED = {
+    "completions": {"prompt": "hi", "max_tokens": 2},
+    "chat/completions": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
+    "responses": {"input": "hi", "max_output_tokens": 2},
+    "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_an_answer_repeats_the_name_that_was_asked_for(path: str) -> None:
+    client = Api(served_model_name=("acme/big", "*")).client
+
+    def told(**body: str) -> str:
+        return str(client.post(f"/v1/{path}", json={**ASKED[path], **body}).json()["model"])
+
+    assert (told(), told(model="gpt-4o-mini"), told(model="acme/big")) == ("acme/big", "gpt-4o-mini", "acme/big")
+    assert '"model":"gpt-4o-mini"' in client.post(
+        f"/v1/{path}", json={**ASKED[path], "model": "gpt-4o-mini", "stream": True}
+    ).text.replace(": ", ":")
+    assert client.post(f"/v1/{path}", json={**ASKED[path], "model": "x" * 257}).status_code == 400
+    any_name = Api(served_model_name=("*",)).client
+    assert [model["id"] for model in any_name.get("/v1/models").json()["data"]] == ["big-model"]
+    assert any_name.get("/v1/models/gpt-4o").status_code == 200
+
+
+@pytest.mark.parametrize("path", [*(f"/v1/{name}" for name in ASKED), "/v1/messages/count_tokens", "/tokenize"])
+def test_a_name_that_is_not_served_is_told_how_to_be(api: Api, path: str) -> None:
+    body = {"model": "gpt-4o-mini", **ASKED.get(path.removeprefix("/v1/"), ASKED["chat/completions"])}
+    if path not in (f"/v1/{name}" for name in ASKED):
+        del body["max_tokens"]
+    answer = api.client.post(path, json=body)
+    assert answer.status_code == 404
+    message = answer.json()["error"]["message"]
+    assert message == (
+        "the model 'gpt-4o-mini' is not served here; ask for 'big-model', or start this draft node with "
+        "--served-model-name gpt-4o-mini, or '*' for any name"
+    )
+    hostile = api.client.post(path, json={**body, "model": "a'; rm -rf \n\u202e"}).json()["error"]["message"]
+    assert "--served-model-name NAME," in hostile
+    assert hostile.isascii()
+    assert hostile.isprintable()
 
 
 def test_version_and_metrics(api: Api) -> None:
