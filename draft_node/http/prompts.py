@@ -41,9 +41,10 @@ async def encode_chat(
     calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
     check_elements(*calls)  # JSON inside of the body's strings, not counted before
     turns = [_chat_message(message, f"messages.{i}", service) for i, message in enumerate(messages)]
-    _check_chars(num_chat_chars(turns, inputs), "messages", service)
+    shown, inputs = service.chats.shown(turns, inputs)
+    _check_chars(num_chat_chars(shown, inputs), "messages", service)
     try:
-        return await service.encode_chat(turns, user, inputs)
+        return await service.encode_chat(shown, user, inputs)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
@@ -55,7 +56,7 @@ def _chat_message(message: Message, where: str, service: Service) -> dict[str, A
     """
     if (message.role == "tool" or message.tool_calls) and not service.chats.takes_tools:
         param = f"{where}.{'role' if message.role == 'tool' else 'tool_calls'}"
-        what = f"{param}: tools are not supported, since this model's chat template knows none; leave the message out"
+        what = f"{param}: tools are not supported, since {service.chats.why_no_tools}; leave the message out"
         raise ApiError(400, what, param=param, code="unsupported_parameter")
     calls = {"tool_calls": turn_calls(message.tool_calls, where)} if message.tool_calls else {}
     others = {

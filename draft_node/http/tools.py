@@ -64,11 +64,8 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
         if choice not in (None, "none", "auto"):
             raise ApiError(400, "tool_choice requires a call, but there are no tools; send tools", param="tool_choice")
         return ()
-    if not chats.takes_tools:
-        what = "tools are not supported: this model's chat template knows none; leave them out"
-        raise ApiError(400, what, param="tools", code="unsupported_parameter")
-    if chats.formats.tools is None:
-        what = "tools are not supported: this node cannot read the model's calls (--tool-parser); leave them out"
+    if not chats.takes_tools or chats.formats.tools is None:
+        what = f"tools are not supported: {chats.why_no_tools}; leave them out"
         raise ApiError(400, what, param="tools", code="unsupported_parameter")
     functions = tuple(tool.function for tool in tools)
     names = [function.name for function in functions]

@@ -2,20 +2,24 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from draft_node.parsing.formats import AUTO, NO_FORMATS, Formats, formats_of, mentions
+from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
 from draft_node.parsing.grammars import Opened
 from draft_node.parsing.parser import ParserSettings
+from draft_node.parsing.spelled import Turn, spelled
 from goodspeed.engine.tokenizing import chat_template
 from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
-from goodspeed.engine.tokenizing.text import end_of
+from goodspeed.engine.tokenizing.text import Inputs, end_of
 from goodspeed.errors import ConfigError
 
 MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
 """Bounds of `chat_template_kwargs`: members, characters of JSON, and nesting depth."""
+
+SPELLED = "hermes"
+"""Format of calls where the chat template knows no tools."""
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
@@ -31,6 +35,7 @@ class ChatForms:
     special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by text
     markers: Mapping[str, int] = field(default_factory=dict)  # ids of the markers that are tokens, by text
     settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
+    has_system: bool = True  # the template takes a message of the system; known where tools are spelled
 
     @classmethod
     def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
@@ -40,6 +45,8 @@ class ChatForms:
         """
         templates = getattr(tokenizer, "chat_template", None)
         plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
+        if tools == AUTO and tooled and not mentions(tooled, "tools"):
+            tools = SPELLED
         formats = Formats(formats_of(plain, thinking=thinking).thinking, formats_of(tooled, tools=tools).tools)
         added = tokenizer.added_tokens_decoder
         forms = cls(
@@ -50,6 +57,7 @@ class ChatForms:
             special={token.content: i for i, token in added.items() if token.special},
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
         )
+        forms = replace(forms, has_system=_takes_system(tokenizer)) if forms.spells_tools else forms
         return replace(forms, settings=forms.node_settings(settings)) if settings else forms
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
@@ -58,8 +66,28 @@ class ChatForms:
 
     @property
     def takes_tools(self) -> bool:
-        """True if the template shows tools to the model."""
-        return self.knows("tools", tools=True)
+        """True if the model is shown tools: by its template, or spelled in messages."""
+        return self.knows("tools", tools=True) or self.spells_tools
+
+    @property
+    def why_no_tools(self) -> str:
+        """The reason why tools are refused."""
+        if not self.tooled:
+            return "this model has no chat template"
+        if self.knows("tools", tools=True) or self.formats.tools is None:
+            return "this node cannot read the model's calls (--tool-parser)"
+        return f"this model's chat template knows none, so its calls are {SPELLED}, but --tool-parser says otherwise"
+
+    @property
+    def spells_tools(self) -> bool:
+        """True if tools, calls and results are spelled in messages, since the template knows no tools."""
+        return bool(self.tooled) and not self.knows("tools", tools=True) and self.formats.tools is TOOLS[SPELLED]
+
+    def shown(self, turns: Sequence[Turn], inputs: Inputs) -> tuple[Sequence[Turn], Inputs]:
+        """Returns messages and inputs as the template takes them."""
+        if not self.spells_tools:
+            return turns, inputs
+        return spelled(turns, inputs.tools, has_system=self.has_system), replace(inputs, tools=())
 
     def parser(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> ParserSettings:
         """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
@@ -97,6 +125,16 @@ class ChatForms:
         if wrong is not None:
             raise ConfigError(f"--chat-template-kwargs {wrong}")
         return settings
+
+
+def _takes_system(tokenizer: Any) -> bool:
+    """True if the tokenizer's chat template shows a message of the system to the model."""
+    said = "A message of the system."
+    turns = [{"role": "system", "content": said}, {"role": "user", "content": "A question."}]
+    try:
+        return said in tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    except Exception:  # templates may raise anything to refuse a conversation
+        return False
 
 
 def depth(value: Any) -> int:

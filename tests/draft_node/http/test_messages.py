@@ -338,7 +338,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         (content(USE, role="assistant"), "messages: tools are not supported"),
         ({"system": [IMAGE]}, "system.0.type must be"),
         ({"system": 5}, "system must be a string or a list"),
-        (TOOLS, "tools are not supported: this model's chat template knows none"),
+        (TOOLS, "tools are not supported: this model has no chat template"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type must be 'custom'"),
         ({"tools": [{"name": "weather"}]}, "tools.0.input_schema must be given"),
         ({"tool_choice": {"type": "any"}}, "tool_choice requires a call, but there are no tools"),

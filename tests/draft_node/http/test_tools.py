@@ -274,8 +274,6 @@ def test_refused_by_name(body: dict[str, Any], param: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("template", "options", "body", "param"),
     [
-        (PLAIN, {}, {"tools": TOOLS}, "tools"),
-        (R1, {}, {"tools": TOOLS}, "tools"),
         (QWEN3, {"tools": "none"}, {"tools": TOOLS}, "tools"),
         (PLAIN, {}, {"reasoning_effort": "high"}, "reasoning_effort"),
         (R1, {}, {"reasoning_effort": "none"}, "reasoning_effort"),
