@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from draft_node.config import DraftConfig
 from draft_node.http.body import LargeWork, check_elements, reads, takes
 from draft_node.http.errors import TAKE, ApiError
 from draft_node.http.names import served_name
+from draft_node.http.parts import text_of
 from draft_node.http.requests import (
     ChatRequest,
     CompletionRequest,
@@ -67,18 +68,6 @@ def _chat_message(message: Message, where: str, service: Service) -> dict[str, A
     role = "system" if message.role == "developer" else message.role
     given = {name: value for name, value in others.items() if value}
     return {"role": role, "content": text_of(message.content), **given, **calls}
-
-
-class Words(Protocol):
-    """A part of a message that has text."""
-
-    @property
-    def text(self) -> str: ...
-
-
-def text_of(content: str | Iterable[Words] | None) -> str:
-    """Returns the text of a message's content: of its parts joined; "" for None."""
-    return content if isinstance(content, str) else "".join(part.text for part in content or ())
 
 
 def prompts_of(request: CompletionRequest) -> list[str | list[int]]:

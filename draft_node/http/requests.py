@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from draft_node.config import MAX_MODEL_NAME
+from draft_node.http.parts import Part, TextPart, Unseen
 from draft_node.http.strict import Strict, few, refused
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
@@ -222,11 +223,6 @@ class CompletionRequest(Generation):
     logprobs: NumLogprobs | None = None
 
 
-class TextPart(Strict):
-    type: Literal["text"]
-    text: str
-
-
 Text: TypeAlias = str | Annotated[list[TextPart], listed(MAX_PARTS, 1)]
 
 
@@ -234,7 +230,9 @@ class Message(Strict):
     """A message; only the assistant may have tool calls and reasoning, only a tool may answer a call."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Text | None = Field(default=None, description="may be left out, or null, where there are tool_calls")
+    content: str | Annotated[list[Part], listed(MAX_PARTS, 1)] | None = Field(
+        default=None, description="may be left out, or null, where there are tool_calls"
+    )
     name: Annotated[str, Field(max_length=512)] | None = None
     tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
@@ -285,6 +283,16 @@ class ChatRequest(Generation):
         default=None, description="auto and default ask for nothing; another one for the tier of that name"
     )
     prediction: Prediction | None = Field(default=None, description="drafts come from it, too")
+
+    @model_validator(mode="after")
+    def _can_be_seen(self) -> Self:
+        """Refuses a question about an image or the like. An agent goes on without: it would send the image for ever."""
+        last = self.messages[-1]
+        unseen = [part for part in last.content or () if isinstance(part, Unseen)]
+        if unseen and last.role == "user" and not self.tools:
+            what = f"must not end with a question about {unseen[0].noun}, which this model cannot read; say it in words"
+            raise refused("messages", what, "unsupported_parameter")
+        return self
 
 
 class TokenizeRequest(Strict):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, Protocol, TypeAlias
 
-from pydantic import BaseModel, Discriminator, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from draft_node.http.answering import Shape
 from draft_node.http.errors import ApiError, of_validation
@@ -20,16 +20,6 @@ from draft_node.service.answer import Piece
 from draft_node.service.request import Ended
 
 # -- requests ----------------------------------------------------------------------------------------------------------
-
-
-def kind_of(default: str = "") -> Discriminator:
-    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them."""
-
-    def kind(given: Any) -> str:
-        found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
-        return f"[{found}]"
-
-    return Discriminator(kind)
 
 
 def without_type(given: BaseModel) -> dict[str, Any]:

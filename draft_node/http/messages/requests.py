@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, Tag, model_validator
 
-from draft_node.http.prompts import text_of
+from draft_node.http.parts import TextPart, kind_of, text_of
 from draft_node.http.requests import (
     MAX_DESCRIPTION_CHARS,
     MAX_ID_CHARS,
@@ -25,12 +25,11 @@ from draft_node.http.requests import (
     PastName,
     Schema,
     Stop,
-    TextPart,
     listed,
 )
 from draft_node.http.strict import Strict, refused
 from draft_node.http.tools import has_switch
-from draft_node.http.translation import chat_request, kind_of
+from draft_node.http.translation import chat_request
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.serving.web.errors import NO_THREADS

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, Tag
 
-from draft_node.http.prompts import text_of
+from draft_node.http.parts import kind_of, text_of
 from draft_node.http.requests import (
     MAX_MESSAGES,
     MAX_PARTS,
@@ -25,7 +25,7 @@ from draft_node.http.requests import (
     listed,
 )
 from draft_node.http.strict import Strict, few
-from draft_node.http.translation import chat_request, kind_of, without_type
+from draft_node.http.translation import chat_request, without_type
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 

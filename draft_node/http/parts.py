@@ -1,0 +1,101 @@
+"""Parts of messages: text, and what this model cannot see or hear, which becomes a sentence of text."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, ValidationInfo, model_validator
+
+from draft_node.http.strict import Strict
+
+
+def kind_of(default: str = "") -> Discriminator:
+    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them."""
+
+    def kind(given: Any) -> str:
+        found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
+        return f"[{found}]"
+
+    return Discriminator(kind)
+
+
+class Words(Protocol):
+    """A part of a message that has text."""
+
+    @property
+    def text(self) -> str: ...
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: str
+
+
+class LeftOut(BaseModel):
+    """A part whose members are not looked at; a header of the answer names its type."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: str
+
+    @model_validator(mode="after")
+    def _is_told(self, info: ValidationInfo) -> Self:
+        if info.context is not None:
+            info.context.add(self.type)
+        return self
+
+
+IMAGE, RECORDING, FILE = "image_url", "input_audio", "file"
+"""Types in chats of the parts that no text model can read."""
+
+IN_CHATS = {
+    **dict.fromkeys((IMAGE, "image", "input_image"), IMAGE),
+    RECORDING: RECORDING,
+    **dict.fromkeys((FILE, "document", "input_file", "container_upload"), FILE),
+}
+"""These types by their types in the three APIs."""
+
+NOUNS = {IMAGE: "an image", RECORDING: "a recording", FILE: "a file"}
+
+
+class Unseen(LeftOut):
+    """An image, a recording or a file, which becomes a sentence of text."""
+
+    @property
+    def chat_type(self) -> str:
+        return IN_CHATS[self.type]
+
+    @property
+    def noun(self) -> str:
+        return NOUNS[self.chat_type]
+
+    @property
+    def text(self) -> str:
+        return f"[{self.noun} that this model cannot read]"
+
+
+Part: TypeAlias = Annotated[
+    Annotated[TextPart, Tag("[text]")]
+    | Annotated[Unseen, Tag(f"[{IMAGE}]")]
+    | Annotated[Unseen, Tag(f"[{RECORDING}]")]
+    | Annotated[Unseen, Tag(f"[{FILE}]")],
+    kind_of("text"),
+]
+"""A part of a chat's message."""
+
+
+def text_of(content: str | Iterable[Words] | None) -> str:
+    """Returns the text of a message's content: of its parts joined; "" for None."""
+    return content if isinstance(content, str) else "".join(part.text for part in content or ())
+
+
+def content_of(content: str | Iterable[Words]) -> str | list[dict[str, str]]:
+    """Returns the content of a user's message for a chat request: text, or parts if the model cannot see them all.
+
+    The chat refuses these parts where the user asks about them, and has their sentences elsewhere (`ChatRequest`).
+    """
+    parts = [] if isinstance(content, str) else list(content)
+    if not any(isinstance(part, Unseen) for part in parts):
+        return text_of(content if isinstance(content, str) else parts)
+    return [
+        {"type": part.chat_type} if isinstance(part, Unseen) else {"type": "text", "text": part.text} for part in parts
+    ]
