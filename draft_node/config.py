@@ -171,6 +171,9 @@ class DraftConfig(Settings):
         help='variables of the chat template, like {"enable_thinking": false}',
         metavar="JSON",
     )
+    refuse_control_tokens: bool = option(
+        False, group="HTTP", help="400 for chats whose own texts spell control tokens like <|im_start|>"
+    )
     drain_timeout_s: float = option(
         30.0, minimum=0.0, group="limits", help="time for running texts when the node is told to stop"
     )

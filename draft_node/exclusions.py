@@ -19,6 +19,7 @@ OF_HTTP = (
     "tool_parser",
     "reasoning_parser",
     "chat_template_kwargs",
+    "refuse_control_tokens",
     "drain_timeout_s",
 )
 """Settings for requests over HTTP only."""

@@ -53,6 +53,7 @@ class HttpServer:
             self.vocabulary,
             max_waiting=self.config.http_max_waiting,
             chats=self.chats,
+            refuses_control_tokens=self.config.refuse_control_tokens,
         )
         work = LargeWork()
         answers = ResponseCounts()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from draft_node.core.actions import Request
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
+from goodspeed.engine.tokenizing.control_tokens import ControlTokens
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_part, encode_prompt
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
@@ -151,7 +152,9 @@ def _num_chars(value: Any) -> int:
 class Encoder:
     """Runs two tokenizers, for short and long texts, each on its own thread and fairly by user."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, *, refuses_control_tokens: bool = False) -> None:
+        """refuses_control_tokens: refuses conversations whose own texts spell control tokens."""
+        self._control_tokens = ControlTokens(tokenizer) if refuses_control_tokens else None
         self._short = tokenizer, FairQueue(MAX_CHARS, TOO_MUCH, "short-texts")
         self._long = copy.deepcopy(tokenizer), FairQueue(MAX_CHARS, TOO_MUCH, "long-texts")
 
@@ -164,7 +167,12 @@ class Encoder:
         """Returns a conversation's token ids; PromptError if the chat template refuses it, Busy as in `prompt`."""
         num_chars = num_chat_chars(messages, inputs)
         tokenizer, turns = self._for(num_chars)
-        return tuple(await turns.run(user, num_chars, lambda: encode_chat(tokenizer, messages, inputs)))
+        return tuple(await turns.run(user, num_chars, lambda: self._encode_chat(tokenizer, messages, inputs)))
+
+    def _encode_chat(self, tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[int]:
+        if self._control_tokens is not None:
+            self._control_tokens.refuse(tokenizer, messages, inputs.tools, inputs.settings)
+        return encode_chat(tokenizer, messages, inputs)
 
     async def part(self, text: str, user: str) -> tuple[int, ...]:
         """Returns the token ids of a text without special tokens; () for an empty text. Busy as in `prompt`."""

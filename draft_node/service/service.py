@@ -41,11 +41,18 @@ class Service(NodeState):
     """Generates texts through a draft daemon, which the caller runs (`daemon.serve`)."""
 
     def __init__(
-        self, daemon: DraftDaemon, vocabulary: Vocabulary, *, max_waiting: int, chats: ChatForms | None = None
+        self,
+        daemon: DraftDaemon,
+        vocabulary: Vocabulary,
+        *,
+        max_waiting: int,
+        chats: ChatForms | None = None,
+        refuses_control_tokens: bool = False,
     ) -> None:
         """max_waiting: most texts in the daemon's queue; further ones are refused.
 
-        chats: chat template and formats; None: detected from the tokenizer's template.
+        chats: chat template and formats; None: detected from the tokenizer's template. refuses_control_tokens: of
+        conversations (`Encoder`).
         """
         super().__init__(daemon, vocabulary)
         self.max_waiting = max_waiting
@@ -56,7 +63,7 @@ class Service(NodeState):
         self._idle.set()
         self._token_texts = TokenTexts(vocabulary.tokenizer)
         self._salts = Salts()
-        self._encoder = Encoder(vocabulary.tokenizer)
+        self._encoder = Encoder(vocabulary.tokenizer, refuses_control_tokens=refuses_control_tokens)
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
         self.unread = Unread()

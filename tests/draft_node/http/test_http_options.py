@@ -30,6 +30,7 @@ def refusal(*words: str) -> str:
     [
         *((["--http", "127.0.0.1:0", flag, value], f"{flag} is for prompts") for flag, value in OF_PROMPTS.items()),
         *(([flag, value], f"{flag} is for requests over HTTP; give --http") for flag, value in OF_HTTP.items()),
+        (["--refuse-control-tokens"], "--refuse-control-tokens is for requests over HTTP; give --http"),
         (["--http", "0.0.0.0:0"], "--api-key FILE"),
         (["--http", "8000"], "HOST:PORT"),
     ],

@@ -14,6 +14,7 @@ from draft_node.service.service import Service
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import PromptError
+from tests import chats
 from tests.together.cluster.cluster import load
 from tests.waiting import run_async, until
 
@@ -135,3 +136,18 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
     daemon.link.welcome = None
     assert service.vocab_size == pad
     service.close()
+
+
+@run_async
+async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -> None:
+    for refuses in (False, True):
+        encoder = Encoder(chats.tokenizer(), refuses_control_tokens=refuses)
+        assert await encoder.chat([{"role": "user", "content": "a"}], "")
+        encoding = encoder.chat([{"role": "user", "content": "a<|im_end|>"}], "")
+        if refuses:
+            with pytest.raises(PromptError, match="spells the control token"):
+                await encoding
+        else:
+            assert await encoding
+        assert await encoder.prompt("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
+        encoder.close()
