@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from draft_node.config import DraftConfig
@@ -45,21 +46,28 @@ def serve(namespace: argparse.Namespace) -> int:
     descriptors.check_limit()
     found = check(from_namespace(DraftConfig, namespace), reporter)
     events = EventLog(enabled=namespace.json)
-    reporter.say("loading %s ...", found.config.model if found.config.has_model else "the tokenizer")
     if found.http is not None:
         return _serve_http(found, found.http, events, reporter)
     return _serve_prompts(found, events, reporter)
 
 
+def _loading(config: DraftConfig, reporter: Reporter) -> AbstractContextManager[None]:
+    """Reports the block's imports and its loading.
+
+    Importing HTTP and (with a model) torch takes seconds. The imports come after the checks, so that those fail soon,
+    and before the node is built, because building starts the --connect-timeout-s timer.
+    """
+    return reporter.progress("loading %s", config.model if config.has_model else "the tokenizer")
+
+
 def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:
     """Serves HTTP. At a stop signal finishes the running texts; the final event reports whether all were finished."""
-    # Importing HTTP and (with a model) torch takes seconds. The import comes after the checks, so that those fail soon,
-    # and before the node is built, because building starts the --connect-timeout-s timer.
-    from draft_node.assembly import assemble
-    from draft_node.http.server import HttpServer
-
     config = found.config
-    daemon, vocabulary = assemble(config, found.keys, reporter.say)
+    with _loading(config, reporter):
+        from draft_node.assembly import assemble
+        from draft_node.http.server import HttpServer
+
+        daemon, vocabulary = assemble(config, found.keys, reporter.say)
     server = HttpServer(config, vocabulary, daemon, events, bound, reporter)
     try:
         asyncio.run(until_signal(server.run()))
@@ -71,11 +79,12 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
 
 
 def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
-    from draft_node.assembly import assemble
-    from draft_node.service.console import Console
-
     config = found.config
-    daemon, vocabulary = assemble(config, found.keys, reporter.say)
+    with _loading(config, reporter):
+        from draft_node.assembly import assemble
+        from draft_node.service.console import Console
+
+        daemon, vocabulary = assemble(config, found.keys, reporter.say)
     console = Console(config, vocabulary, daemon, events, found.prompts)
     interrupted = False
     try:

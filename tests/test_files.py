@@ -25,8 +25,8 @@ def test_a_lock_whose_file_was_just_removed_is_taken_again(tmp_path: Path, monke
     path, opened = tmp_path / "lock", os.open
     last = [Lock(path)]
 
-    def open_late(*what: object) -> int:
-        descriptor = opened(*what)
+    def open_late(path: Path, flags: int, mode: int) -> int:
+        descriptor = opened(path, flags, mode)
         if last:
             last.pop().release()  # between the opening and the locking
         return descriptor

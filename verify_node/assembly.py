@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -37,10 +38,17 @@ from verify_node.watch.recorder import RoundRecorder
 logger = logging.getLogger("goodspeed.verify")
 
 
-def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
+def assemble(
+    config: VerifyConfig,
+    events: EventLog,
+    found: Found,
+    reporter: Reporter = QUIET,
+    vacate: Callable[[], str] | None = None,
+) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named error of a missing resource.
 
-    found: result of `preflight.check`.
+    found: result of `preflight.check`. vacate: frees the address until which it was used, and returns it; None: nobody
+    uses it.
     """
     torch.set_num_threads(config.threads or 1)
     ranks = None
@@ -49,7 +57,7 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
         part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
         ranks = Ranks.start(part, config.tp)
     try:
-        return _assemble(config, events, found, reporter, ranks)
+        return _assemble(config, events, found, reporter, ranks, vacate)
     except BaseException:
         if ranks is not None:
             ranks.close()
@@ -57,7 +65,12 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
 
 
 def _assemble(
-    config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter, ranks: Ranks | None
+    config: VerifyConfig,
+    events: EventLog,
+    found: Found,
+    reporter: Reporter,
+    ranks: Ranks | None,
+    vacate: Callable[[], str] | None,
 ) -> VerifyDaemon:
     runner, own_drafts = load_runners(config, ranks)
     profile = costs.measure(config, runner, reporter)
@@ -65,7 +78,7 @@ def _assemble(
     cost = Refined(profile.roofline if profile is not None else None)
     welcome = make_welcome(config, runner.checkpoint)
     channel = bind_verify(
-        config.bind,
+        config.bind if vacate is None else vacate(),
         max_message_bytes=welcome.max_message_bytes,
         trusted_network=config.trusted_network,
         keys=found.keys,

@@ -13,7 +13,8 @@ from goodspeed.serving.events import EventLog, Reporter
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
-from verify_node.preflight import check
+from verify_node.preflight import check, check_models, check_settings
+from verify_node.watch.loading import Loading
 
 if TYPE_CHECKING:  # these import torch and HTTP
     from verify_node.daemon import VerifyDaemon
@@ -74,15 +75,17 @@ def check_here(config: VerifyConfig, reporter: Reporter) -> None:
 
 
 def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) -> "Loaded":
-    """Loads the model and binds the addresses; returns the node, and a function that serves until cancelled."""
+    """Binds the addresses and loads the model; returns the node, and a function that serves until cancelled."""
     config = from_namespace(VerifyConfig, namespace)
     descriptors.check_limit()
-    found = check(config, reporter)
-    reporter.say("loading %s ...", config.model)
-    # After all checks: importing torch takes seconds, and loading a model minutes.
-    from verify_node.assembly import assemble
+    found = check_settings(config)
+    with Loading(config, found) as waiting:
+        check_models(config, reporter)
+        with reporter.progress("loading %s", config.model):
+            # After all checks: importing torch takes seconds, and loading a model minutes.
+            from verify_node.assembly import assemble
 
-    daemon = assemble(config, events, found, reporter)
+            daemon = assemble(config, events, found, reporter, waiting.end)
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
     url = None
     if found.http is not None:

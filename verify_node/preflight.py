@@ -33,10 +33,14 @@ class Found:
 
 
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
-    """Checks the settings as far as possible without torch; raises the named error of the first fault.
+    """Checks all that is possible without torch; raises the named error of the first fault."""
+    found = check_settings(config)
+    check_models(config, reporter)
+    return found
 
-    Downloads a model from the hub.
-    """
+
+def check_settings(config: VerifyConfig) -> Found:
+    """Checks files and addresses; raises the named error of the first fault."""
     address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:
         warn_trusted_network(config.bind)
@@ -46,7 +50,11 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     public_key = keys.pair.public_key if keys is not None else None
     member = join(config.peers, config.replica, public_key, config.bind)
     check_free(address)
-    http = bind_http(config.http, config.api_key)
+    return Found(keys, enrolment, bind_http(config.http, config.api_key), member)
+
+
+def check_models(config: VerifyConfig, reporter: Reporter) -> None:
+    """Looks for the models, and downloads those of the hub; raises the named error of the first fault."""
     find_model(config.model, reporter)
     if config.draft_model is not None:
         find_model(config.draft_model, reporter)
@@ -54,7 +62,6 @@ def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
         from goodspeed.engine.splitting import refuse_folder
 
         refuse_folder(config.model, config.tp)
-    return Found(keys, enrolment, http, member)
 
 
 def read_keys(config: VerifyConfig) -> tuple[ServerKeys, Enrolment] | tuple[None, None]:

@@ -270,7 +270,8 @@ class DraftCore:
 
     def _do_without(self, now: float) -> list[NodeAction]:
         if not self.stays:
-            return [GiveUp()]
+            is_loading = any(self.links[number].is_loading(now) for number in self.links)
+            return [] if is_loading else [GiveUp()]
         ended: list[NodeAction] = [EndTexts(len(self.sessions))] if self.sessions else []
         return ended + self._tell_all(Fail("verify_away", f"{self.link.absence(now)}; ask again later"))
 

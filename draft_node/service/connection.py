@@ -28,6 +28,7 @@ class ConnectionStatus:
         self._trouble: str | None = None
         self._target: tuple[str, str] | None = None  # latest name and fingerprint
         self._away_s = 0.0  # at the previous look
+        self._was_loading = False  # at the previous look
         self._next_s = FIRST_S
 
     def look(
@@ -36,17 +37,22 @@ class ConnectionStatus:
         connected: bool,
         away_s: float,
         trouble: str | None,
+        is_loading: bool = False,
         target: tuple[str, str] = ("", ""),
         endpoint: str | None = None,
     ) -> list[Sentence]:
         """Returns the sentences to report now.
 
         away_s: seconds that the verify node has been away; trouble: why the verify node refuses this node, None: no
-        refusal; target: name and fingerprint of the connected target; endpoint: of the connected verify node, None:
-        unchanged.
+        refusal; is_loading: the verify node says that it loads its model; target: name and fingerprint of the connected
+        target; endpoint: of the connected verify node, None: unchanged.
         """
         trouble = None if trouble is None else sanitize(trouble)  # from the verify node, untrusted
-        found = self._arrived(target, endpoint or self._home) if connected else self._missed(away_s, trouble)
+        if connected:
+            found = self._arrived(target, endpoint or self._home)
+        else:
+            found = self._missed(away_s, trouble, is_loading)
+        self._was_loading = is_loading
         self._away_s = away_s
         return found
 
@@ -68,7 +74,7 @@ class ConnectionStatus:
             return [Sentence("texts go on at another verify node, %s, after %.1f s", (endpoint, self._away_s))]
         return [Sentence("the verify node is back after %.1f s", (self._away_s,))]
 
-    def _missed(self, away_s: float, trouble: str | None) -> list[Sentence]:
+    def _missed(self, away_s: float, trouble: str | None, is_loading: bool) -> list[Sentence]:
         found = []
         if self._was_connected:
             self._was_connected = False
@@ -76,13 +82,15 @@ class ConnectionStatus:
         if trouble is not None and trouble != self._trouble:
             self._trouble = trouble
             found.append(Sentence("the verify node at %s refuses this node: %s", (self._endpoint, trouble)))
-        if away_s >= self._next_s:
+        if away_s >= self._next_s or (is_loading and not self._was_loading):
             self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
-            found.append(self._waiting(away_s))
+            found.append(self._waiting(away_s, is_loading))
         return found
 
-    def _waiting(self, away_s: float) -> Sentence:
-        what_to_do = "" if self._trouble else "; start goodspeed-verify there, or check --verify"
+    def _waiting(self, away_s: float, is_loading: bool) -> Sentence:
+        what_to_do = "; start goodspeed-verify there, or check --verify"
+        if is_loading or self._trouble:
+            what_to_do = "; it is loading its model" if is_loading else ""
         return Sentence("waiting for the verify node at %s (since %.0f s)" + what_to_do, (self._endpoint, away_s))
 
 
@@ -113,13 +121,15 @@ async def tell(
     has_connected = is_ready = False
     while True:
         connected = daemon.connected.is_set()
-        away_s, trouble = daemon.core.away_s(time.monotonic()), daemon.link.trouble
+        now = time.monotonic()
+        away_s, trouble = daemon.core.away_s(now), daemon.link.trouble
         welcome = daemon.link.welcome
         target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
         said = status_lines.look(
             connected=connected,
             away_s=away_s,
             trouble=trouble,
+            is_loading=daemon.link.is_loading(now),
             target=target,
             endpoint=daemon.channel.endpoint,
         )

@@ -7,7 +7,9 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
@@ -18,6 +20,9 @@ DROPPABLE = frozenset({"round", "recorded"})
 do not wait. All other events are retained: they are few, or results whose producer waits (`streams.room`)."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+PROGRESS_S = 15.0
+"""Seconds between two lines about the same long step."""
 
 BURST, LINES_PER_S = 20.0, 1.0
 """Size and rate of a token bucket per message format. Peers can cause log lines, and must not fill a disk."""
@@ -128,6 +133,26 @@ class Reporter:
         num_left_out = vars(record).get("num_left_out")
         more = f" (similar lines dropped before: {num_left_out})" if num_left_out else ""
         print(f"{self._name}: {record.getMessage()}{more}", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def progress(self, doing: str, *values: object) -> Iterator[None]:
+        """Prints what the block does, and every PROGRESS_S for how long it has done so. doing: a %-format."""
+        self.say(f"{doing} ...", *values)
+        ended = threading.Event()
+
+        def tell() -> None:
+            num_s = PROGRESS_S
+            while not ended.wait(PROGRESS_S):
+                self.say(f"still {doing} (%.0f s so far)", *values, num_s)
+                num_s += PROGRESS_S
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            teller.join()
 
     def say_all(self, sentences: Iterable[Sentence]) -> None:
         for sentence in sentences:

@@ -200,6 +200,7 @@ RefusalCode: TypeAlias = Literal[
     "too_large",
     "version",
     "tokenizer",
+    "loading",
     "hello_first",
     "not_enrolled",
     "wrong_name",

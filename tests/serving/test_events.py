@@ -4,10 +4,12 @@ import io
 import json
 import logging
 import sys
+import threading
 from typing import Any
 
 import pytest
 
+from goodspeed.serving import events
 from goodspeed.serving.events import (
     BURST,
     MAX_KINDS,
@@ -32,6 +34,25 @@ def log_line(message: str, *arguments: object, extra: dict[str, Any] | None = No
 def test_a_log_line() -> None:
     expected = "time=1970-01-01T00:00:01.500+00:00 level=warning logger=goodspeed.test message=\"3 were 'lost'\""
     assert log_line("%d were %r", 3, "lost") == expected
+
+
+def test_a_long_step_tells_for_how_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    told = threading.Event()
+
+    class Told(Reporter):
+        def say(self, text: str, *values: object) -> None:
+            super().say(text, *values)
+            if text.startswith("still"):
+                told.set()
+
+    monkeypatch.setattr(events, "PROGRESS_S", 0.01)
+    with Told("name").progress("loading %s", "a model"):
+        assert told.wait(10.0)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == "name: loading a model ..."
+    assert second == "name: still loading a model (0 s so far)"
+    told.clear()
+    assert not told.wait(0.05)  # it is over
 
 
 def test_fields_of_a_log_line_are_in_quotes_where_they_must() -> None:

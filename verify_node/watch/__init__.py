@@ -1,4 +1,5 @@
-"""The verify node's observers: metrics, the live page, recordings, and status lines about draft nodes.
+"""The verify node's observers: metrics, the live page, recordings, status lines about draft nodes; what it says while
+it loads its model.
 
 Nothing here affects the node. The page is read-only: no request changes state (docs/METRICS.md).
 """

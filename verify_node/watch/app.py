@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.serving.web import error_answer, error_body
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web import KeyCheck, LocalHost, error_answer, error_body
 from goodspeed.serving.web.errors import FAILED_HERE
 from verify_node.watch.snapshot import Snapshot
 
@@ -44,6 +45,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
+
+REALM = "GoodSpeed verify node"
 
 PERIOD_S = 0.4
 MAX_VIEWERS = 32
@@ -105,10 +108,9 @@ class Feed:
 
 
 def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready: Callable[[], bool]) -> Starlette:
-    """Creates the ASGI application; the caller adds the check of keys (`web.KeyCheck`).
+    """Creates the ASGI application; the caller adds the check of keys (`guarded`).
 
-    exposition: returns the text of `/metrics` and its content type. is_ready: True while draft nodes may connect; the
-    address is served only once the model is loaded.
+    exposition: returns the text of `/metrics` and its content type. is_ready: True while draft nodes may connect.
     """
 
     async def health(request: Request) -> Response:
@@ -142,6 +144,30 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
         exception_handlers={404: _missing, 405: _read_only, Exception: _failed},
         middleware=[Middleware(_Headers)],
     )
+
+
+def create_loading_app(clock: Callable[[], float]) -> ASGIApp:
+    """Creates the application of a node that loads its model: `/health` is 200, and all else 503.
+
+    Each answer ends its connection, since the server of the loaded node takes over none.
+    """
+    began = clock()
+    ends = {"Connection": "close"}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = JSONResponse({"status": "ok"}, headers=ends)
+        if scope["path"] != "/health":
+            message = f"not ready: the model is being loaded ({clock() - began:.0f} s so far)"
+            body = error_body(message, type="server_error", code="loading")
+            answer = error_answer(scope, 503, body, {"Retry-After": "5", **ends})
+        await answer(scope, receive, send)
+
+    return _Headers(app)
+
+
+def guarded(app: ASGIApp, keys: Keys | None) -> ASGIApp:
+    """Adds the check of keys. keys: None: the address is a loopback one, and so must the `Host` be."""
+    return LocalHost(app) if keys is None else KeyCheck(app, keys, REALM)
 
 
 NO_TEXTS = (

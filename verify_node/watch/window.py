@@ -1,4 +1,4 @@
-"""The window in a verify node's process: listens from the beginning, and serves while the daemon runs."""
+"""The window in a verify node's process: serves while the daemon runs."""
 
 import asyncio
 import time
@@ -11,12 +11,10 @@ from goodspeed.serving.measuring import metrics
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.watch.app import Feed, create_app
+from verify_node.watch.app import Feed, create_app, guarded
 from verify_node.watch.metrics import create_registry
 from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import Node, Watch
-
-REALM = "GoodSpeed verify node"
 
 
 class Window:
@@ -25,14 +23,12 @@ class Window:
     def __init__(
         self, config: VerifyConfig, core: VerifyCore, wall: WallTime, channel: VerifyChannel, bound: web.BoundAddress
     ) -> None:
-        """Starts listening; TransportError if another process took the address meanwhile."""
         self._config = config
         self._core = core
         self._wall = wall
         self._channel = channel
         self._keys = bound.keys
-        self._listener = bound.listener
-        web.start_listening(self._listener)
+        self._listener = bound.listener  # listens already
 
     @property
     def url(self) -> str:
@@ -45,8 +41,7 @@ class Window:
         registry = create_registry(self._core, self._wall, self._channel)
         app = create_app(feed, partial(metrics.exposition, registry), lambda: not self._core.draining)
         async with asyncio.TaskGroup() as tasks:
-            guarded = web.LocalHost(app) if self._keys is None else web.KeyCheck(app, self._keys, REALM)
-            tasks.create_task(web.serve(guarded, self._listener))
+            tasks.create_task(web.serve(guarded(app, self._keys), self._listener))
             try:
                 await beside()
             finally:

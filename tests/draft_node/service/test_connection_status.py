@@ -82,6 +82,19 @@ def test_why_it_lets_nobody_in_is_told_once_and_the_advice_is_another() -> None:
     assert wait(connection, 7.1, 7.2, trouble="barred") == [f"the verify node at {ENDPOINT} refuses this node: barred"]
 
 
+def test_one_that_loads_is_not_to_be_started() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    said = []
+    for tenth in range(70):
+        away_s = tenth / 10
+        said += text(connection.look(connected=False, away_s=away_s, trouble=None, is_loading=away_s >= 1.0))
+    assert said == [
+        f"waiting for the verify node at {ENDPOINT} (since 1 s); it is loading its model",
+        f"waiting for the verify node at {ENDPOINT} (since 6 s); it is loading its model",
+    ]
+    assert come(connection) == [f"connected to {ENDPOINT}"]
+
+
 def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
     connection = ConnectionStatus("tcp://there:5555")
     said = connection.look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")

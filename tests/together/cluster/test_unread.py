@@ -9,10 +9,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from httpx2 import Client, ConnectError
+from httpx2 import Client, TransportError
 
 from experiments.harness.forks import Fork
 from tests.nodes import DEADLINE_S, POLL_S, VerifyNode
@@ -58,15 +59,15 @@ class Unread:
         return self.process.wait(DEADLINE_S)
 
 
-def healthy(client: Client, url: str, process: Fork) -> bool:
-    """Waits until `/health` answers."""
+def ready(client: Client, url: str, process: Fork) -> bool:
+    """Waits until `/ready` says so."""
     for _ in range(int(DEADLINE_S / POLL_S)):
-        try:
-            return client.get(f"{url}/health").status_code == 200
-        except ConnectError:
-            assert process.poll() is None
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(POLL_S)
+        with suppress(TransportError):
+            if client.get(f"{url}/ready").status_code == 200:
+                return True
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
     return False
 
 
@@ -93,10 +94,10 @@ def test_a_verify_node_serves_whoever_reads_it(streams: tuple[int, ...], client:
     endpoint, http = f"tcp://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     max_bytes = 2000 if 1 in streams else 100
     with Unread(streams, max_bytes, SOON_S, *verify_words(endpoint, http)) as node:
-        assert healthy(client, f"http://{http}", node.process)
+        assert ready(client, f"http://{http}", node.process)
         status, text, _ = ask(endpoint, "--max-tokens", "40")
         assert (status, bool(text)) == (0, True)
-        assert healthy(client, f"http://{http}", node.process)
+        assert ready(client, f"http://{http}", node.process)
         lines = node.pipe.read_until("dropped")
         assert all(is_whole(line, "goodspeed-verify") for line in lines)
         if 1 in streams:
@@ -119,9 +120,7 @@ def draft_words(verify: VerifyNode, http: str) -> tuple[str, ...]:
 def test_a_draft_node_serves_whoever_reads_it(streams: tuple[int, ...], verify: VerifyNode, client: Client) -> None:
     http = f"127.0.0.1:{free_port()}"
     with Unread(streams, 60, SOON_S, *draft_words(verify, http)) as node:
-        assert healthy(client, f"http://{http}", node.process)
-        while client.get(f"http://{http}/ready").status_code != 200:
-            assert node.process.poll() is None
+        assert ready(client, f"http://{http}", node.process)
         asked = {"model": "goodspeed", "prompt": "The river", "max_tokens": 8}
         assert client.post(f"http://{http}/v1/completions", json=asked).status_code == 200
         lines = node.pipe.read_until("dropped: " if 2 in streams else '"connected"')
@@ -135,7 +134,7 @@ def test_a_draft_node_serves_whoever_reads_it(streams: tuple[int, ...], verify: 
 def test_the_last_word_comes_to_a_reader_who_comes_back(client: Client) -> None:
     endpoint, http = f"tcp://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with Unread((1, 2), 2000, EVER_S, *verify_words(endpoint, http)) as node:
-        assert healthy(client, f"http://{http}", node.process)
+        assert ready(client, f"http://{http}", node.process)
         assert ask(endpoint, "--max-tokens", "40")[0] == 0
         node.process.send_signal(signal.SIGINT)
         lines = node.pipe.read_to_the_end()
