@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -48,6 +49,17 @@ async def encode_chat(
         return await service.encode_chat(shown, user, inputs)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
+
+
+def continued(inputs: Inputs, messages: Sequence[Message]) -> Inputs:
+    """Returns the template's inputs with which a last message of the assistant is continued; ApiError for calls."""
+    last = messages[-1]
+    if last.role != "assistant":
+        return inputs
+    if last.tool_calls:
+        param = f"messages.{len(messages) - 1}.tool_calls"
+        raise ApiError(400, f"{param}: calls cannot be continued; add their results after them", param=param)
+    return replace(inputs, continues=True)
 
 
 def _chat_message(message: Message, where: str, service: Service) -> dict[str, Any]:
@@ -177,7 +189,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         user = user_of(request.scope)
         if body.messages is not None:
             options = read_options(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
-            encoding = encode_chat(body.messages, service, user, options.inputs)
+            encoding = encode_chat(body.messages, service, user, continued(options.inputs, body.messages))
         elif body.tools or body.chat_template_kwargs:
             name = "tools" if body.tools else "chat_template_kwargs"
             raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)

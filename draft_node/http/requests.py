@@ -277,6 +277,10 @@ class ChatRequest(Generation):
     enable_thinking: bool | None = Field(
         default=None, description="switches thinking on or off; ignored where the model cannot think"
     )
+    continue_final_message: bool | None = Field(
+        default=None, description="a last message of the assistant is continued; false: a new turn follows it"
+    )
+    add_generation_prompt: bool | None = Field(default=None, description="the opposite of continue_final_message")
     logprobs: bool | None = None
     top_logprobs: NumLogprobs | None = None
     service_tier: ServiceTier | None = Field(

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import product
 
 from draft_node.config import DraftConfig
+from draft_node.http import continuing
 from draft_node.http.errors import ApiError
 from draft_node.http.forms import form_of, form_with_tools
 from draft_node.http.names import served_name
@@ -123,6 +124,7 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     max_tokens = max_tokens_of(request, default, ids, service)
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
     kept = await form_with_tools(form, options, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
+    continuing.check_free(options, is_constrained=kept is not None)
     texts = _wanted(request, caller, ids, max_tokens, num_logprobs, kept)
     parser = options.parser
     if kept is not None:
@@ -140,7 +142,7 @@ def _batch(request: Generation, service: Service, texts: list[Wanted], ids: Sequ
 
 
 def options_of(request: ChatRequest, service: Service) -> ChatOptions:
-    return read_options(
+    options = read_options(
         service.chats,
         tools=request.tools,
         choice=request.tool_choice,
@@ -149,6 +151,7 @@ def options_of(request: ChatRequest, service: Service) -> ChatOptions:
         thinks=request.enable_thinking,
         settings=request.chat_template_kwargs,
     )
+    return continuing.of_request(options, request)
 
 
 def choice_seed(seed: int, choice: int) -> int:

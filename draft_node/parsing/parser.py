@@ -6,7 +6,7 @@ none becomes content, marker included. The parser reads each character at most t
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from draft_node.parsing.bodies import Body, JsonBody, MistralBody, XmlBody
 from draft_node.parsing.formats import (
@@ -19,6 +19,9 @@ from draft_node.parsing.formats import (
     ToolFormat,
 )
 
+Continued: TypeAlias = Literal["thinking", "text"]
+"""What a text goes on from, where it continues another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParserSettings:
@@ -28,6 +31,7 @@ class ParserSettings:
     hidden: Collection[int] | None = None  # special tokens omitted from the text (no markers); None: all
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # parameters' JSON schemas by tool
     one_call: bool = False  # the text ends after its first call
+    continued: Continued | None = None  # None: the text begins a turn
 
 
 ONLY_CONTENT = ParserSettings()
@@ -37,9 +41,16 @@ ONLY_CONTENT = ParserSettings()
 class Parser:
     """Parser of one text: `push` its pieces, then `end`."""
 
-    def __init__(self, formats: Formats, schemas: Mapping[str, Mapping[str, Any]], *, is_thinking: bool) -> None:
+    def __init__(
+        self,
+        formats: Formats,
+        schemas: Mapping[str, Mapping[str, Any]],
+        *,
+        is_thinking: bool,
+        is_continued: bool = False,
+    ) -> None:
         """schemas: JSON schemas of the callable tools' parameters, by tool name. is_thinking: the prompt ends in the
-        marker that opens reasoning."""
+        marker that opens reasoning, or within reasoning. is_continued: the text goes on from one in the prompt."""
         self._thinking = formats.thinking
         self._tools = formats.tools
         self._schemas = schemas
@@ -48,8 +59,8 @@ class Parser:
         self._raw = list[str]()  # text of the call in progress
         self._blank = ""  # whitespace that belongs to the next marker, if one follows
         self._word = ""  # possible beginning of a marker
-        self._at_border = True  # only whitespace since the beginning, a marker or a call
-        self._after_marker = self.is_thinking  # whitespace now belongs to the preceding marker
+        self._at_border = not is_continued  # only whitespace since the beginning, a marker or a call
+        self._after_marker = self.is_thinking and not is_continued  # whitespace now belongs to the preceding marker
         self._num_calls = 0
         self._parts = list[Part]()
         self._saying = list[str]()  # text of one kind, not yet in a part

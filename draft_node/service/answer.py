@@ -58,17 +58,19 @@ class Answer:
     ) -> None:
         """min_tokens: number of tokens before which stop strings are ignored.
 
-        is_trimmed: strips leading whitespace from the text, not from the tokens. parser: how to parse the text.
+        is_trimmed: strips leading whitespace from the text, not from the tokens, unless it continues another one.
+        parser: how to parse the text.
         is_thinking: the prompt opened reasoning. after: the tokens that end it, as `Constraint.after`; empty: any
         spelling of the closing marker ends it.
         """
         self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
-        self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking)
+        is_continued = parser.continued is not None
+        self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking, is_continued=is_continued)
         self._after = after
         self._newest: tuple[int, ...] = ()
         self._all_stops = stops
         self._stops = StopFinder(stops)
-        self._leading = LeadingWhitespace(is_left_out=is_trimmed)
+        self._leading = LeadingWhitespace(is_left_out=is_trimmed and not is_continued)
         self._one_call = parser.one_call
         self._has_called = False  # the only allowed call is complete
         self._texts = texts

@@ -149,10 +149,12 @@ def depth(value: Any) -> int:
 def opened(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> Opened:
     """Returns the state of reasoning at a prompt's end: open after the opening marker, closed after the closing one.
 
-    Else "may"; "closed" if the reasoning format is unknown.
+    Else "may"; "closed" if the reasoning format is unknown. A continued text opens no reasoning.
     """
     thinking = parser.formats.thinking
     if thinking is None:
         return "closed"
+    if parser.continued is not None:
+        return "open" if parser.continued == "thinking" else "closed"
     end = end_of(tokenizer, prompt).rstrip()
     return "open" if end.endswith(thinking.opens) else "closed" if end.endswith(thinking.closes) else "may"

@@ -142,12 +142,6 @@ class CountRequest(Strict):
     thinking: Thinking | None = Field(default=None, description="left out: disabled where the model can do without")
     output_config: OutputConfig | None = None
 
-    @model_validator(mode="after")
-    def _ends_with_a_question(self) -> Self:
-        if self.messages[-1].role == "assistant":
-            raise refused("messages", "must not end with the assistant: answers cannot be continued; add a user's turn")
-        return self
-
 
 class MessagesRequest(CountRequest, Asking):
     max_tokens: NumTokens

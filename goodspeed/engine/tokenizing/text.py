@@ -7,6 +7,7 @@ without special tokens.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -25,6 +26,7 @@ class Inputs:
 
     tools: tuple[Mapping[str, Any], ...] = ()  # as in OpenAI's API; a template gets None if empty
     settings: Mapping[str, Any] = field(default_factory=dict)  # the template's own variables, by name
+    continues: bool = False  # the last message, the assistant's, goes on; else a turn of the assistant begins
 
 
 NOTHING = Inputs()
@@ -99,23 +101,41 @@ def encode_part(tokenizer: Any, text: str) -> list[int]:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: Inputs = NOTHING) -> list[int]:
-    """Returns a conversation's token ids up to the assistant's turn, by the tokenizer's chat template."""
+    """Returns a conversation's token ids up to the assistant's turn, by the tokenizer's chat template.
+
+    If the last message is to be continued, the ids end where its content ends. PromptError if there is no template, or
+    if it refuses the conversation, or changes the end of that content.
+    """
     if not messages:
         raise PromptError("the conversation is empty; give at least one message")
     if not getattr(tokenizer, "chat_template", None):
         raise PromptError("this tokenizer has no chat template; send a plain prompt, or use a model made for chat")
     try:
-        token_ids = tokenizer.apply_chat_template(
+        render = partial(
+            tokenizer.apply_chat_template,
             [dict(message) for message in messages],
             tools=list(inputs.tools) or None,
-            add_generation_prompt=True,
-            tokenize=True,
+            add_generation_prompt=not inputs.continues,
+            continue_final_message=inputs.continues,
             return_dict=False,
             **inputs.settings,
         )
+        if inputs.continues and not render(tokenize=False).endswith(messages[-1]["content"].lstrip()):
+            raise PromptError(NOT_CONTINUED)
+        token_ids = render(tokenize=True)
+    except PromptError:
+        raise
     except Exception as error:  # templates may raise anything to refuse a conversation
+        if str(error).startswith("continue_final_message"):  # transformers' own refusal repeats the whole conversation
+            raise PromptError(NOT_CONTINUED) from None
         raise PromptError(f"the chat template refuses this conversation: {error}") from error
     return list(token_ids)
+
+
+NOT_CONTINUED = (
+    "the last message is the assistant's, and the chat template changes its end, so that it cannot be continued; "
+    "remove blanks at its end, or add a message of the user"
+)
 
 
 def encode(tokenizer: Any, text: str, *, chat: bool) -> list[int]:

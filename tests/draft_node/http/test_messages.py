@@ -22,6 +22,7 @@ WEATHER = {"name": "weather", "input_schema": SCHEMA}
 TOOLS: dict[str, Any] = {"tools": [WEATHER]}
 THINKS: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
+INTEGER = {"type": "json_schema", "schema": {"type": "integer"}}
 USER = {"role": "user", "content": "hello"}
 
 
@@ -289,7 +290,7 @@ def test_which_tool_is_to_be_called(choice: dict[str, Any], is_forced: bool, one
 
 
 def test_an_answer_in_a_schema(api: Api) -> None:
-    form = {"type": "json_schema", "schema": {"type": "integer"}}
+    form = INTEGER
     assert ask(api, output_config={"format": form}).status_code == 200
     [wanted] = api.service.wanted
     assert wanted.constraint is not None
@@ -316,7 +317,10 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter"),
         ({"container": "x"}, "container is not a supported parameter"),
         ({"messages": []}, "messages must"),
-        ({"messages": [USER, {"role": "assistant", "content": "The"}]}, "messages must not end with the assistant"),
+        (
+            {"messages": [USER, {"role": "assistant", "content": "The"}], "output_config": {"format": INTEGER}},
+            "messages: the last one is the assistant's",
+        ),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role must be"),
         ({"messages": [{"role": "user"}]}, "messages.0.content must be given"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content must be a string or a list"),

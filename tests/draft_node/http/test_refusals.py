@@ -19,7 +19,7 @@ UNSERVED = {
     "best_of": (2, "send n for several choices"),
     "modalities": (["audio"], "leave it out"),
     "slo": ("urgent", "send goodspeed.slo"),
-    **dict.fromkeys(("suffix", "continue_final_message", "use_beam_search", "surprise"), (1, "leave it out")),
+    **dict.fromkeys(("suffix", "use_beam_search", "surprise"), (1, "leave it out")),
     **dict.fromkeys(("bad_words", "cache_salt", "documents", "n_predict", "thinking_budget"), (1, "leave it out")),
     "max_token": (5, "did you mean max_tokens?"),
     "maxTokens": (5, "did you mean max_tokens?"),

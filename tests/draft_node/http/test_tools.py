@@ -126,9 +126,10 @@ def test_a_call_as_deep_as_an_answer_may_have_it_can_be_sent_back() -> None:
     here = api(CALL.replace(ARGUMENTS, deepest))
     (choice,) = here.chat(tools=TOOLS).json()["choices"]
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == deepest
-    assert here.chat(tools=TOOLS, messages=[USER, choice["message"]]).status_code == 200
+    result = {"role": "tool", "tool_call_id": choice["message"]["tool_calls"][0]["id"], "content": "sunny"}
+    assert here.chat(tools=TOOLS, messages=[USER, choice["message"], result]).status_code == 200
     choice["message"]["tool_calls"][0]["function"]["arguments"] = deeper
-    error = error_of(here.chat(tools=TOOLS, messages=[USER, choice["message"]]), 400)
+    error = error_of(here.chat(tools=TOOLS, messages=[USER, choice["message"], result]), 400)
     assert "must not have more than 32 levels" in error["message"]
     message, _ = message_of(api(CALL.replace(ARGUMENTS, deeper)).chat(tools=TOOLS))
     assert "tool_calls" not in message
@@ -256,7 +257,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"chat_template_kwargs": {f"a{i}": 1 for i in range(17)}}, "chat_template_kwargs", "at most 16 members"),
     ({"chat_template_kwargs": 1}, "chat_template_kwargs", "must be an object"),
     (
-        {"messages": [{"role": "assistant", "tool_calls": [{"id": "1", **call(arguments="[]")}]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "1", **call(arguments="[]")}]}, USER]},
         "messages.0.tool_calls.0.function.arguments",
         "must be a JSON object as a string",
     ),
@@ -325,7 +326,7 @@ def test_arguments_are_counted_before_anything_is_made_of_them() -> None:
     """JSON inside of strings is read on the event loop, too."""
     lists = json.dumps({"a": [[] for _ in range(3000)]})
     calls = [{"id": str(i), **call(arguments=lists)} for i in range(2)]
-    one = api("x").chat(messages=[USER, {"role": "assistant", "tool_calls": calls[:1]}])
+    one = api("x").chat(messages=[{"role": "assistant", "tool_calls": calls[:1]}, USER])
     assert one.status_code == 200
-    error = error_of(api("x").chat(messages=[USER, {"role": "assistant", "tool_calls": calls}]), 413)
+    error = error_of(api("x").chat(messages=[{"role": "assistant", "tool_calls": calls}, USER]), 413)
     assert "lists and objects" in error["message"]

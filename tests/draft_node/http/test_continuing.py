@@ -1,0 +1,133 @@
+"""A last message of the assistant is continued, or refused by name; a new turn only follows where it is asked for."""
+
+from typing import Any
+
+import pytest
+
+from draft_node.parsing.formats import Content, Thinking
+from draft_node.parsing.parser import Parser
+from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
+from goodspeed.errors import PromptError
+from tests.chats import PLAIN, QWEN3, R1, function, tokenizer
+from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.test_tools import TOOLS, USER, api, call, message_of, streamed
+
+BEGUN = {"role": "assistant", "content": "The capital is"}
+TRIMMING = """\
+{%- for message in messages %}{{- '<|' + message.role + '|>' + message.content.strip() + '<|im_end|>' }}{%- endfor %}"""
+DROPPING = "{%- for message in messages[:-1] %}{{- message.role + ':' + message.content }}{%- endfor %}"
+
+
+def prompt_of(here: Api) -> str:
+    assert isinstance(here.service, SpeakingService)
+    return here.service.prompts[-1]
+
+
+@pytest.mark.parametrize("ask", [message_of, streamed])
+@pytest.mark.parametrize("template", [QWEN3, PLAIN, R1])
+def test_an_answer_goes_on_from_the_last_message(ask: Any, template: str) -> None:
+    here = api(" Rome.<|im_end|>", template)
+    message, _ = ask(here.chat(messages=[USER, BEGUN], stream=ask is streamed))
+    assert message["content"] == " Rome."  # no blank is left out: the text was cut there
+    assert "reasoning" not in message  # the template's own opening of the thinking is not there
+    assert prompt_of(here).endswith("The capital is")
+
+
+def test_every_way_to_ask_goes_on() -> None:
+    here = api(" Rome.<|im_end|>")
+    parts = {"role": "assistant", "content": [{"type": "text", "text": "The "}, {"type": "text", "text": "capital is"}]}
+    assert here.chat(messages=[USER, parts]).status_code == 200
+    asked = here.client.post("/v1/messages", json={"messages": [USER, parts], "max_tokens": 9})
+    assert asked.json()["content"] == [{"type": "text", "text": " Rome."}]
+    items = [USER, {"role": "assistant", "content": "The capital is"}]
+    assert here.client.post("/v1/responses", json={"input": items}).status_code == 200
+    assert len(here.service.prompts) == 3  # type: ignore[attr-defined]
+    assert all(one.endswith("assistant\nThe capital is") for one in here.service.prompts)  # type: ignore[attr-defined]
+    body = {"messages": [USER, BEGUN]}
+    num_tokens = here.chat(**body).json()["usage"]["prompt_tokens"]
+    assert here.client.post("/tokenize", json=body).json()["count"] == num_tokens
+    assert here.client.post("/v1/messages/count_tokens", json=body).json()["input_tokens"] == num_tokens
+
+
+@pytest.mark.parametrize(
+    ("asked", "goes_on"),
+    [
+        ({"continue_final_message": True}, True),
+        ({"continue_final_message": True, "add_generation_prompt": False}, True),
+        ({"add_generation_prompt": False}, True),
+        ({"continue_final_message": None, "add_generation_prompt": None}, True),
+        ({"continue_final_message": False}, False),
+        ({"add_generation_prompt": True}, False),
+        ({"continue_final_message": False, "add_generation_prompt": True}, False),
+    ],
+)
+def test_a_new_turn_begins_where_it_is_asked_for(asked: dict[str, Any], goes_on: bool) -> None:
+    here = api(" Rome.")
+    assert here.chat(messages=[USER, BEGUN], **asked).status_code == 200
+    assert prompt_of(here).endswith("The capital is") is goes_on
+    assert prompt_of(here).endswith("<|im_start|>assistant\n") is not goes_on
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"add_generation_prompt": False}, "add_generation_prompt"),
+        ({"messages": [USER, BEGUN], "continue_final_message": True, "add_generation_prompt": True}, None),
+        ({"messages": [USER, BEGUN], "continue_final_message": False, "add_generation_prompt": False}, None),
+        ({"messages": [USER, {**BEGUN, "tool_calls": [{"id": "a", **call()}]}]}, "messages.1.tool_calls"),
+        ({"messages": [USER, BEGUN], "tools": TOOLS, "tool_choice": "required"}, "messages"),
+        ({"messages": [USER, BEGUN], "tools": [function(strict=True)]}, "messages"),
+        ({"messages": [USER, BEGUN], "response_format": {"type": "json_object"}}, "messages"),
+        ({"messages": [USER, BEGUN], "structured_outputs": {"regex": "[ab]+"}}, "messages"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_by_name(body: dict[str, Any], param: str | None) -> None:
+    error = error_of(api("x").chat(**body))
+    assert error["param"] == (param or "add_generation_prompt")
+    assert error["message"].startswith(error["param"]) or "contradict" in error["message"]
+
+
+def test_tools_may_be_called_in_what_goes_on() -> None:
+    says = ' look.\n<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call><|im_end|>'
+    message, reason = message_of(api(says).chat(messages=[USER, {**BEGUN, "content": "Let me"}], tools=TOOLS))
+    assert (message["content"], message["tool_calls"], reason) == (" look.", [call("time", "{}")], "tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("content", "says", "thought", "said"),
+    [
+        ("<think>\nThe user", " asks.\n</think>\n\nRome.", " asks.", "Rome."),
+        ("<think>\n\n</think>\n\n", "Rome.", None, "Rome."),
+        ("It", " is <think>x</think>.", None, " is <think>x</think>."),
+        ("It is ", "<think>x", None, "<think>x"),
+    ],
+)
+def test_thinking_goes_on_where_it_was_cut(content: str, says: str, thought: str | None, said: str) -> None:
+    here = api(says)
+    message, _ = message_of(here.chat(messages=[USER, {**BEGUN, "content": content}]))
+    assert (message.get("reasoning_content"), message["content"]) == (thought, said)
+
+
+def test_the_end_of_the_message_is_the_end_of_the_prompt_or_it_is_refused() -> None:
+    turns = [USER, BEGUN]
+    for template in (PLAIN, QWEN3, TRIMMING):
+        here = tokenizer(template)
+        for content in ("end", "<|im_end", "im_end|>", " The capital", ""):
+            ids = encode_chat(here, [USER, {**BEGUN, "content": content}], Inputs(continues=True))
+            said = content.lstrip() if template == TRIMMING else content
+            assert here.decode(ids).endswith((f"assistant\n{said}", f"assistant: {said}", f"assistant|>{said}"))
+    assert turns == [USER, {"role": "assistant", "content": "The capital is"}]
+    blank = [USER, {**BEGUN, "content": "The "}]
+    assert tokenizer(PLAIN).decode(encode_chat(tokenizer(PLAIN), blank, Inputs(continues=True))).endswith("The ")
+    for template in (TRIMMING, DROPPING):
+        with pytest.raises(PromptError) as error:
+            encode_chat(tokenizer(template), blank, Inputs(continues=True))
+        assert str(error.value) == NOT_CONTINUED
+
+
+def test_a_continued_text_is_taken_apart_from_its_middle() -> None:
+    formats = api("x").service.chats.formats
+    assert Parser(formats, {}, is_thinking=False, is_continued=True).push(" <think>") == [Content(" <think>")]
+    assert Parser(formats, {}, is_thinking=True, is_continued=True).push(" so") == [Thinking(" so")]
