@@ -130,7 +130,8 @@ class VerifyCore(Rounds):
         if opening and self.draining:
             return self.replies.refuse(peer_id, STOPPING, now, principal=principal, about=opening)
         if peer is None:
-            return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal)
+            name = self.register.name_of(principal)
+            return self.replies.refuse(peer_id, HELLO_FIRST, now, principal=principal, client=name)
         peer.heard(now)
         return self._heard(peer, message, now)
 

@@ -48,6 +48,11 @@ class Register(Sessions):
             return ANOTHERS_PEER
         return check_principal(principal, self.enrolled, message)
 
+    def name_of(self, principal: str | None) -> str:
+        """Returns the name for which a key is enrolled; "" without keys."""
+        enrolled = (self.enrolled or {}).get(principal or "")
+        return enrolled.name if enrolled is not None else ""
+
     def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Rejection | None:
         if refused := check_hello(hello, self.welcome):
             return refused

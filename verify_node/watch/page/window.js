@@ -170,10 +170,15 @@ function makeEvent(event) {
   return element("li", "", time, element("em", event.kind, event.kind), element("span"));
 }
 
+// Before a draft node's Hello, its name is only known where there are keys.
+const HELLO_FIRST =
+  "hello first (this node has started anew, has heard nothing of it for its lease, or its key's enrolment was changed; it connects again by itself)";
+
 function showEvent(li, event) {
   const times = event.num_times > 1 ? ` × ${count(event.num_times)}` : "";
-  const what = event.kind === "refused" ? event.what.replaceAll("_", " ") : event.what;
-  setText(li.querySelector("span"), `${event.client || "somebody unknown"}${what && `: ${what}`}${times}`);
+  const code = event.what === "hello_first" ? HELLO_FIRST : event.what.replaceAll("_", " ");
+  const what = event.kind === "refused" ? code + (event.why ? ` (${event.why})` : "") : event.what;
+  setText(li.querySelector("span"), `${event.client || "a draft node without a name"}${what && `: ${what}`}${times}`);
 }
 
 setInterval(sayAway, 1000);

@@ -15,6 +15,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.verify_node.watch.window.browser import browser, need_browser
 from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
+from verify_node.core.counts import DiaryEntry
 from verify_node.watch.app import Feed
 from verify_node.watch.snapshot import Node, Snapshot, Source
 from verify_node.watch.tiers import TierRow
@@ -43,6 +44,11 @@ ROWS = (
 )
 
 TIERS = (TierRow("urgent", 3, 2, ("a", "b"), 8, 6, {"round": 1, "network": 1}), TierRow("patient", 0, 0, (), 0, 0, {}))
+EVENTS = (
+    DiaryEntry(NOW, "refused", "", "hello_first", 2),
+    DiaryEntry(NOW, "refused", "eve", "tokenizer", 1, "another tokenizer"),
+    DiaryEntry(NOW, "barred", "eve", "too many_refused messages"),
+)
 SOURCES = (Source("model", 2000, 1500), Source("ngram", 40, 10), Source("self", 0, 0))
 
 
@@ -56,6 +62,7 @@ def take(_: float) -> Snapshot:
         clients=ROWS,
         sources=SOURCES,
         tiers=TIERS,
+        events=EVENTS,
     )
 
 
@@ -106,6 +113,13 @@ def test_one_that_does_not_has_no_estimates(driver: Chrome, name: str, activity:
     for estimate in ("acceptance", "goodput"):
         bar = driver.find_element(By.CSS_SELECTOR, f'tr[data-key="{name}"] .{estimate} .bar i')
         assert re.search(r"width: 0%", str(bar.get_attribute("style")))
+
+
+def test_events_say_who_and_why(driver: Chrome) -> None:
+    said = [one.text for one in driver.find_elements(By.CSS_SELECTOR, "#events li > span")]
+    assert said[0].startswith("a draft node without a name: hello first (this node has started anew, ")
+    assert said[0].endswith("it connects again by itself) \N{MULTIPLICATION SIGN} 2")
+    assert said[1:] == ["eve: tokenizer (another tokenizer)", "eve: too many_refused messages"]
 
 
 def rows(driver: Chrome, name: str) -> dict[str, list[str]]:
