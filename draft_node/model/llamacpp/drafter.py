@@ -5,6 +5,9 @@ greedily behind the session's likeliest leaf, and tells the likeliest tokens at 
 draft node draws with the target's noise, as a draft model of its own does. It follows what the server wrote as far as
 its own draws, or alternatives to them, are the same tokens. At temperature 0 they always are.
 
+The server does not tell the likeliest tokens of every place (`Place`). At temperature 0 without rules what it wrote is
+the draw. Otherwise the next step asks for that place alone, and forces the server to write a token of which it tells.
+
 Rules are applied as far as they need no more than the likeliest tokens: banned ids, biases, `min_p`, constraints, top-k
 and top-p. The verify node decides in any case. Runs on the model thread.
 """
@@ -40,6 +43,12 @@ AT_ONCE = 2
 """Tokens that a request asks for above temperature 0: the server's second token is of use if its first one is drawn,
 or is an alternative."""
 
+UNTOLD = 0.55
+"""Confidence in a greedy token whose probability the server does not tell.
+
+SmolLM2-135M gave its own greedy tokens within characters 0.547 on average (121, in eight languages and emoji), and all
+its greedy tokens there 0.549."""
+
 
 @dataclass(slots=True)
 class _Slot:
@@ -47,6 +56,7 @@ class _Slot:
 
     number: int
     tokens: tuple[int, ...] = ()  # empty: what it has is not used, since it is another text's
+    untold: tuple[int, ...] = ()  # text after which the server did not tell the likeliest tokens
 
 
 class LlamaDrafter(Jobs):
@@ -131,31 +141,40 @@ class LlamaDrafter(Jobs):
 
     def _ask(self, job: Job, leaf: int, slot: _Slot) -> Ask:
         """Returns the request for what follows a leaf, or for the next part of a text that the slot does not have."""
-        prompt = (*job.text, *job.path(leaf))
+        prompt, is_new = (*job.text, *job.path(leaf)), not slot.tokens
         end = num_common(slot.tokens, prompt) + PREFILL_CHUNK
         if end < len(prompt):
-            return Ask(slot.number, prompt[:end], 0, 0, is_new=not slot.tokens)
+            return Ask(slot.number, prompt[:end], 0, 0, is_new)
         depth = job.tree.depth(leaf)
         most = min(job.length - job.num_drafted, job.propose.max_depth - depth, self.context_len - len(prompt))
         is_drawn = job.propose.request.sampling.temperature > 0
         num_tokens, num_top = (min(AT_ONCE, most), NUM_DRAWN) if is_drawn else (most, NUM_GREEDY)
-        return Ask(slot.number, prompt, num_tokens, num_top, is_new=not slot.tokens)
+        if slot.untold == prompt:
+            return Ask(slot.number, prompt, 1, num_top, is_new, is_forced=True)
+        return Ask(slot.number, prompt, num_tokens, num_top, is_new)
 
     def _take(self, job: Job, leaf: int, slot: _Slot, ask: Ask, places: Sequence[Place]) -> bool:
         """Takes an answer; returns whether the proposal is complete."""
         slot.tokens = (*ask.prompt, *(place.id for place in places[:-1]))
         if ask.num_tokens:
-            if not places:  # it would not answer the same request otherwise
+            if not places or (ask.is_forced and not places[0].top_logprobs):  # as would be the same request's answer
                 return True
-            self._follow(job, leaf, places[: ask.num_tokens])
+            slot.untold = self._follow(job, leaf, places[: ask.num_tokens])
             return job.is_complete
         return job.length == 0 and len(ask.prompt) == len(job.text)
 
-    def _follow(self, job: Job, leaf: int, places: Sequence[Place]) -> None:
-        """Draws a token at each place, as long as the tokens that the server wrote before it are in the tree."""
+    def _follow(self, job: Job, leaf: int, places: Sequence[Place]) -> tuple[int, ...]:
+        """Draws a token at each place, as long as the tokens that the server wrote before it are in the tree.
+
+        Returns the text after which nothing could be drawn, as the server did not tell the likeliest tokens; or ().
+        """
         tree, parent, is_first = job.tree, leaf, True
+        is_greedy = not job.propose.request.sampling.temperature and not job.has_rules
         for place in places:
-            drawn = self._draw(job, parent, place.top_logprobs)
+            top = place.top_logprobs or ([Choice(place.id, log(UNTOLD))] if is_greedy else [])
+            if not top:
+                return (*job.text, *job.path(parent))
+            drawn = self._draw(job, parent, top)
             if not drawn:  # nothing is permitted there
                 tree.close(parent)
                 break
@@ -168,6 +187,7 @@ class LlamaDrafter(Jobs):
             if after is None or job.ends_with(after):
                 break
             parent = after
+        return ()
 
     def _draw(self, job: Job, parent: int, top: Sequence[Choice]) -> list[tuple[int, float]]:
         """Returns the token drawn after a node and its alternatives, the best first, with acceptance probabilities."""

@@ -52,14 +52,41 @@ class Choice(Struct):
 
 
 class Place(Struct):
-    """A place of a completion: the token that the server wrote there, and the likeliest ones, sorted."""
+    """A place of a completion: the token that the server wrote there, and the likeliest ones, sorted.
+
+    The server tells none after which the text ends within a character, nor those that it had drafted itself.
+    """
 
     id: Token
     top_logprobs: Annotated[list[Choice], Meta(max_length=1024)]
 
 
 class _Completion(Struct):
+    tokens: Annotated[list[Token], Meta(max_length=2 * MAX_DRAFT)] = []
     completion_probabilities: Annotated[list[Place], Meta(max_length=2 * MAX_DRAFT)] = []
+
+    def __post_init__(self) -> None:
+        """Gives each token a place; without likeliest ones where no entry of probabilities is surely its own.
+
+        Entries are in the order of the tokens. Equal tokens of which some have one can leave open which these are.
+        """
+        ids, last = [entry.id for entry in self.completion_probabilities], len(self.tokens) - 1
+        earliest = _found(ids, self.tokens)
+        latest = [last - index for index in reversed(_found(ids[::-1], self.tokens[::-1]))]
+        places = [Place(token, []) for token in self.tokens]
+        for index, at_most, entry in zip(earliest, latest, self.completion_probabilities, strict=True):
+            if index == at_most:
+                places[index] = entry
+        self.completion_probabilities = places
+
+
+def _found(ids: Sequence[int], tokens: Sequence[int]) -> list[int]:
+    """Returns where each of the ids first stands after those before it; ValueError if one is missing."""
+    rest = enumerate(tokens)
+    found = [next((index for index, token in rest if token == each), -1) for each in ids]
+    if -1 in found:
+        raise ValueError("probabilities of tokens that are not among the answer's")
+    return found
 
 
 class _Slot(Struct):
@@ -95,6 +122,7 @@ class Ask(NamedTuple):
     num_tokens: int  # 0 only computes keys and values
     num_top: int  # likeliest tokens to tell at each place
     is_new: bool = False  # what the slot has is another text's, and is not used
+    is_forced: bool = False  # the server writes a token of whole characters, so that it tells the likeliest ones
 
 
 class _Socket(socket.socket):
@@ -148,6 +176,7 @@ class Server:
         self.num_slots = 0
         self.context_len = 0  # of one slot
         self.num_cells = num_cells
+        self.whole = 0  # a token after which a text ends with a whole character
         self._address, self._running = (host, port), running
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._connections: dict[int, _Connection] = {}  # by slot
@@ -166,8 +195,10 @@ class Server:
         if num_known is None:
             raise CheckpointError(f"{what}: {num_rows} tokens, not {vocabulary.num_tokens}; {instead}")
         body = {"content": PROBE, "add_special": False, "parse_special": False}
-        if self._fetch("/tokenize", _Tokens, body).tokens != encode_part(vocabulary.tokenizer, PROBE):
+        tokens = encode_part(vocabulary.tokenizer, PROBE)
+        if self._fetch("/tokenize", _Tokens, body).tokens != tokens:
             raise CheckpointError(f"{what}: a test text has other token ids; {instead}")
+        self.whole = tokens[0]
         return num_known
 
     def complete(self, asks: Sequence[Ask]) -> list[list[Place] | None]:
@@ -211,8 +242,11 @@ class Server:
             "n_probs": ask.num_top if ask.num_tokens else 0,
             "samplers": ["top_k"],
             "top_k": 1,
-            "response_fields": ["completion_probabilities"],
+            "return_tokens": True,
+            "response_fields": ["tokens", "completion_probabilities"],
         }
+        if ask.is_forced:
+            body["logit_bias"] = [[self.whole, 1e9]]  # probabilities are those before it
         connection.ask("/completion", body, self._headers, until)
 
     def _receive(self, slot: int) -> list[Place] | None:

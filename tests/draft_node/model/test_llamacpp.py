@@ -26,6 +26,7 @@ from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, TransportError
+from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
 from tests import gguf_files
@@ -81,6 +82,37 @@ def test_it_drafts_what_the_model_in_torch_drafts(drafter: LlamaDrafter, samplin
         assert here.probabilities is not None
         assert there.probabilities is not None
         assert here.probabilities[:24] == pytest.approx(there.probabilities, abs=0.01)
+
+
+SPLIT = tuple(VOCABULARY.tokenizer("é" * 20)["input_ids"])
+"""A text after which `tiny-draft-s` writes characters of two tokens."""
+
+
+@pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2], Sampling(temperature=0.2, seed=6)])
+def test_characters_of_several_tokens_are_drafted_like_others(drafter: LlamaDrafter, sampling: Sampling) -> None:
+    asked = record(drafter)
+    [here], [there] = run(drafter, propose := wanted(text=SPLIT, sampling=sampling)), ours(propose)
+    assert here.tokens[:12] == there.tokens
+    assert here.probabilities is not None
+    assert there.probabilities is not None
+    if sampling.temperature:
+        assert any(ask.is_forced for ask in asked)
+        assert here.probabilities[:12] == pytest.approx(there.probabilities, abs=0.01)
+    else:
+        untold = AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * module.UNTOLD
+        assert here.probabilities[::2] == pytest.approx([untold] * 6)
+        assert here.probabilities[1::2] == pytest.approx(there.probabilities[1::2], abs=0.01)
+        assert [ask.num_tokens for ask in asked] == [12]
+
+
+def test_a_rule_at_temperature_0_looks_at_the_likeliest_tokens_within_a_character(drafter: LlamaDrafter) -> None:
+    greedy = Sampling(temperature=0.0)
+    [plain] = run(drafter, wanted(text=SPLIT, sampling=greedy))
+    without = LogitRules(logit_bias=(TokenBias(plain.tokens[0], -100.0),))
+    propose = wanted(2, text=SPLIT, sampling=greedy, logit_rules=without)
+    [here], [there] = run(drafter, propose), ours(propose)
+    assert here.tokens[:12] == there.tokens
+    assert plain.tokens[0] not in here.tokens
 
 
 def test_more_texts_than_slots_take_turns_and_share_nothing(drafter: LlamaDrafter) -> None:
@@ -223,7 +255,8 @@ def test_a_key_that_is_none_is_refused_and_not_told() -> None:
 
 def completion(*tokens: int, **changes: Any) -> dict[str, Any]:
     top = [{"id": token, "logprob": -0.1} | changes for token in tokens]
-    return {"completion_probabilities": [{"id": token, "top_logprobs": top} for token in tokens]}
+    entries = [{"id": token, "top_logprobs": top} for token in tokens]
+    return {"tokens": tokens, "completion_probabilities": entries}
 
 
 def raw(body: object, status: int = 200) -> tuple[int, bytes]:
@@ -239,10 +272,52 @@ BAD = {
     "certain beyond 1": raw(completion(7, logprob=3.0)),
     "text for numbers": raw(completion(7, logprob="x")),
     "too many places": raw(completion(*range(1000))),
+    "no tokens": raw({"completion_probabilities": completion(7)["completion_probabilities"]}),
+    "probabilities of others": raw(completion(7) | {"tokens": [8]}),
     "too many bytes": raw(json.dumps(completion(7)).encode() + b" " * server.MAX_ANSWER_BYTES),
     "an error": raw({"error": "x"}, 500),
     "no entry": raw({}, 401),
 }
+
+
+A, B, C, D = 10813, 243, 221, 28  # A to C are one emoji of SmolLM2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "entries", "own"),
+    [
+        ([A, B, C, D], [C, D], [None, None, 0, 1]),
+        ([A, B, C, A, B, C, A], [C, C], [None, None, 0, None, None, 1, None]),  # ends within a character
+        ([A, B], [], [None, None]),
+        ([D, D, D], [D, D, D], [0, 1, 2]),
+        ([A, C, C, D], [C, D], [None, None, None, 1]),  # either C may be the one
+    ],
+)
+def test_probabilities_belong_to_tokens_by_id(tokens: list[int], entries: list[int], own: list[int | None]) -> None:
+    found = [{"id": each, "top_logprobs": [{"id": index, "logprob": 0.0}]} for index, each in enumerate(entries)]
+    with fake(lambda: raw({"tokens": tokens, "completion_probabilities": found})) as running:
+        [places] = running.complete([Ask(0, (1,), len(tokens), 1)])
+    assert places is not None
+    assert [place.id for place in places] == tokens
+    assert [place.top_logprobs[0].id if place.top_logprobs else None for place in places] == own
+
+
+def test_a_server_that_speculates_itself_tells_less_and_drafts_as_far() -> None:
+    """Its answer to "1, 2, 3, 4," of ngram-simple, shortened: the first token is its own, the others it had drafted."""
+    first = {"id": 216, "logprob": -0.003, "top_logprobs": [{"id": 216, "logprob": -0.003}]}
+    others = [{"id": each, "logprob": 0.0, "top_logprobs": []} for each in (37, 28, 216)]
+    answer = {"tokens": [216, 37, 28, 216], "completion_probabilities": [first, *others]}
+    with fake(lambda: raw(answer)) as running:
+        [proposed] = run(LlamaDrafter(running, 49152), wanted(length=4, sampling=Sampling(temperature=0.0)))
+    assert proposed.tokens == (216, 37, 28, 216)
+
+
+def test_a_server_that_never_tells_the_likeliest_tokens_is_not_asked_for_ever() -> None:
+    asked = []
+    answer = {"tokens": [7], "completion_probabilities": [{"id": 7, "top_logprobs": []}]}
+    with fake(lambda: asked.append(1) or raw(answer)) as running:  # type: ignore[func-returns-value]
+        assert run(LlamaDrafter(running, 50), wanted())[0].tokens == ()
+    assert len(asked) == 2
 
 
 @contextmanager
