@@ -201,7 +201,7 @@ class Process:
                 self.words += [option, str(ready[name]).removeprefix("http://")]
 
     def _take_line(self, line: str) -> None:
-        written = re.match(r"time=(\S+) ", line)
+        written = re.search(r" time=(\d\S+)(?= |$)", line)
         at = datetime.fromisoformat(written[1]).timestamp() if written else time.time()
         self.log.append(Line(at, line.rstrip("\n")))
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
 from goodspeed.serving.running import leaves, prepare
-from verify_node.cli import build_parser, load
+from verify_node.cli import PROGRAM, build_parser, load
 from verify_node.member import Member
 
 
@@ -42,7 +42,7 @@ class Hosted:
             self._failed(why)
 
     async def _serve(self) -> None:
-        prepare("warning")
+        prepare("warning", PROGRAM)
         parser = build_parser()
         parser.exit = _refuse  # type: ignore[method-assign]
         daemon, serving = load(parser.parse_args(self._words), EventLog(enabled=False), QUIET)

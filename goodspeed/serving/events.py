@@ -30,10 +30,10 @@ BURST, LINES_PER_S = 20.0, 1.0
 MAX_KINDS = 256
 
 
-def setup_logging(level: str) -> None:
-    """Sends log lines to standard error, rate-limited unless the level is debug."""
+def setup_logging(level: str, name: str) -> None:
+    """Sends log lines to standard error, rate-limited unless the level is debug. name: of the command."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(LineFormatter(name))
     if level != "debug":
         handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -60,25 +60,28 @@ class RateLimitFilter(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line of `key=value` fields (logfmt); `extra=` fields follow the message.
+    """Formats a record like a status line, `NAME: LEVEL: MESSAGE`, and its `extra=` fields after it as logfmt.
 
     Leaves out names that begin with an underscore: libraries add them to all records of a process, as Ray does.
     """
 
     OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+    def __init__(self, name: str) -> None:
+        """name: of the command, with which its status lines begin, too."""
+        super().__init__()
+        self._name = name
+
     def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-        }
-        line = " ".join(f"{name}={value}" for name, value in fields.items())
-        line += f" message={json.dumps(record.getMessage(), ensure_ascii=False)}"
         extra = {name: value for name, value in vars(record).items() if name not in self.OWN and name[0] != "_"}
+        extra["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        if record.name.partition(".")[0] != "goodspeed":
+            extra["logger"] = record.name
         if record.exc_info:
             extra["exception"] = self.formatException(record.exc_info)
-        return line + "".join(f" {name}={_logfmt(value)}" for name, value in extra.items())
+        said = json.dumps(record.getMessage(), ensure_ascii=False)[1:-1].replace('\\"', '"')
+        fields = "".join(f" {name}={_logfmt(value)}" for name, value in extra.items())
+        return f"{self._name}: {record.levelname.lower()}: {said}{fields}"
 
 
 def _logfmt(value: object) -> str:

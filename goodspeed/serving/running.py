@@ -97,7 +97,7 @@ def run(
     status = 0
     try:
         with starting.running(daemon=daemon):
-            status = _run(parser, body)
+            status = _run(name, parser, body)
     except* GoodSpeedError as group:
         error = next(leaves(group))  # the others are consequences of the first
         status = _status_of(error)
@@ -114,18 +114,18 @@ def run(
     return leave(status)
 
 
-def prepare(log_level: str) -> None:
-    """Sets the environment and logging of a command's process; must run before torch is loaded."""
+def prepare(log_level: str, name: str) -> None:
+    """Sets environment and logging of a command's process; must run before torch is loaded. name: of the command."""
     for variable, number in {**KERNELS, **HUGE_PAGES}.items():
         os.environ.setdefault(variable, number)
-    setup_logging(log_level)
+    setup_logging(log_level, name)
 
 
-def _run(parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
+def _run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
     """Parses and runs; always flushes standard output while a failure of the flush can still be reported."""
     try:
         namespace = parser.parse_args()
-        prepare(getattr(namespace, "log_level", "warning"))
+        prepare(getattr(namespace, "log_level", "warning"), name)
         status = _named(body, namespace)
     except SystemExit:  # for example after --help
         streams.wait()

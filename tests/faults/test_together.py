@@ -53,7 +53,7 @@ def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
         stream.breaks()
         check(stream.wanted, stream.tokens, is_complete=False)
     for name in ("frail", "stopped"):
-        notices(verify, f'message="a draft node was lost" client={name}', since, lines)
+        notices(verify, f"a draft node was lost client={name}", since, lines)
     metrics = verify.metrics()
     for name in ("frail", "stopped"):
         assert metrics.get(f'client_sessions{{client="{name}"}}', 0) == 0

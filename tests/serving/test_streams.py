@@ -128,7 +128,7 @@ def test_both_at_their_best() -> None:
     assert len(printed.stdout.splitlines()) == 101
     logged = run(LOGGING, "")
     assert len(logged.stderr.splitlines()) == 10_002
-    assert logged.stderr.splitlines()[-1].startswith("time=")
+    assert logged.stderr.splitlines()[-1].startswith("name: error: a round failed time=")
 
 
 @pytest.mark.parametrize("daemon", ["", ", daemon=True"])

@@ -75,7 +75,7 @@ def is_whole(line: str, program: str) -> bool:
     """True if it is one line of the node, from its beginning to its end."""
     if line.startswith("{"):
         return "event" in json.loads(line)
-    return line.startswith((f"{program}: ", "time=")) and line.count(program) <= 2
+    return line.startswith(f"{program}: ") and line.count(program) <= 2
 
 
 @pytest.fixture
