@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.events import EventLog, Reporter
+from goodspeed.serving.measuring import recording
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
@@ -104,6 +105,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         context_len=daemon.core.welcome.context_len,
         num_pages=daemon.core.pool.num_pages,
         url=url,
+        **({"versions": recording.versions()} if config.record else {}),
     )
     if config.draft_model is not None:
         reporter.say("drafting here with %s", config.draft_model)

@@ -113,7 +113,7 @@ class VerifyConfig(Settings):
     replica: str | None = option(
         None, shown="by its key or --bind", group=options.NETWORK, help="this node's name in --peers", metavar="NAME"
     )
-    record: bool = option(False, group="logging", help="with --json: what was decided at each drafted position")
+    record: bool = option(False, group="logging", help="with --json: a recording of the run, too")
     heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life
     kv_pages: int | None = None  # pages of the KV cache; None: by `memory_fraction`
 

@@ -45,6 +45,8 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
     header, sessions = run.header, run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
+    if header.verification is None:
+        raise ConfigError("only a run under one verification rule has a twin; record it again with one")
     if acceptance is None and header.rounds != "barrier":
         raise ConfigError("a twin has other continuous rounds than the run: it needs to know what else would agree")
     preset = "paper" if header.rounds == "barrier" else None

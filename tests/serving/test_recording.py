@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -63,6 +64,50 @@ def test_a_recording_survives_its_file(tmp_path):
     assert recording.load(path) == run_of((0, "", 1), (1, "110", 3))
     with pytest.raises(ConfigError, match=r"cannot be written to .*/no/such"):
         recording.save(run_of(), str(tmp_path / "no" / "such"))
+
+
+def events_of(run, **of_header):
+    """Returns what a verify node prints of a run."""
+    header = {name: getattr(run.header, name) for name in ("model", "policy", "rounds", "budget")} | of_header
+    own = [{"event": "recorded", "line": msgspec.to_builtins(line)} for line in (*run.sessions, *run.rounds)]
+    return [{"event": "ready", **header}, *own, {"event": "round", "number": 1}, {"event": "stopped"}]
+
+
+def written(path, events):
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_what_a_verify_node_prints_is_a_recording(tmp_path):
+    own = {"verification": "ratio", "temperature": 0.5, "top_k": 0, "top_p": 1.0}
+    run = run_of((0, "", 1), (1, "110", 3), **own)
+    loaded = recording.load(written(tmp_path / "run.jsonl", events_of(run, versions={"torch": "2"})))
+    shared = own | {"max_tokens": 30, "clients": 1, "versions": {"torch": "2"}}
+    assert loaded == Recording(replace(HEADER, **shared), run.sessions, run.rounds)
+
+
+def test_settings_in_which_sessions_differ_are_not_the_runs(tmp_path):
+    run = run_of(temperature=0.5)
+    run = Recording(run.header, (*run.sessions, replace(OPENED, number=1, client="b", temperature=1.0)), ())
+    loaded = recording.load(written(tmp_path / "run.jsonl", events_of(run)))
+    assert (loaded.header.temperature, loaded.header.max_tokens, loaded.header.clients) == (None, 30, 2)
+    assert [session.temperature for session in loaded.sessions] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda events: [*events, {"event": "dropped", "num_lines": 3}], "has a gap in line 6"),
+        (lambda events: events + events, "has a second run from line 6 on"),
+        (lambda events: [events[0], events[-1]], "has no run with `recorded` events"),
+        (lambda events: events[1:], "has no run"),
+        (lambda events: [events[0], {"event": "recorded", "line": {"kind": "round"}}], "damaged in line 2"),
+    ],
+    ids=["dropped", "twice", "not recorded", "no beginning", "a bad line"],
+)
+def test_bad_events_are_refused_by_name(tmp_path, spoil, named):
+    with pytest.raises(ConfigError, match=f"run.jsonl .*{named}"):
+        recording.load(written(tmp_path / "run.jsonl", spoil(events_of(run_of((0, "", 1))))))
 
 
 def test_a_check_leaves_nothing_behind(tmp_path):

@@ -80,6 +80,10 @@ class RoundRecorder:
                 prompt_digest=blake2b(array("I", opened.prompt), digest_size=8).hexdigest(),
                 max_tokens=opened.max_tokens,
                 joined=core.num_rounds,
+                verification=opened.verification,
+                temperature=opened.sampling.temperature,
+                top_k=opened.sampling.top_k,
+                top_p=opened.sampling.top_p,
             )
         )
 

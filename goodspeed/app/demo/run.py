@@ -15,7 +15,7 @@ from goodspeed.app.demo.nodes import START_S, start_drafts, start_verify, wait_f
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import GRACE_S, Child, Event, Processes, environment, wait_for_ends
 from goodspeed.app.demo.state import DemoState
-from goodspeed.app.demo.summary import versions, ways
+from goodspeed.app.demo.summary import ways
 from goodspeed.app.demo.view import REFRESH_S, REPORT_S, View
 from goodspeed.errors import ProcessError
 from goodspeed.serving import prompts
@@ -83,7 +83,7 @@ async def run(
         verify.signal(signal.SIGTERM)  # it prints its totals; after GRACE_S those of its latest round stay
         await wait_for_ends([verify], GRACE_S)
     if config.record is not None:
-        recording.save(state.recording(config, versions()), config.record)
+        recording.save(state.recording(config, recording.versions()), config.record)
     return state
 
 

@@ -1,16 +1,14 @@
 """Summarizes a run, or several that are compared: figures, JSON result and text table."""
 
-import importlib.metadata
 import math
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, geometric_mean
 from typing import Any, get_args
 
-from goodspeed import __version__
 from goodspeed.app.demo.options import DemoConfig
 from goodspeed.app.demo.state import DemoState, Progress
+from goodspeed.serving.measuring.recording import versions
 from goodspeed.serving.options import PAPER
 from goodspeed.wire.fields import DraftSource
 
@@ -113,11 +111,6 @@ def by_source(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Returns the sums of counts by draft source."""
     each = list(counts)
     return {source: sum(one.get(source, 0) for one in each) for source in get_args(DraftSource)}
-
-
-def versions() -> dict[str, str]:
-    libraries = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
-    return {"goodspeed": __version__, "python": platform.python_version(), **libraries}
 
 
 def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
