@@ -200,12 +200,11 @@ class DraftConfig(Settings):
 
     @property
     def is_llamacpp(self) -> bool:
-        """True if llama.cpp runs the draft model: of a GGUF file, or at a running server."""
-        return self.model.lower().endswith(".gguf") or self.is_url
+        return options.is_llamacpp(self.model)
 
     @property
     def is_url(self) -> bool:
-        return self.model.startswith(("http://", "https://"))
+        return options.is_url(self.model)
 
     @property
     def whose_history(self) -> History:

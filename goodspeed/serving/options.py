@@ -15,6 +15,16 @@ from goodspeed.wire.fields import Verification
 NO_MODEL = "none"
 """Value of `--model` for a draft node without a model."""
 
+
+def is_llamacpp(model: str) -> bool:
+    """Returns whether llama.cpp runs this draft model: of a GGUF file, or at a running server."""
+    return model.lower().endswith(".gguf") or is_url(model)
+
+
+def is_url(model: str) -> bool:
+    return model.startswith(("http://", "https://"))
+
+
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""
 

@@ -45,8 +45,15 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.app.demo.run import run as run_once
     from goodspeed.app.demo.run import run_all
 
+    for way in summary.ways(config).values() if compares else ():
+        way.check()
     watcher = view.create()
-    config = config.with_target(lambda text, *values: watcher.say(text % values))
+
+    def say(text: str, *values: object) -> None:
+        watcher.say(text % values)
+
+    config.find_draft_models(say)
+    config = config.with_target(say)
     if compares:
         states = run_interruptible(run_all(config, roster, watcher, namespace.log_level))
         result = summary.compare(config, states)

@@ -8,12 +8,13 @@ from pathlib import Path
 from goodspeed.app.pad import in_cache
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
-from goodspeed.errors import ConfigError
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.errors import CheckpointError, ConfigError, need
 from goodspeed.fair import policies
 from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.measuring import recording
-from goodspeed.serving.options import NO_MODEL
+from goodspeed.serving.options import NO_MODEL, is_llamacpp
 from goodspeed.serving.prompts import Prompt
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.fields import MAX_CONTEXT, Verification
@@ -150,12 +151,47 @@ class DemoConfig(Settings):
             if getattr(self, name) != getattr(DemoConfig, name):
                 flag = "--" + name.replace("_", "-")
                 raise ConfigError(f"{flag} is for draft models, and --drafters ngram has none; drop one of them")
+        for name in filter(is_llamacpp, self.draft_model_names()):
+            of_ratio = {
+                "--preset paper": self.preset is not None,
+                "--verification ratio": self.verification == "ratio",
+                "--proposal": self.proposal != DemoConfig.proposal,
+            }
+            for flag in (flag for flag, is_given in of_ratio.items() if is_given):
+                what = f"llama.cpp's server does not give the whole distributions that {flag} needs"
+                raise ConfigError(f"--draft-models {name}: {what}; drop one of them")
         for name, path in (("--png", self.png), ("--record", self.record)):
             folder = Path(path or ".").absolute().parent
             if path is not None and not folder.is_dir():
                 raise ConfigError(f"{name} {path}: there is no folder {folder}; make it, or choose another")
         if self.record is not None:
             recording.check(self.record)
+
+    def find_draft_models(self, say: Callable[..., None]) -> None:
+        """Downloads hub models; a named error for one that draft nodes would miss once the target has loaded.
+
+        say: as of `with_target`, whose default has a tokenizer.
+        """
+        from goodspeed.engine import folders  # late: it imports the hub's client
+
+        for name in dict.fromkeys(self.draft_model_names()):
+            if name != NO_MODEL and not is_llamacpp(name):
+                folders.find_folder(name, say)
+                continue
+            try:
+                tokenizer_folder.find(self.target)
+            except CheckpointError:
+                what = f"{self._draft_nodes(name)} need the target's tokenizer, and there is no {tokenizer_folder.FILE}"
+                where = "an embedded model or a checkpoint's folder that has it"
+                raise ConfigError(f"--model {self.target}: {what}; name {where}") from None
+            if name.lower().endswith(".gguf"):
+                need(self._draft_nodes(name), "llamacpp", "xllamacpp")
+                if not Path(name).is_file():
+                    raise ConfigError(f"{self._draft_nodes(name)}: there is no such file; give a GGUF file")
+
+    @staticmethod
+    def _draft_nodes(name: str) -> str:
+        return "--drafters ngram" if name == NO_MODEL else f"--draft-models {name}"
 
     def draft_model_names(self) -> list[str]:
         """Returns the draft models, assigned to the clients in turn; [NO_MODEL] for draft nodes without a model."""

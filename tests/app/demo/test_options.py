@@ -1,6 +1,7 @@
 """The clients of a demo: prompts, seeds and draft models dealt out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
+from goodspeed.app import cli
 from goodspeed.app.demo.nodes import draft_command, verify_command
 from goodspeed.app.demo.options import DRAFT_NODE_BYTES, DemoConfig, clients
 from goodspeed.embedded import prompts
 from goodspeed.engine import host_memory
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, GoodSpeedError
 from goodspeed.serving.config import from_namespace
 from goodspeed.untrusted import python_module
 from training import domains
@@ -97,6 +99,46 @@ def test_draft_nodes_without_models_have_the_targets_tokenizer(drafters: str) ->
         parsed = from_namespace(DraftConfig, build_parser().parse_args(own))  # nothing that needs a model is among them
         assert parsed.model == client.draft_model
         assert parsed.tokenizer == (None if parsed.has_model else "tiny-target")
+
+
+def test_draft_nodes_with_llamacpp_have_the_targets_tokenizer(tmp_path: Path) -> None:
+    (file := tmp_path / "x.gguf").touch()
+    config = DemoConfig(draft_models=f"{file},http://127.0.0.1:8080,tiny-draft-s", model="tiny-target", clients=3)
+    config.check()
+    config.find_draft_models(print)
+    parsed = []
+    for client in clients(config):
+        words = draft_command(config, client, "tcp://127.0.0.1:1", "info")
+        own = [word for word in words[NUM_OF_PYTHON:] if word != "--json"]
+        parsed.append(from_namespace(DraftConfig, build_parser().parse_args(own)))
+    assert [each.tokenizer for each in parsed] == ["tiny-target", "tiny-target", None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"draft_models": "nosuch"}, "model 'nosuch' was not found"),
+        ({"draft_models": "nosuch.gguf"}, "--draft-models nosuch.gguf: there is no such file; give a GGUF file"),
+        ({"draft_models": "x.gguf", "model": "some/hub-name"}, "--model some/hub-name: .* x.gguf need the target's"),
+        ({"drafters": "ngram", "model": "some/hub-name"}, "--drafters ngram need the target's tokenizer, and there is"),
+    ],
+)
+def test_what_draft_nodes_would_miss_is_told_before_a_node_starts(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(GoodSpeedError, match=why):
+        replace(DemoConfig(model="tiny-target"), **changes).find_draft_models(print)
+
+
+@pytest.mark.parametrize("changes", [{"preset": "paper"}, {"verification": "ratio"}, {"proposal": "dense-fp16"}])
+def test_llamacpp_gives_no_distributions(changes: dict[str, Any]) -> None:
+    flag = next(iter(changes))
+    with pytest.raises(ConfigError, match=f"--draft-models x.gguf: llama.cpp's server .* that --{flag}.*; drop one"):
+        DemoConfig(draft_models="x.gguf", **changes).check()
+
+
+def test_a_comparison_is_refused_where_one_of_its_runs_would_fail() -> None:
+    namespace = cli.build_parser().parse_args(["demo", "--compare", "--draft-models", "x.gguf"])
+    with pytest.raises(ConfigError, match=r"--draft-models x.gguf: .* that --preset paper needs"):
+        namespace.subcommand.run(namespace)
 
 
 @pytest.mark.parametrize("changes", [{"draft_models": "x"}, {"proposal": "dense-fp16"}])
