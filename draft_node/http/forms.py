@@ -11,7 +11,7 @@ from draft_node.http.errors import ApiError
 from draft_node.http.requests import ResponseFormat, Schema, StructuredOutputs
 from draft_node.http.tools import ChatOptions
 from draft_node.parsing.formats import Formats
-from draft_node.parsing.grammars import Form, Opened, Tool, grammar
+from draft_node.parsing.grammars import Form, Opened, Tool, grammar, loosened
 from draft_node.service import chat_forms
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.service import Service
@@ -19,6 +19,9 @@ from goodspeed.constraint.compiling import without_place
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint
+
+MAX_TRIED = 8
+"""Most tools that are not strict whose schemas are tried one by one, if all together cannot be served."""
 
 
 async def form_of(
@@ -111,13 +114,13 @@ async def form_with_tools(
     constraint cannot be served; 429 if too many of this user's wait.
     """
     opened = chat_forms.opened(service.chats.tokenizer, prompt, options.parser)
-    with _refused("tools"):
-        kept = of_tools(form, options, service.chats, opened, service.defaults(chat=True).stop)
-    if kept is not None and ignore_eos:
-        what = "ignore_eos: an answer with constrained calls ends where its form ends; leave it out"
-        raise ApiError(400, what, param="ignore_eos")
-    if kept is not None or form is None:
-        return kept if kept is None else await _served(kept, "tools", service, user)
+    if needs_form(form, options):
+        if ignore_eos:
+            what = "ignore_eos: an answer with constrained calls ends where its form ends; leave it out"
+            raise ApiError(400, what, param="ignore_eos")
+        return await _of_calls(form, options, service, opened, user)
+    if form is None:
+        return None
     with _refused(param):
         whole = _after_thinking(form, options, service.chats, opened)
     return whole if whole.source == form.source else await _served(whole, param, service, user)
@@ -142,16 +145,60 @@ async def _served(form: Constraint, param: str, service: Service, user: str) -> 
     return form
 
 
+async def _of_calls(
+    form: Constraint | None, options: ChatOptions, service: Service, opened: Opened, user: str
+) -> Constraint:
+    """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
+
+    If it cannot, a tool that is not strict is loosened if its schema alone cannot be served, or if there are many.
+    """
+    stops, tools = service.defaults(chat=True).stop, of_functions(options)
+
+    async def served(several: list[Tool]) -> Constraint:
+        with _refused("tools"):
+            found = of_tools(form, options, several, service.chats, opened, stops)
+        return await _served(found, "tools", service, user)
+
+    async def is_served(tool: Tool) -> bool:
+        try:
+            return bool(await served([tool]))
+        except ApiError as error:
+            if error.status != 400:
+                raise
+            return False
+
+    try:
+        return await served(tools)
+    except ApiError as error:
+        loose = [tool for tool in tools if not tool.strict]
+        if error.status != 400 or not loose or not options.is_forced:
+            raise
+    few = len(loose) <= MAX_TRIED
+    return await served([one if one.strict or (few and await is_served(one)) else loosened(one) for one in tools])
+
+
+def needs_form(form: Constraint | None, options: ChatOptions) -> bool:
+    """True if an answer's calls are constrained. form: constraint of the content."""
+    is_strict = any(function.strict for function in options.functions)
+    return bool(options.functions) and (options.is_forced or is_strict or form is not None)
+
+
+def of_functions(options: ChatOptions) -> list[Tool]:
+    return [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in options.functions]
+
+
 def of_tools(
-    form: Constraint | None, options: ChatOptions, chats: ChatForms, opened: Opened, stops: tuple[str, ...]
-) -> Constraint | None:
-    """Returns the constraint of an answer with tools; None if the tools require none.
+    form: Constraint | None,
+    options: ChatOptions,
+    tools: list[Tool],
+    chats: ChatForms,
+    opened: Opened,
+    stops: tuple[str, ...],
+) -> Constraint:
+    """Returns the constraint of an answer with tools.
 
     form: constraint of the content; opened: state of reasoning at the prompt's end; stops: the target's stop strings.
     """
-    is_strict = any(function.strict for function in options.functions)
-    if not options.functions or not (options.is_forced or is_strict or form is not None):
-        return None
     content = _content(form)
     if form is not None and content is None:
         what = "structured_outputs with tools must be JSON; send response_format, or no tools"
@@ -165,7 +212,6 @@ def of_tools(
         content,
         stops,
     )
-    tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in options.functions]
     return Constraint("grammar", grammar(asked, tools), asked.after)
 
 

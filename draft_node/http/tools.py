@@ -12,7 +12,7 @@ from draft_node.http.requests import Effort, Function, NamedTool, Tool, ToolCall
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.parsing.parser import ParserSettings
-from draft_node.parsing.schemas import has_options
+from draft_node.parsing.schemas import has_options, is_of_object
 from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.serving.web.bodies import CalledFunction, MadeCall
@@ -52,12 +52,6 @@ def read_options(
     return ChatOptions(inputs, parser, called, choice == "required" or isinstance(choice, NamedTool))
 
 
-def _is_of_object(parameters: Mapping[str, Any]) -> bool:
-    """True if a schema's own `type` allows objects, or is missing."""
-    types = parameters.get("type", "object")
-    return "object" in types if isinstance(types, list) else types == "object"
-
-
 def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
     """Checks the tools and returns those that the model sees: all, or none with tool_choice none."""
     if not tools:
@@ -76,7 +70,7 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
             raise ApiError(400, what, param=f"tools.{i}.function.name")
         if depth(function.parameters) > MAX_DEPTH:
             raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
-        if not _is_of_object(function.parameters or {}):
+        if not is_of_object(function.parameters or {}):
             what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
             raise ApiError(400, what, param=param)
         if has_options(function.parameters):

@@ -12,8 +12,17 @@ from typing import Any, Literal
 
 from draft_node.parsing.bodies import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from draft_node.parsing.formats import Formats, ToolFormat
-from draft_node.parsing.schemas import choices_of, may_be_call, needed, types_of, without_definitions
+from draft_node.parsing.schemas import (
+    check_parameters,
+    choices_of,
+    is_legible,
+    is_of_object,
+    may_be_call,
+    parameters_of,
+    types_of,
+)
 from goodspeed.constraint.forcing import ANY_TEXT, without
+from goodspeed.constraint.references import PLACE, Resolver, standalone
 
 LINE = r'"\n"'
 BARE_CALL = r"/[\s\x1c-\x1f]*\{/ | "  # after blanks: those of Python's str.isspace
@@ -39,6 +48,12 @@ class Tool:
     name: str
     schema: Mapping[str, Any]  # of its parameters
     strict: bool = False
+
+
+def loosened(tool: Tool) -> Tool:
+    """Returns a tool whose arguments have the same names as before, and any values."""
+    properties, required = parameters_of(tool.schema)
+    return Tool(tool.name, {"properties": {key: {} for key in properties}, "required": required})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,7 @@ class _Writer:
         self._tools = tools
         self._rules = list[str]()
         self._num_values = 0
+        self._has_any_parameter = False
         self._num_chars = 0
 
     def written(self) -> str:
@@ -199,26 +215,34 @@ class _Writer:
 
     def _object(self, tool: Tool) -> dict[str, Any]:
         key = "parameters" if self._format.name == "llama3_json" else "arguments"
-        inner, defs = without_definitions(self._schema(tool))
+        inner = self._schema(tool)
+        outer: dict[str, Any] = {name: inner.pop(name) for name in ("$schema", "$defs") if name in inner}
         found = {
             "type": "object",
             "properties": {"name": {"const": tool.name}, key: inner},
             "required": ["name", key],
             "additionalProperties": False,
         }
-        return {**found, **defs, **_options(tool)}
+        return {**outer, **found, **_options(tool)}
 
     def _json(self, tool: Tool) -> str:
         return self._value({**self._schema(tool), **_options(tool)})
 
-    def _schema(self, tool: Tool) -> Mapping[str, Any]:
+    def _schema(self, tool: Tool) -> dict[str, Any]:
         """Returns the schema of arguments: an object, even if the tool's schema allows other types.
 
         The tool's own schema applies only if the tool is strict or a call is required.
         """
-        if tool.strict or self._form.is_forced:
-            return {**tool.schema, "type": "object"}
-        return {"type": "object"}
+        if not self._has_schema(tool):
+            return {"type": "object"}
+        found: dict[str, Any] = standalone(tool.schema, tool.schema, is_lenient=not tool.strict)
+        whole = found["$defs"][found["$ref"].removeprefix(PLACE)] if [*found] == ["$ref", "$defs"] else {}
+        if whole and is_of_object(whole):  # the tool refers to its whole schema, which may allow more than objects
+            found = {**whole, "$defs": found["$defs"]}
+        return {**found, "type": "object"}
+
+    def _has_schema(self, tool: Tool) -> bool:
+        return tool.strict or self._form.is_forced
 
     def _value(self, schema: Mapping[str, Any]) -> str:
         self._num_values += 1
@@ -229,62 +253,61 @@ class _Writer:
     # -- Qwen3-Coder ---------------------------------------------------------------------------------------------------
 
     def _xml(self, tool: Tool) -> str:
-        properties, required = _parameters(tool.schema)
-        if tool.strict or self._form.is_forced:
-            _check_parameters(tool, properties, required)
+        if not self._has_schema(tool):
+            return f"{_quoted(f'{tool.name}>{chr(10)}')} {self._any_parameter()}* {_quoted(FUNCTION_ENDS)}"
+        properties, required = parameters_of(tool.schema)
+        if tool.strict:
+            check_parameters(tool.name, properties, required)
+        else:
+            properties = {
+                **properties,
+                **{key: {} for key in required if isinstance(key, str) and key not in properties},
+            }
+        resolver = Resolver(tool.schema)
         parts, num_chars = [_quoted(f"{tool.name}>\n")], 0
         for key, wanted in properties.items():
-            if _is_legible(key):
-                part = f"{_quoted(f'{PARAMETER}{key}>')} {self._xml_value(wanted, tool)}"
+            if is_legible(key):
+                part = f"{_quoted(f'{PARAMETER}{key}>')} {self._xml_value(wanted, tool, resolver)}"
                 parts.append(part if key in required else f"({part})?")
                 num_chars += len(part)
                 self._check(num_chars)
         return " ".join([*parts, _quoted(FUNCTION_ENDS)])
 
-    def _xml_value(self, wanted: Any, tool: Tool) -> str:
+    def _any_parameter(self) -> str:
+        """Returns the name of the rule for a parameter of any name and value, which is added once."""
+        if not self._has_any_parameter:
+            self._has_any_parameter = True
+            self._rule(r"KEY: /[^>\s]([^>\n]*[^>\s])?/")
+            self._rule(f"any_parameter: {_quoted(PARAMETER)} KEY {_quoted('>')} {self._any_text()}")
+        return "any_parameter"
+
+    def _any_text(self) -> str:
+        """Adds a rule for a value of any text, and its end marker; returns the rule's name."""
+        self._num_values += 1
+        name = f"text_{self._num_values}"
+        self._rule(f"{name}[lazy]: {LINE} ({ANY_TEXT} {LINE})? {_quoted(CLOSED[1:])}")  # ends at the first CLOSED
+        return name
+
+    def _xml_value(self, wanted: Any, tool: Tool, resolver: Resolver) -> str:
         """Returns the expression for a value between line breaks, and its end marker.
 
         The value is bare text if a string is allowed, else JSON.
         """
-        choices = choices_of(wanted, tool.schema)
+        choices = choices_of(wanted, resolver)
         if choices and any(isinstance(one, str) for one in choices):
             bare = [one if isinstance(one, str) else _dumped(one) for one in choices]
-            if any(PARAMETER_ENDS in one for one in bare):
+            if not any(PARAMETER_ENDS in one for one in bare):
+                return f"{LINE} ({' | '.join(map(_quoted, bare))}) {_quoted(CLOSED)}"
+            if tool.strict:
                 raise ValueError(
                     f"an enum of {tool.name} has {PARAMETER_ENDS}, which ends a value in this model's calls"
                 )
-            return f"{LINE} ({' | '.join(map(_quoted, bare))}) {_quoted(CLOSED)}"
-        schema, types = wanted if isinstance(wanted, dict) else {}, types_of(wanted, tool.schema)
+            return self._any_text()
+        schema, types = wanted if isinstance(wanted, dict) else {}, types_of(wanted, resolver)
         if choices is None and (not types or "string" in types):
-            self._num_values += 1
-            name = f"text_{self._num_values}"
-            self._rule(f"{name}[lazy]: {LINE} ({ANY_TEXT} {LINE})? {_quoted(CLOSED[1:])}")  # ends at the first CLOSED
-            return name
-        value = self._value({**needed(schema, tool.schema), **schema, **_options(tool)})
-        return f"{LINE} {value} {_quoted(CLOSED)}"
-
-
-def _parameters(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Returns a schema's properties, and the names of the required ones."""
-    properties, required = schema.get("properties"), schema.get("required")
-    return properties if isinstance(properties, dict) else {}, required if isinstance(required, list) else []
-
-
-def _check_parameters(tool: Tool, properties: Mapping[str, Any], required: Sequence[Any]) -> None:
-    """ValueError for a parameter name that cannot be parsed back, or for a required one that is not described."""
-    for key in properties:
-        if not _is_legible(key):
-            what = f"the parameter {key[:64]!r} of {tool.name} cannot be called by this model"
-            raise ValueError(f"{what}: names have no '>', line break, or blank at an end")
-    for key in required:
-        if not isinstance(key, str) or key not in properties:
-            what = f"the parameter {str(key)[:64]!r} of {tool.name} is required, but not one of its properties"
-            raise ValueError(f"{what}; describe it there")
-
-
-def _is_legible(key: str) -> bool:
-    """True if the parser reads a parameter of this name back unchanged."""
-    return bool(key) and key == key.strip() and not {">", "\n"} & set(key)
+            return self._any_text()
+        found = standalone(schema, resolver, is_lenient=not tool.strict)
+        return f"{LINE} {self._value({**found, **_options(tool)})} {_quoted(CLOSED)}"
 
 
 def _options(tool: Tool) -> dict[str, Any]:

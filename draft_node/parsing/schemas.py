@@ -1,13 +1,11 @@
-"""Reads tools' JSON schemas: references, types, and the conversion of bare-text arguments to JSON."""
+"""Reads tools' JSON schemas: types, and the conversion of bare-text arguments to JSON."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
-DEFINITIONS = ("$defs", "definitions")
-NAMED = (*DEFINITIONS, "properties", "patternProperties", "dependentSchemas")
-"""Keywords whose values map arbitrary names to schemas."""
+from goodspeed.constraint.references import MAPS, Resolver, followed
 
 DATA = ("enum", "const", "default", "examples")
 """Keywords whose values are data, not schemas."""
@@ -15,59 +13,40 @@ DATA = ("enum", "const", "default", "examples")
 OPTIONS = "x-guidance"
 """Keyword with llguidance's options."""
 
-MAX_STEPS = 8
-"""Most path steps of a reference, and most references followed in a chain."""
+
+def is_of_object(schema: Mapping[str, Any]) -> bool:
+    """True if a schema's own `type` allows objects, or is missing."""
+    types = schema.get("type", "object")
+    return "object" in types if isinstance(types, list) else types == "object"
 
 
-def referred(target: str, schema: Mapping[str, Any]) -> Any:
-    """Resolves a reference like `#/$defs/Name` in a schema; None if there is no such part."""
-    part: Any = schema
-    for step in _steps(target):
-        part = part.get(step) if isinstance(part, dict) else None
-    return part
+def parameters_of(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Returns a schema's properties, and the names of the required ones."""
+    properties, required = schema.get("properties"), schema.get("required")
+    return properties if isinstance(properties, dict) else {}, required if isinstance(required, list) else []
 
 
-def followed(wanted: Any, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields a part of a schema, then the target of its `$ref`, and so on."""
-    for _ in range(MAX_STEPS):
-        if not isinstance(wanted, dict):
-            return
-        yield wanted
-        target = wanted.get("$ref")
-        wanted = referred(target, schema) if isinstance(target, str) else None
+def check_parameters(name: str, properties: Mapping[str, Any], required: Sequence[Any]) -> None:
+    """ValueError for a parameter name that cannot be parsed back, or for a required one that is not described."""
+    for key in properties:
+        if not is_legible(key):
+            what = f"the parameter {key[:64]!r} of {name} cannot be called by this model"
+            raise ValueError(f"{what}: names have no '>', line break, or blank at an end")
+    for key in required:
+        if not isinstance(key, str) or key not in properties:
+            what = f"the parameter {str(key)[:64]!r} of {name} is required, but not one of its properties"
+            raise ValueError(f"{what}; describe it there")
 
 
-def without_definitions(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits a schema into the rest and its definitions, which must move to the outermost schema."""
-    return (
-        {key: value for key, value in schema.items() if key not in DEFINITIONS},
-        {key: schema[key] for key in DEFINITIONS if key in schema},
-    )
-
-
-def needed(wanted: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the definitions to which a part of a schema refers, directly or through other definitions.
-
-    Returns all definitions if a reference is no path to one: it may be a name defined anywhere.
-    """
-    _, definitions = without_definitions(schema)
-    found = dict[str, dict[str, Any]]()
-    left = list(_targets(wanted))
-    while left:
-        where, name = ([*_steps(left.pop()), "", ""])[:2]
-        among = definitions.get(where)
-        if not isinstance(among, dict) or name not in among:
-            return definitions
-        if name not in found.setdefault(where, {}):
-            found[where][name] = among[name]
-            left += _targets(among[name])
-    return dict(found)
+def is_legible(key: str) -> bool:
+    """True if the parser reads a parameter of this name back unchanged."""
+    return bool(key) and key == key.strip() and not {">", "\n"} & set(key)
 
 
 def may_be_call(schema: Mapping[str, Any]) -> bool:
     """True if JSON of a schema may be an object with a name and arguments, as a call is."""
-    types, properties = schema.get("type", "object"), schema.get("properties")
-    if types != "object" and not (isinstance(types, list) and "object" in types):
+    properties = schema.get("properties")
+    if not is_of_object(schema):
         return False
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return True
@@ -85,37 +64,27 @@ def has_options(schema: Any) -> bool:
         if OPTIONS in one:
             return True
         for key, value in one.items():
-            if key in NAMED and isinstance(value, dict):
+            if key in MAPS and isinstance(value, dict):
                 left += value.values()
             elif key not in DATA:
                 left.append(value)
     return False
 
 
-def _steps(target: str) -> list[str]:
-    """Splits a reference (a JSON pointer in a URI fragment) into member names, outermost first."""
-    steps = unquote(target).removeprefix("#/").split("/")[:MAX_STEPS]
-    return [step.replace("~1", "/").replace("~0", "~") for step in steps]
-
-
-def _targets(part: Any) -> Iterator[str]:
-    """Yields the references in a part of a schema."""
-    left = [part]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            if isinstance(target := one.get("$ref"), str):
-                yield target
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
-
-
 MAX_PARTS = 64
 """Most parts of one parameter's schema that are examined: references may be circular."""
 
-PYTHONS = {"True": "true", "False": "false", "None": "null"}
-"""Python constants, which models often write instead of JSON's."""
+CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+"""Python's constants, which models often write instead of JSON's."""
+
+_PYTHONS = re.compile(
+    r""" "[^"\\]*(?:\\.[^"\\]*)*"? | '(?P<quoted>[^'\\]*(?:\\.[^'\\]*)*)(?P<end>'?) | \b(?:True|False|None)\b """,
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTES = re.compile(r'\\.|"', re.DOTALL)
+
+MAX_EXACT = 1 << 53
+"""Largest float that is converted to the integer that it is."""
 
 MAX_CHOICES = 64
 """Most values of an enumeration whose types are examined; a longer one is taken to allow strings as well."""
@@ -129,8 +98,8 @@ def arguments_of(given: Mapping[str, str], schema: Mapping[str, Any]) -> str | N
     given: text by parameter; schema: of the parameters. None if JSON cannot express a value.
     """
     properties = schema.get("properties")
-    declared = properties if isinstance(properties, dict) else {}
-    values = {key: _value(text, declared.get(key), schema) for key, text in given.items()}
+    declared, resolver = properties if isinstance(properties, dict) else {}, Resolver(schema)
+    values = {key: _value(text, declared.get(key), resolver) for key, text in given.items()}
     try:
         written = json.dumps(values, ensure_ascii=False, allow_nan=False)
         written.encode()
@@ -139,8 +108,11 @@ def arguments_of(given: Mapping[str, str], schema: Mapping[str, Any]) -> str | N
     return written
 
 
-def types_of(wanted: Any, schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the names of a parameter's allowed types; empty if its schema does not restrict them."""
+def types_of(wanted: Any, resolver: Resolver) -> frozenset[str]:
+    """Returns the names of a parameter's allowed types; empty if its schema does not restrict them.
+
+    `"nullable": true` is OpenAPI's way to allow null.
+    """
     types, left = set[str](), [wanted]
     for _ in range(MAX_PARTS):
         part = left.pop() if left else None
@@ -155,14 +127,15 @@ def types_of(wanted: Any, schema: Mapping[str, Any]) -> frozenset[str]:
         for name in ("anyOf", "oneOf", "allOf"):
             choices = part.get(name)
             left += choices[-MAX_PARTS:] if isinstance(choices, list) else []
-        if isinstance(target := part.get("$ref"), str):
-            left.append(referred(target, schema))
+        left += [*followed(part, resolver)][1:2]
+        if types and part.get("nullable") is True:
+            types.add("null")
     return frozenset(types)
 
 
-def choices_of(wanted: Any, schema: Mapping[str, Any]) -> list[Any] | None:
+def choices_of(wanted: Any, resolver: Resolver) -> list[Any] | None:
     """Returns a parameter's enumerated values that match its types; None if its schema enumerates none."""
-    parts = list(followed(wanted, schema))
+    parts = list(followed(wanted, resolver))
     choices = next((listed for part in parts if (listed := _listed(part)) is not None), None)
     types = next((part["type"] for part in parts if "type" in part), None)
     if choices is None or types is None:
@@ -186,20 +159,36 @@ def _types_of_values(part: Mapping[str, Any]) -> set[str]:
     return {*map(kind_of, choices[:MAX_CHOICES]), *(["string"] if len(choices) > MAX_CHOICES else [])}
 
 
-def _value(text: str, wanted: Any, schema: Mapping[str, Any]) -> Any:
-    choices, types = choices_of(wanted, schema) or [], types_of(wanted, schema)
+def _value(text: str, wanted: Any, resolver: Resolver) -> Any:
+    choices, types = choices_of(wanted, resolver) or [], types_of(wanted, resolver)
     if not types or types == {"string"} or text in choices:
         return text
     try:
-        value = json.loads(PYTHONS.get(text.strip(), text), parse_constant=_refuse)
+        value = _read(text)
     except (ValueError, RecursionError):
         return text
+    if isinstance(value, float) and "integer" in types and "number" not in types and value.is_integer():
+        value = int(value) if abs(value) <= MAX_EXACT else value  # 5.0 is an integer of JSON Schema
     if any(type(one) is type(value) and one == value for one in choices):
         return value
     kind = kind_of(value)
     if kind == "string" or "string" in types:  # a string is allowed: only null is converted
         return None if kind == "null" and "null" in types else text
     return value if kind in types or (kind == "integer" and "number" in types) else text
+
+
+def _read(text: str) -> Any:
+    """Reads JSON, or the same as Python writes it: with its constants, and strings in single quotes."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return json.loads(_PYTHONS.sub(_as_json, text), parse_constant=_refuse)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    if not found["end"]:
+        return CONSTANTS.get(found[0], found[0])
+    return '"' + _QUOTES.sub(lambda each: {"\\'": "'", '"': '\\"'}.get(each[0], each[0]), found["quoted"]) + '"'
 
 
 def _refuse(name: str) -> Any:

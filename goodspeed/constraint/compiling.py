@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeAlias
 
-from llguidance import LLMatcher, LLParserLimits
+from llguidance import LLMatcher
 
+from goodspeed.constraint.endless import NO_TEXT
+from goodspeed.constraint.limits import LIMITS
 from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
@@ -18,24 +20,60 @@ from goodspeed.errors import ConstraintError
 from goodspeed.untrusted import sanitize
 from goodspeed.wire.generation import Constraint
 
-LIMITS = LLParserLimits(
-    initial_lexer_fuel=200_000,  # about 30 ms to compile
-    step_lexer_fuel=50_000,  # about 4 ms per mask
-    step_max_items=10_000,
-    max_items_in_row=2_000,
-    max_lexer_states=5_000,  # per session, 2 kB each
-    max_grammar_size=50_000,
-    precompute_large_lexemes=False,
-    verbose_errors=False,  # else errors would quote the whole grammar
-)
-"""Cost limits of one grammar, in llguidance's units."""
-
-
 MAX_END = 140
 """Characters that a long message retains at each end: the beginning has the position, the end has the reason."""
 
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 _EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
+_WORDS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"Unsatisfiable schema: ", "no text satisfies it: "),
+        (r"\s*while processing \S+", ""),
+        (r"required property '(.*)' is unsatisfiable", r'the required property "\1" can have no value'),
+        (r"(prefixItems\[\d+\]|required item) is unsatisfiable", r"\1 can have no value"),
+        (r"All options in anyOf are unsatisfiable", "no member of anyOf has a value"),
+        (r"No options in anyOf|anyOf is empty", "anyOf or enum is empty"),
+        (r"schema is false", "it is false"),
+        (r"incompatible types", "its parts want different types"),
+        (r"incompatible boolean values", "its parts want different values"),
+        (r"Regex is empty: .*", "its pattern, format and lengths contradict each other"),
+        (
+            r"Unable to determine if regex is empty: .*",
+            "its patterns are too long to combine; write fewer or simpler ones",
+        ),
+        (r"Unimplemented keys: ", "it has keywords that cannot be kept: "),
+        (
+            r"oneOf constraints are not supported\..*",
+            'the members of "oneOf" may have values in common, so it cannot be kept; write "anyOf"',
+        ),
+        (
+            r"min/maxProperties only supported when all keys listed in \"properties\" are required",
+            'minProperties and maxProperties can be kept only if all of "properties" are "required"',
+        ),
+        (
+            r"patternProperty regexes /(.*)/ and /(.*)/ are not disjoint",
+            r'the patterns "\1" and "\2" of patternProperties may match the same name; write patterns that do not',
+        ),
+        (
+            r"can't determine if patternProperty regexes /(.*)/ and /(.*)/ are disjoint",
+            r'the patterns "\1" and "\2" of patternProperties are too long to compare; write simpler ones',
+        ),
+        (
+            r"circular references with sibling keys are not supported: .*",
+            "a schema that refers to itself with other keywords beside the reference cannot be kept; leave these out",
+        ),
+        (
+            r"lookarounds not supported yet; (?:Start|End)\w* in regex /(.*)/",
+            r'the pattern "\1" has ^ or $ in its middle; write them at the ends',
+        ),
+        (
+            r"Failed to generate regex for (\w+) range: .*",
+            r"the bounds of its \1s are too large; write smaller ones",
+        ),
+    )
+)
+"""What llguidance says about schemas, in the words of JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +119,9 @@ def failure(matcher: LLMatcher, constraint: Constraint) -> str:
         said = _PLACE.sub("", said).removeprefix("failed to compile JSON schema: ")
     said = " ".join(said.split())
     if "NoExtension" in said:
-        said = "no text satisfies it; make its recursion end, or remove a contradictory part"
+        said = NO_TEXT
+    for pattern, words in _WORDS if constraint.kind != "regex" else ():
+        said = pattern.sub(words, said)
     return sanitize(said if len(said) <= 2 * MAX_END else f"{said[:MAX_END]} ... {said[-MAX_END:]}")
 
 

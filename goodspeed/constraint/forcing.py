@@ -13,6 +13,8 @@ from functools import cached_property
 from math import inf, prod
 from typing import Any
 
+from goodspeed.constraint.schemas import FORMATS
+
 MAX_BYTES = 2_048
 MAX_COUNT = 16
 """Largest count in a pattern; above it the pattern is unbounded, since alternatives cost the count squared."""
@@ -90,7 +92,7 @@ class _Schema:
                 self.counts.append(max(1, min(value, MAX_NUMBER)))
             return 0
         if key == "pattern" and isinstance(value, str):
-            return of_pattern(value)
+            return FORMAT_BYTES if value in FORMATS.values() else of_pattern(value)
         return FORMAT_BYTES if key == "format" else self.num_bytes(value, path)
 
     @cached_property

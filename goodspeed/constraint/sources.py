@@ -15,6 +15,7 @@ import msgspec
 from llguidance import LLMatcher
 
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
+from goodspeed.constraint.schemas import enforceable
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import ConstraintKind
 from goodspeed.wire.generation import Constraint
@@ -26,6 +27,9 @@ _OPTIONS = {
     "lenient": False,  # unimplemented keywords are refused
     "coerce_one_of": False,  # anyOf instead of oneOf would accept invalid answers
 }
+
+_NO_ESCAPES = {"json_allowed_escapes": 'nrbtf\\"'}
+"""Without it a name that is not described may be a described one, written as `\\u0061`, with any value."""
 
 _UNFORCED = '\n%llguidance {"no_forcing": true}\n'
 
@@ -73,7 +77,8 @@ def _json(source: str) -> Written:
         raise ConstraintError(f"the schema is {source[:40]}; send a JSON object")
     if "x-guidance" in schema:
         raise ConstraintError("a schema must not have x-guidance; leave it out")
-    return f"start: json\n{_rule('json', schema, _OPTIONS)}", of_schema(schema)
+    rule, num_forced = _rule("json", schema, {})
+    return f"start: json\n{rule}", num_forced
 
 
 def _regex(source: str) -> Written:
@@ -113,8 +118,8 @@ def _grammar(source: str) -> Written:
             raise ConstraintError('x-guidance in a schema must be {"lenient": true}; leave it out')
         if found[1] in schemas:
             raise ConstraintError(f'the rule "{found[1]}" is defined twice; join the two by |')
-        schemas[found[1]] = of_schema(schema)
-        written.append(_rule(found[1], schema, {**_OPTIONS, **own}))
+        rule, schemas[found[1]] = _rule(found[1], schema, own)
+        written.append(rule)
     return "\n".join(written), of_grammar("\n".join(rules), schemas)
 
 
@@ -127,9 +132,11 @@ _MAKERS: Mapping[ConstraintKind, Callable[[str], Written]] = {
 }
 
 
-def _rule(name: str, schema: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """Returns a rule for JSON that satisfies a schema."""
-    return f"{name}: %json {json.dumps({'x-guidance': options, **schema})}"
+def _rule(name: str, schema: dict[str, Any], own: Mapping[str, Any]) -> tuple[str, float]:
+    """Returns a rule for JSON that satisfies a schema, and the most bytes that it forces. own: the schema's options."""
+    found, has_open_names = enforceable(schema, is_lenient=own.get("lenient", False))
+    options = {**_OPTIONS, **(_NO_ESCAPES if has_open_names else {}), **own}
+    return f"{name}: %json {json.dumps({'x-guidance': options, **found})}", of_schema(found)
 
 
 def _parse(source: str, what: str) -> Any:

@@ -76,7 +76,7 @@ class Babbler:
     def logits(self, output: Sequence[int]) -> Any:
         """Returns a row [num_tokens]."""
         row = _noise(self.sampling.seed, len(output), output[-1] if output else 0)
-        return row + PULL * min(20, max(0, len(output) - 15)) * _CLOSERS
+        return row + PULL * min(20, max(0, len(output) - 15)) * CLOSERS
 
     def round(self, output: Sequence[int], draft: Draft = NOTHING, verification: Verification = "match") -> Outcome:
         """One round after this output."""
@@ -121,4 +121,4 @@ def _noise(seed: int, length: int, last: int) -> Any:
     return np.random.default_rng((seed, length, last)).standard_normal(NUM_TOKENS, np.float32)
 
 
-_CLOSERS = np.array([_closes(token) for token in range(NUM_TOKENS)], np.float32)
+CLOSERS = np.array([_closes(token) for token in range(NUM_TOKENS)], np.float32)

@@ -214,3 +214,27 @@ def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(mon
     assert error["message"] == "response_format: it costs too much"
     assert checked == ["json_schema", "grammar"]
     assert error_of(here.chat(structured_outputs={"json": {"type": "integer"}}))["param"] == "structured_outputs"
+
+
+@pytest.mark.parametrize("num_others", [0, 1, 9])
+def test_a_tool_that_is_not_strict_is_loosened_if_its_schema_cannot_be_served(num_others: int) -> None:
+    """Alone, unless there are many: each would be compiled."""
+    nothing = {"properties": {"a": {"type": "integer", "minimum": 2, "maximum": 1}}, "required": ["a"]}
+    other = {"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+    others = [
+        {"type": "function", "function": {"name": f"g{i}", "parameters": other, "strict": False}}
+        for i in range(num_others)
+    ]
+
+    def says(name: str, value: str) -> str:
+        return f'<tool_call>\n{{"name": "{name}", "arguments": {{"a": {value}}}}}\n</tool_call>'
+
+    here = api("x")
+    assert here.chat(tools=[tool_of(nothing, strict=False), *others], tool_choice="required").status_code == 200
+    assert may_end_after(here, says("f", '"x"'))
+    assert not may_end_after(here, says("f", '"x"').replace('"a"', '"b"'))
+    if others:
+        assert may_end_after(here, says("g0", "1"))
+        assert may_end_after(here, says("g0", '"x"')) is (num_others > 8)
+    error = error_of(here.chat(tools=[tool_of(nothing, strict=True), *others], tool_choice="required"))
+    assert "tools" in error["param"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from draft_node.parsing.schemas import arguments_of, types_of
+from goodspeed.constraint.references import Resolver
 
 SCHEMA: dict[str, Any] = {
     "properties": {
@@ -55,6 +56,6 @@ def test_what_no_json_stands_for() -> None:
 
 
 def test_types() -> None:
-    assert types_of(SCHEMA["properties"]["loop"], SCHEMA) == {"array"}
-    assert types_of({"oneOf": [{"type": "string"}, {"allOf": [{"type": "null"}]}]}, {}) == {"string", "null"}
-    assert types_of(None, {}) == types_of(True, {}) == frozenset()
+    assert types_of(SCHEMA["properties"]["loop"], Resolver(SCHEMA)) == {"array"}
+    assert types_of({"oneOf": [{"type": "string"}, {"allOf": [{"type": "null"}]}]}, Resolver({})) == {"string", "null"}
+    assert types_of(None, Resolver({})) == types_of(True, Resolver({})) == frozenset()

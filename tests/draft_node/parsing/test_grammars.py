@@ -13,6 +13,7 @@ from draft_node.parsing.parser import Parser
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary
@@ -424,9 +425,9 @@ def test_names_that_could_not_be_read_again_are_refused(key: str) -> None:
     tool = Tool("f", {"properties": {key: {"type": "integer"}, "n": {"type": "integer"}}}, strict=True)
     with pytest.raises(ValueError, match="of f cannot be called"):
         grammar(CODER, [tool])
-    free = grammar(Form(ALL["qwen3_coder"], IDS), [Tool("f", tool.schema), Tool("g", {}, strict=True)])
-    assert "<parameter=n>" in free
-    assert free.count("<parameter=") == 1
+    loose = grammar(CODER, [Tool("f", tool.schema), Tool("g", {}, strict=True)])
+    assert "<parameter=n>" in loose
+    assert loose.count("<parameter=") == 1
 
 
 @pytest.mark.parametrize("name", ["b", ["b"], {"b": 1}, None])
@@ -441,7 +442,6 @@ def test_a_listed_value_with_the_marker_that_ends_values_is_refused() -> None:
 
 
 def test_a_value_has_the_definitions_that_it_needs_alone() -> None:
-    """And those that these need; all where a reference may mean anything."""
     schema = {
         "properties": {"a": {"$ref": "#/$defs/A~1"}, "n": {"type": "integer"}},
         "$defs": {
@@ -451,12 +451,183 @@ def test_a_value_has_the_definitions_that_it_needs_alone() -> None:
         },
     }
     source = grammar(CODER, [Tool("f", schema, strict=True)])
-    first, second = (line for line in source.splitlines() if line.startswith("json_"))
-    assert json.loads(first.partition("%json ")[2])["$defs"].keys() == {"A/", "B"}
-    assert json.loads(second.partition("%json ")[2]) == {"type": "integer"}
+    first, second = (json.loads(line.partition("%json ")[2]) for line in source.splitlines() if line[:5] == "json_")
+    assert sorted(first["$defs"].values(), key=len) == [
+        {"type": "integer"},
+        {"type": "array", "items": {"$ref": "#/$defs/2"}},
+    ]
+    assert second == {"type": "integer"}
     assert called(schema, a="[1]", n="2") == {"a": [1], "n": 2}
-    anchored = {**schema, "properties": {"a": {"type": "array", "items": {"$ref": "#here"}}}}
-    assert '"C"' in grammar(CODER, [Tool("f", anchored, strict=True)])
+
+
+TREE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "next": {"$ref": "#"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+OTHER = {"type": "object", "properties": {"s": {"type": "boolean"}}, "additionalProperties": False}
+REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "the whole": (TREE, {"n": 1, "next": {"n": 2, "next": {"n": 3}}}, {"n": 1, "next": {"next": {"n": 2}}}),
+    "the whole, which may be null": (
+        {**TREE, "type": ["object", "null"], "required": ["n", "next"]},
+        {"n": 1, "next": {"n": 2, "next": None}},
+        {"n": 1, "next": {"n": 2}},
+    ),
+    "another property": (
+        {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}, "required": ["b"]},
+        {"b": 1},
+        {"b": {}},
+    ),
+    "a definition within one": (
+        {
+            "properties": {"a": {"$ref": "#/definitions/x/$defs/y"}},
+            "definitions": {"x": {"type": "null", "$defs": {"y": {"type": "integer"}}}},
+        },
+        {"a": 1},
+        {"a": None},
+    ),
+    "a name with escapes": (
+        {"properties": {"a": {"$ref": "#/$defs/~0~1%25%22"}}, "$defs": {'~/%"': {"type": "integer"}}},
+        {"a": 1},
+        {"a": None},
+    ),
+    "an anchor": (
+        {"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "integer"}}},
+        {"a": 1},
+        {"a": None},
+    ),
+    "a dynamic anchor": (
+        {**TREE, "$dynamicAnchor": "node", "properties": {**TREE["properties"], "next": {"$dynamicRef": "#node"}}},
+        {"n": 1, "next": {"n": 2}},
+        {"n": 1, "next": {}},
+    ),
+    "an identity": (
+        {
+            "$id": "https://example.com/tool",
+            "properties": {"a": {"$ref": "part#/items"}, "b": {"$ref": "https://example.com/tool#/$defs/x/items"}},
+            "required": ["a"],
+            "$defs": {"x": {"$id": "part", "items": {"type": "integer"}, "contains": {"$ref": "#/items"}}},
+        },
+        {"a": 1, "b": 2},
+        {"a": None},
+    ),
+    "a property named so": (
+        {
+            "properties": {
+                "$ref": {"type": "integer"},
+                "c": {"const": {"$ref": "#/none"}},
+                "d": {"enum": [{"$ref": 1}]},
+            },
+            "required": ["$ref", "c", "d"],
+            "default": {"$ref": "#/none"},
+            "examples": [{"$ref": "#/none"}],
+        },
+        {"$ref": 1, "c": {"$ref": "#/none"}, "d": {"$ref": 1}},
+        {"$ref": 1, "c": {}, "d": {"$ref": 1}},
+    ),
+    "a part that no keyword makes a schema": (
+        {"properties": {"a": {"$ref": "#/parts/0"}}, "parts": [{"type": "integer"}]},
+        {"a": 1},
+        {"a": None},
+    ),
+    "one with more beside it": (
+        {
+            "properties": {"a": {"$ref": "#/$defs/x", "properties": {"m": {"type": "integer"}}, "required": ["m"]}},
+            "$defs": {"x": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
+        },
+        {"a": {"n": 2, "m": 1}},
+        {"a": {"n": 2}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "llama3_json", "mistral"])
+@pytest.mark.parametrize(("schema", "right", "wrong"), REFERRING.values(), ids=REFERRING)
+def test_a_reference_means_the_same_in_every_format(
+    name: str, schema: dict[str, Any], right: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    """Also beside another tool with definitions of the same name."""
+    tools = [Tool("f", schema, strict=True), Tool("g", {**OTHER, "$defs": {"x": {"type": "null"}}}, strict=True)]
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(Form(ALL[name], IDS, is_forced=True), tools)))
+    validate(right, schema)
+    ordered = [{key: each[key] for key in (*schema["properties"], *each) if key in each} for each in (right, wrong)]
+    assert [is_whole(compiled, written_call(name, "f", each)) for each in ordered] == [True, False]
+    assert is_whole(compiled, written_call(name, "g", {"s": True}))
+
+
+def written_call(name: str, tool: str, arguments: dict[str, Any]) -> str:
+    said = json.dumps(arguments)
+    match name:
+        case "hermes":
+            return f'<tool_call>\n{{"name": "{tool}", "arguments": {said}}}\n</tool_call>'
+        case "llama3_json":
+            return f'{{"name": "{tool}", "parameters": {said}}}'
+        case "mistral":
+            return f"[TOOL_CALLS]{tool}[ARGS]{said}"
+    parameters = [f"<parameter={key}>\n{json.dumps(value)}\n</parameter>\n" for key, value in arguments.items()]
+    return f"<tool_call>\n<function={tool}>\n{''.join(parameters)}</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [("https://example.com/x", "leads out of the schema"), ("#/$defs/y", "does not exist"), ("#y", "does not exist")],
+)
+def test_a_reference_that_leads_nowhere_is_refused_but_for_tools_that_are_not_strict(
+    name: str, target: str, why: str
+) -> None:
+    schema = {"properties": {"a": {"type": "array", "items": {"$ref": target}}}, "required": ["a"]}
+    form = Form(ALL[name], IDS, is_forced=True)
+    with pytest.raises(ValueError, match=why):
+        grammar(form, [Tool("f", schema, strict=True)])
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema)])))
+    allowed = [is_whole(compiled, written_call(name, "f", {"a": each})) for each in ([1, "x"], "x")]
+    assert allowed == [True, False]
+
+
+def test_many_references_to_nested_parts_do_not_copy_them() -> None:
+    part: dict[str, Any] = {"type": "integer"}
+    for _ in range(30):
+        part = {"type": "object", "properties": {"p": part}}
+    pointers = ["#" + "/properties/p" * depth for depth in range(31)]
+    schema = {**part, "properties": {**part["properties"], "all": {"anyOf": [{"$ref": each} for each in pointers]}}}
+    assert (
+        len(grammar(Form(ALL["hermes"], IDS, is_forced=True), [Tool("f", schema)])) < 2 * len(json.dumps(schema)) + 4000
+    )
+
+
+WRITES_NOTHING = {
+    "look-around": {"type": "string", "pattern": "^(?!a).*$"},
+    "an unknown format": {"type": "string", "format": "smell"},
+    "unique items": {"type": "array", "uniqueItems": True},
+    "a number that is no float": {"const": 9007199254740993},
+    "members that overlap": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+}
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+@pytest.mark.parametrize("part", WRITES_NOTHING.values(), ids=WRITES_NOTHING)
+def test_what_a_tool_that_is_not_strict_cannot_have_is_left_out_of_it_alone(name: str, part: dict[str, Any]) -> None:
+    schema = {"properties": {"l": {"type": "array", "items": part}, "n": {"type": "integer"}}, "required": ["l", "n"]}
+    form = Form(ALL[name], IDS, is_forced=True)
+    with pytest.raises(ConstraintError):
+        GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema, strict=True)])))
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema), Tool("g", OTHER, strict=True)])))
+    for arguments, is_allowed in (({"l": [], "n": 1}, True), ({"l": [], "n": "x"}, False), ({"l": 1, "n": 1}, False)):
+        assert is_whole(compiled, written_call(name, "f", arguments)) is is_allowed
+    assert not is_whole(compiled, written_call(name, "g", {"s": 1}))
+
+
+def test_tools_that_are_not_strict_have_any_parameters_beside_strict_ones() -> None:
+    """As in the other formats; so their schemas cannot refuse anything."""
+    tools = [Tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}}), Tool("g", OTHER, strict=True)]
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(Form(ALL["qwen3_coder"], IDS), tools)))
+    for arguments in ({"a": 1}, {"b c": "x"}, {}):
+        assert is_whole(compiled, f"Look.\n{written_call('qwen3_coder', 'f', arguments)}")
+    assert is_whole(compiled, written_call("qwen3_coder", "g", {"s": True}))
+    assert not is_whole(compiled, written_call("qwen3_coder", "g", {"s": 1}))
+    assert not is_whole(compiled, written_call("qwen3_coder", "g", {"a": True}))
 
 
 @pytest.mark.parametrize("name", ["qwen3_coder", "hermes"])
@@ -469,7 +640,7 @@ def test_a_grammar_is_given_up_as_soon_as_it_is_too_long(name: str, monkeypatch:
 
     monkeypatch.setattr("draft_node.parsing.grammars._dumped", dumped)
     parameters = {f"p{i}": {"$ref": "#/$defs/A"} for i in range(1000)}
-    schema = {"properties": parameters, "$defs": {"A": {"type": "integer", "description": "x" * 20_000}}}
+    schema = {"properties": parameters, "$defs": {"A": {"type": "integer", "enum": [*range(4000)]}}}
     with pytest.raises(ValueError, match="more than 65536 characters"):
         grammar(Form(ALL[name], IDS, is_forced=True), [Tool(f"f{i}", schema) for i in range(9)])
     assert sum(written) < 3 * MAX_CHARS

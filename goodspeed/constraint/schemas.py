@@ -1,0 +1,274 @@
+"""Rewrites a JSON schema such that llguidance keeps it exactly, and refuses what it would silently break.
+
+llguidance lets some texts pass that do not satisfy the schema, as in the comments below. Where a rewritten schema can
+express the same, it does; else a `ConstraintError` says what to change. A lenient schema (of a tool that is not strict)
+loses what cannot be kept instead.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Any
+
+from goodspeed.constraint.endless import kind_of, kinds_of, members_of, values_of, without_endless
+from goodspeed.constraint.limits import matches_no_other
+from goodspeed.constraint.patterns import searched, translated
+from goodspeed.constraint.references import PLACE, Part, standalone, with_subschemas
+from goodspeed.errors import ConstraintError
+
+_YEAR = "(?:[0-9][0-9][0-9][1-9]|[0-9][0-9][1-9]0|[0-9][1-9]00|[1-9]000)"
+_LEAP = "(?:[0-9][0-9](?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_LONG, _SHORT = "(?:0[13578]|1[02])-31", "(?:0[13-9]|1[0-2])-(?:29|30)"
+DATE = f"(?:{_YEAR}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|{_SHORT}|{_LONG})|{_LEAP}-02-29)"
+TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+FORMATS = {"date": f"^{DATE}$", "time": f"^{TIME}$", "date-time": f"^{DATE}T{TIME}$"}
+"""Patterns for formats: llguidance's own have a February 29 in every year, and a leap second in every minute."""
+
+OLD_DRAFTS = ("draft-04/schema", "draft-06/schema", "draft-07/schema", "draft/2019-09/schema")
+MAX_HOSTNAME = 253
+
+NAMING = ("properties", "patternProperties", "required")
+"""Keywords that name properties."""
+
+BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+MAX_INTEGER, MIN_INTEGER = (1 << 63) - 1, -(1 << 63) + 1024
+"""Bounds of integers that llguidance keeps; it has no pattern for the least one of 64 bits."""
+
+MAX_EXACT = 1 << 53
+"""From here on a float is no integer more or less than another, as llguidance makes of exclusive bounds."""
+
+MAX_LEVELS, MAX_CHAIN = 3, 4
+"""Most levels, and references in a row, that are compared to see that two schemas have no value in common."""
+
+
+def enforceable(schema: Part, *, is_lenient: bool = False) -> tuple[Part, bool]:
+    """Returns an equal schema that llguidance keeps, and whether names in its texts must have no escapes.
+
+    ConstraintError with the reason if there is none.
+    """
+    try:
+        found = without_endless(standalone(schema, schema, is_lenient=is_lenient))
+        rewriter = _Rewriter(found, is_lenient)
+        return rewriter.part(found), rewriter.has_open_names
+    except ValueError as error:
+        raise ConstraintError(str(error)) from error
+
+
+class _Rewriter:
+    """Applies the rules below to each part of a schema without other references than to its `$defs`."""
+
+    def __init__(self, root: Part, is_lenient: bool) -> None:
+        self._defs: Part = root.get("$defs", {})
+        self._is_lenient = is_lenient
+        self._names = dict.fromkeys(_names_in(root))
+        self._has_tuples = str(root.get("$schema")).rstrip("#").endswith(OLD_DRAFTS)
+        self._claims: dict[int, tuple[bool, bool]] = {}  # by the identity of a part
+        self._parts: list[Part] = []  # those of `_claims`, whose identities no other part may get
+        self.has_open_names = False
+
+    def part(self, part: Any) -> Any:
+        """Returns a part rewritten; ValueError for what cannot be kept."""
+        if not isinstance(part, dict):
+            return part
+        rules: tuple[tuple[Callable[[Part], Part], tuple[str, ...]], ...] = (
+            (self._combined, ("patternProperties",)),
+            (self._text, ("pattern", "format")),
+            (self._numbers, ("const", "enum", *BOUNDS)),
+            (self._tuples, ()),
+            (self._counted, ("minProperties",)),
+            (self._named, ("patternProperties",)),
+            (self._alternatives, ()),
+        )
+        for rule, keywords in rules:
+            try:
+                part = rule(part)
+            except ValueError:
+                if not self._is_lenient:
+                    raise
+                part = {key: value for key, value in part.items() if key not in keywords}
+        return with_subschemas(part, self.part)
+
+    def _text(self, part: Part) -> Part:
+        """Translates patterns. llguidance takes `"format": "unknown"` for any text, and counts no host's length."""
+        found, named = dict(part), part.get("format")
+        if isinstance(pattern := part.get("pattern"), str):
+            found["pattern"] = translated(pattern)
+        if named == "unknown":
+            raise ValueError("Unknown format: unknown")
+        if named == "hostname":
+            most = part.get("maxLength", MAX_HOSTNAME)
+            found["maxLength"] = min(most, MAX_HOSTNAME) if isinstance(most, int) else most
+        if isinstance(named, str) and named in FORMATS:
+            del found["format"]
+            if "pattern" in found:
+                found["allOf"] = [*members_of(found, "allOf"), {"pattern": FORMATS[named]}]
+            else:
+                found["pattern"] = FORMATS[named]
+        return found
+
+    def _numbers(self, part: Part) -> Part:
+        """Refuses numbers that a float does not have: llguidance would write others. Bounds end at 64 bits."""
+        for value in _numbers_in([part.get("const"), part.get("enum")]):
+            _check_exact(value)
+        types, found = part.get("type"), dict(part)
+        is_integer = types == "integer" or (isinstance(types, list) and "integer" in types)
+        for key in BOUNDS:
+            value = part.get(key)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                continue
+            if abs(value) > MAX_INTEGER and is_integer:
+                if (value > 0) is not key.lower().endswith("maximum"):
+                    raise ValueError(f'"{key}": {value} cannot be kept for integers; at most 2**63 can')
+                found[key] = MAX_INTEGER if value > 0 else MIN_INTEGER
+            elif is_integer and key.startswith("exclusive") and abs(value) >= MAX_EXACT:
+                raise ValueError(f'"{key}": {value} cannot be kept for integers; write {key[9:].lower()}')
+            elif value != MAX_INTEGER or types != "integer":
+                _check_exact(value)
+        return found
+
+    def _tuples(self, part: Part) -> Part:
+        """Leaves out `additionalItems`, which draft 2020-12 does not know: llguidance would forget `prefixItems`."""
+        if self._has_tuples or isinstance(part.get("items"), list):
+            return part
+        return {key: value for key, value in part.items() if key != "additionalItems"}
+
+    def _counted(self, part: Part) -> Part:
+        """Refuses more names than a text must have different ones: llguidance counts one that comes twice."""
+        least, required = part.get("minProperties"), part.get("required")
+        num_required = len(set(map(str, required))) if isinstance(required, list) else 0
+        if isinstance(least, int | float) and least - num_required > 1 and _is_open(part):
+            what = f'"minProperties": {least} cannot be kept, since names that are not described may come twice'
+            raise ValueError(f'{what}; name all but one of them in "required"')
+        return part
+
+    def _named(self, part: Part) -> Part:
+        """Adds the schemas of `patternProperties` to the properties that match: llguidance applies one of both.
+
+        A pattern whose matches all have names in the schema becomes properties, since llguidance would begin others.
+        """
+        self.has_open_names |= any(key in part for key in NAMING) and part.get("additionalProperties") is not False
+        patterns, properties = part.get("patternProperties"), part.get("properties")
+        if not isinstance(patterns, dict):
+            return part
+        described = properties if isinstance(properties, dict) else {}
+        found, left = {**part, "properties": {name: [each] for name, each in described.items()}}, dict[str, Any]()
+        for pattern, wanted in patterns.items():
+            written, matches = translated(pattern), searched(pattern)
+            matching = [name for name in self._names if matches(name)]
+            is_exhausted = matches_no_other(written, matching)
+            for name in matching:
+                if name in described or is_exhausted:
+                    found["properties"].setdefault(name, []).append(wanted)
+            if not is_exhausted:
+                left[written] = wanted
+        found["properties"] = {
+            name: several[0] if len(several) == 1 else {"allOf": several}
+            for name, several in found["properties"].items()
+        }
+        return {**found, "patternProperties": left}
+
+    def _combined(self, part: Part) -> Part:
+        self._claimed(part)
+        return part
+
+    def _claimed(self, part: Any) -> tuple[bool, bool]:
+        """Returns whether a part restricts names by patterns, and all other names.
+
+        ValueError if several parts that apply together do, one of them by patterns: llguidance would apply one of them.
+        """
+        if not isinstance(part, dict):
+            return False, False
+        if id(part) in self._claims:
+            return self._claims[id(part)]
+        patterns, others = "patternProperties" in part, part.get("additionalProperties", True) is not True
+        self._parts.append(part)
+        self._claims[id(part)] = patterns, others  # while references lead back to it
+        beside = [*members_of(part, "allOf"), *([self._referred(part)] if "$ref" in part else [])]
+        claims = [self._claimed(each) for each in beside]
+        for key in ("anyOf", "oneOf"):
+            several = [self._claimed(each) for each in members_of(part, key)]
+            claims.append((any(by for by, _ in several), any(rest for _, rest in several)))
+        for by, rest in claims:
+            if (by and (patterns or others)) or (patterns and rest):
+                what = '"patternProperties" cannot be kept beside another schema of the same object'
+                raise ValueError(f"{what} that has patternProperties or additionalProperties; write them into one")
+            patterns, others = patterns or by, others or rest
+        self._claims[id(part)] = patterns, others
+        return patterns, others
+
+    def _alternatives(self, part: Part) -> Part:
+        """Writes `anyOf` for a `oneOf` whose members have no value in common: llguidance sees that in few."""
+        members = members_of(part, "oneOf")
+        if not members or not all(self._are_apart(one, other, 0) for one, other in combinations(members, 2)):
+            return part
+        if "anyOf" not in part:
+            return {("anyOf" if key == "oneOf" else key): value for key, value in part.items()}
+        found = {key: value for key, value in part.items() if key != "oneOf"}
+        return {**found, "allOf": [*members_of(part, "allOf"), {"anyOf": members}]}
+
+    def _referred(self, part: Part) -> Any:
+        return self._defs.get(part["$ref"].removeprefix(PLACE), True)
+
+    def _together(self, part: Any) -> list[Part]:
+        """Returns the parts that apply together with a part: itself, and those to which it refers."""
+        found = list[Part]()
+        while isinstance(part, dict) and len(found) < MAX_CHAIN:
+            found.append(part)
+            part = self._referred(part) if "$ref" in part else None
+        return found
+
+    def _are_apart(self, one: Any, other: Any, depth: int) -> bool:
+        """True if two schemas certainly have no value in common."""
+        if one is False or other is False:
+            return True
+        pairs = [(left, right) for left in self._together(one) for right in self._together(other)]
+        return depth < MAX_LEVELS and any(self._have_nothing(left, right, depth) for left, right in pairs)
+
+    def _have_nothing(self, one: Part, other: Part, depth: int) -> bool:
+        kinds = kinds_of(one) & kinds_of(other)
+        if not kinds:
+            return True
+        these, those = values_of(one), values_of(other)
+        if these is not None and those is not None:
+            return not any(kind_of(left) == kind_of(right) and left == right for left in these for right in those)
+        left, right = one.get("properties"), other.get("properties")
+        if kinds != {"object"} or not isinstance(left, dict) or not isinstance(right, dict):
+            return False
+        names = {str(name) for part in (one, other) for name in members_of(part, "required")}
+        return any(
+            name in left and name in right and self._are_apart(left[name], right[name], depth + 1) for name in names
+        )
+
+
+def _is_open(part: Part) -> bool:
+    """True if a part allows names that it does not describe."""
+    return part.get("additionalProperties") is not False or bool(part.get("patternProperties"))
+
+
+def _names_in(root: Any) -> Iterator[str]:
+    """Yields all names of properties in a schema."""
+    left = [root]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            if isinstance(properties := part.get("properties"), dict):
+                yield from properties
+            yield from (name for name in members_of(part, "required") if isinstance(name, str))
+            with_subschemas(part, left.append)
+
+
+def _numbers_in(value: Any) -> Iterator[Any]:
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, list | dict):
+            left += one if isinstance(one, list) else one.values()
+        elif isinstance(one, int | float) and not isinstance(one, bool):
+            yield one
+
+
+def _check_exact(value: Any) -> None:
+    """ValueError for an integer that is no float: llguidance reads numbers as floats."""
+    if isinstance(value, int) and (abs(value) > MAX_INTEGER or int(float(value)) != value):
+        raise ValueError(
+            f"the number {str(value)[:40]} cannot be kept exactly; write one of at most 2**53, or a string"
+        )
