@@ -8,13 +8,14 @@ import pytest
 
 from draft_node import assembly
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Request
+from draft_node.core.actions import Connected, Request
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
+from goodspeed.wire.handshake import VERSION, Welcome
 from goodspeed.wire.messages import Sampling
 from tests.memory_network import MemoryNetwork
 
@@ -46,6 +47,14 @@ def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_par
     request = Request(bytes(16), (1, 2), Sampling(), max_tokens=5)
     daemon.core.begin(request, 0.0)
     assert daemon.core.sessions[request.session_id].num_parallel == num_parallel
+
+
+def test_the_model_drafts_within_the_vocabularies_of_both_models() -> None:
+    config = DraftConfig(model="tiny-draft-s")
+    daemon = assembly.build(config, assembly.load(config), MemoryNetwork().connect_draft(BOOT), BOOT)
+    for targets, shared in ((100, 100), (5000, VOCABULARY.num_tokens)):
+        daemon._connected(Connected(Welcome(VERSION, BOOT, "t", targets, 200, 1 << 20, 1.0, 6.0)))
+        assert daemon.drafter.num_tokens == shared
 
 
 @pytest.fixture
