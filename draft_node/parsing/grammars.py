@@ -147,7 +147,9 @@ class _Writer:
             return ""
         if self._form.after:
             return "BLANK "
-        until = self._until("thought", self._text("THOUGHT", thinking.closes), thinking.closes)
+        is_token = thinking.closes in self._form.ids  # then thinking may spell it
+        text = ANY_TEXT if is_token else self._text("THOUGHT", thinking.closes)
+        until = self._until("thought", text, thinking.closes)
         return f"{until} BLANK " if self._form.opened == "open" else f"({self._mark(thinking.opens)} {until} BLANK)? "
 
     def _content(self) -> str:

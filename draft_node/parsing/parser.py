@@ -31,6 +31,7 @@ class ParserSettings:
     hidden: Collection[int] | None = None  # special tokens omitted from the text (no markers); None: all
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # parameters' JSON schemas by tool
     one_call: bool = False  # the text ends after its first call
+    closes: int | None = None  # the token that ends thinking; None: any spelling of the closing marker does
     continued: Continued | None = None  # None: the text begins a turn
 
 

@@ -54,20 +54,16 @@ class Answer:
         prompt: tuple[int, ...] = (),
         parser: ParserSettings = ONLY_CONTENT,
         is_thinking: bool = False,
-        after: tuple[int, ...] = (),
     ) -> None:
         """min_tokens: number of tokens before which stop strings are ignored.
 
         is_trimmed: strips leading whitespace from the text, not from the tokens, unless it continues another one.
-        parser: how to parse the text.
-        is_thinking: the prompt opened reasoning. after: the tokens that end it, as `Constraint.after`; empty: any
-        spelling of the closing marker ends it.
+        parser: how to parse the text. is_thinking: the prompt opened reasoning.
         """
         self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
         is_continued = parser.continued is not None
         self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking, is_continued=is_continued)
-        self._after = after
-        self._newest: tuple[int, ...] = ()
+        self._closes = parser.closes
         self._all_stops = stops
         self._stops = StopFinder(stops)
         self._leading = LeadingWhitespace(is_left_out=is_trimmed and not is_continued)
@@ -112,11 +108,9 @@ class Answer:
         return self._piece(parts, tokens, prompt)
 
     def _parsed(self, token_id: int, decoded: str) -> list[Part]:
-        if self._after:
-            self._newest = (*self._newest, token_id)[-len(self._after) :]
-            if self._newest != self._after:
-                return self._parser.think(decoded)
-            self._after = ()
+        """Parses a token's text; thinking may spell its closing marker, if that is a token of its own."""
+        if self._parser.is_thinking and self._closes not in (None, token_id):
+            return self._parser.think(decoded)
         return self._parser.push(decoded)
 
     def _end(self) -> Piece:

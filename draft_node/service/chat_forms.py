@@ -92,7 +92,8 @@ class ChatForms:
     def parser(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> ParserSettings:
         """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
         formats = self.formats if schemas is not None else Formats(self.formats.thinking)
-        return ParserSettings(formats, self._hidden(formats.markers), schemas or {}, one_call)
+        closes = self.markers.get(formats.thinking.closes) if formats.thinking is not None else None
+        return ParserSettings(formats, self._hidden(formats.markers), schemas or {}, one_call, closes)
 
     def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
         hidden = frozenset(i for text, i in self.special.items() if text not in markers)

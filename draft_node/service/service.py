@@ -182,7 +182,6 @@ class Service(NodeState):
             prompt=wanted.prompt,
             parser=wanted.parser,
             is_thinking=opened(tokenizer, wanted.prompt, wanted.parser) == "open",
-            after=wanted.constraint.after if wanted.constraint is not None else (),
         )
 
     def request_of(self, wanted: Wanted, asked_at: float) -> Request:

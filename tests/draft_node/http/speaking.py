@@ -51,7 +51,6 @@ class SpeakingService(FakeService):
             wanted.min_tokens,
             parser=wanted.parser,
             is_thinking=opened(self.tokenizer, wanted.prompt, wanted.parser) == "open",
-            after=wanted.constraint.after if wanted.constraint is not None else (),
         )
         written = ids_of(self.says)
         ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"

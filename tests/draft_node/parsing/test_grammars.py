@@ -13,6 +13,7 @@ from draft_node.parsing.parser import Parser
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
+from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
@@ -83,10 +84,15 @@ def spelled(text: str) -> list[int]:
 
 
 def parts_of(form: Form, tokens: list[int]) -> list[Part]:
-    text = TOKENIZER.decode(tokens)
-    parser = parser_of(form, SCHEMAS)
-    end = "x</think>" if form.formats.thinking == THINKING["think"] else "x[/THINK]"
-    return joined([*(parser.push(end) if form.after else []), *parser.push(text), *parser.end()])
+    """What the tokens are read as: thinking ends at its token, if there is one."""
+    parser, stream = parser_of(form, SCHEMAS), TextStream(TOKENIZER, ())
+    thinking = form.formats.thinking
+    closes = form.ids.get(thinking.closes) if thinking is not None else None
+    parts = parser.push(f"x{thinking.closes}") if form.after and thinking is not None else []
+    for token in tokens:
+        text = stream.push([token])
+        parts += parser.think(text) if parser.is_thinking and closes not in (None, token) else parser.push(text)
+    return joined([*parts, *parser.push(stream.end()), *parser.end()])
 
 
 @pytest.mark.thorough
@@ -214,7 +220,7 @@ def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
 def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
     form = Form(ALL["hermes"], IDS, "may", content={"type": "integer"})
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
-    for thought, is_allowed in (("the tag </thin", True), ("the tag </think> ends it", False)):
+    for thought, is_allowed in (("the tag </thin", True), ("the tag </think> does not end it", True)):
         tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
         assert may_end(Matcher(compiled, (), (EOS,)), tokens, EOS) is is_allowed
 

@@ -1,6 +1,7 @@
 """A chat's tokens taken apart: stop strings and counts are right however the tokens are delivered."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -85,22 +86,26 @@ R1 = ParserSettings(Formats(THINKING["think"]), HIDDEN)
 SPELLED = [token for char in "\nso\n</think>\n no\n" for token in ids_of(char)]
 
 
+CLOSES = ids_of("</think>")[0]
+
+
 @pytest.mark.parametrize("num_at_once", [1, 2, 100])
+@pytest.mark.parametrize("opener", ["", "<think>"])
 @pytest.mark.parametrize(
-    ("after", "thought", "said"),
-    [((), "so", "no\n</think>\n\n{}"), (tuple(ids_of("</think>")), "so\n</think>\n no", "{}")],
+    ("closes", "thought", "said"), [(None, "so", "no\n</think>\n\n{}"), (CLOSES, "so\n</think>\n no", "{}")]
 )
-def test_thinking_ends_where_the_constraint_begins(
-    num_at_once: int, after: tuple[int, ...], thought: str, said: str
+def test_thinking_ends_at_the_token_of_its_marker_if_there_is_one(
+    num_at_once: int, opener: str, closes: int | None, thought: str, said: str
 ) -> None:
-    ids = [*SPELLED, *ids_of("</think>\n\n{}")]
-    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=R1, is_thinking=True, after=after)
+    """So it may name the marker, which it then writes with other tokens."""
+    ids = [*ids_of(opener), *SPELLED, *ids_of("</think>\n\n{}")]
+    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=replace(R1, closes=closes), is_thinking=not opener)
     pieces = [answer.take(Deliver(tuple(ids[i : i + num_at_once]))) for i in range(0, len(ids), num_at_once)]
     assert told([*pieces, answer.take(Finish("stop"))]) == (said, thought, [])
-    assert answer.num_thinking == len(ids) - len(ids_of("\n\n{}" if after else " no\n</think>\n\n{}")) - (not after)
+    assert answer.num_thinking == len(ids) - len(ids_of("\n\n{}" if closes else " no\n</think>\n\n{}")) - (not closes)
 
 
 def test_thinking_that_never_ends_is_no_content() -> None:
-    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=R1, is_thinking=True, after=tuple(ids_of("</think>")))
+    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=replace(R1, closes=CLOSES), is_thinking=True)
     pieces = [answer.take(Deliver(tuple(SPELLED[:-1]))), answer.take(Finish("length"))]
     assert told(pieces) == ("", "so\n</think>\n no", [])
