@@ -16,6 +16,11 @@ NO_TEXT = "\uffff"
 """Begins the name of a special token in llguidance's copy of the tokenizer: Unicode assigns it no character."""
 
 _TAG = re.compile("<.*>", re.DOTALL)  # llguidance takes these added tokens for special
+_HTML = re.compile(
+    "</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|ul|ol|li|p|br|hr|div|span|pre|code|blockquote|strong|em"
+    "|b|i|u|s|sub|sup|a|img)>"
+)
+"""Tokens of text that are added ones in Gemma's tokenizers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +78,22 @@ def _without_names(tokenizer: str) -> tuple[str, dict[str, int]]:
     """Renames the special tokens of a tokenizer.json to what no text has; returns it, and their ids by name.
 
     llguidance tokenizes forced text with the tokenizer, but does not take a special token for its name's text: a
-    constraint that forces this text would allow that token alone, and then be violated by it.
+    constraint that forces this text would allow that token alone, and then be violated by it. Tokens for tags of HTML
+    become ordinary ones, where the model's vocabulary has them.
     """
     read = msgspec.json.decode(tokenizer)
+    model = read["model"]
+    known, merges = model.get("vocab"), model.get("merges") or ()
+    names = known if isinstance(known, dict) else {name for name, _ in known or ()}
+    read["added_tokens"] = [
+        each
+        for each in read["added_tokens"]
+        if each["special"] or each["content"] not in names or not _HTML.fullmatch(each["content"])
+    ]
     special = [each for each in read["added_tokens"] if each["special"] or _TAG.fullmatch(each["content"])]
     special_ids = {each["content"]: each["id"] for each in special}
     for each in special:
         each |= {"content": NO_TEXT + each["content"], "special": True}
-    model = read["model"]
-    known, merges = model.get("vocab"), model.get("merges") or ()
 
     def renamed(name: Any) -> Any:
         return NO_TEXT + name if name in special_ids else name

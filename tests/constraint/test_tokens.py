@@ -92,3 +92,28 @@ def test_special_tokens_in_the_models_own_vocabulary(made) -> None:
     found = walk(Constraint("choice", json.dumps(["a<s>b", "a<s>a"])), table)
     assert "".join(map(backend.id_to_token, found)) in ("a<s>b", "a<s>a")
     assert found[-1] != 1
+
+
+@pytest.mark.parametrize("made", [bpe, unigram])
+def test_tokens_for_tags_of_html_are_text(made) -> None:
+    """As in Gemma's tokenizers, where they are added tokens; llguidance would take them for special ones."""
+    read = json.loads(made().to_str())
+    vocab = read["model"]["vocab"]
+    for name in ("<table>", "</b>", "<think>"):
+        if isinstance(vocab, dict):
+            vocab[name] = len(vocab)
+        else:
+            vocab.append([name, -2.0])
+    backend = Tokenizer.from_str(json.dumps(read))
+    backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    backend.add_special_tokens([AddedToken("<s>", special=True, normalized=False)])
+    backend.add_tokens([AddedToken(name, normalized=False) for name in ("<table>", "</b>", "<think>")])
+    table = TokenTable.read(backend.to_str(), [1])
+    assert table.special_ids.keys() == {"<s>", "<think>"}
+    matcher = compiled_matcher(Constraint("regex", "(<table>|a|<think>)*"), table)
+    bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+    allowed = {backend.id_to_token(token) for token in np.flatnonzero(bits)}
+    assert {"<table>", "<", "a"} <= allowed
+    assert "<think>" not in allowed
+    assert matcher.consume_token(backend.token_to_id("<table>"))
+    assert matcher.is_accepting()
