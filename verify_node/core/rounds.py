@@ -73,7 +73,8 @@ class Rounds:
         self.limits, self.cost, self.choice = settings.limits, cost, choice
         self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, register.pool)
         self.replies, self.counts = replies, counts
-        self.starting = Starting(register.sessions, register.pool, settings.limits, is_barrier=settings.is_barrier)
+        parts = register.sessions, register.pool, settings.limits, cost
+        self.starting = Starting(*parts, is_barrier=settings.is_barrier)
         drafts = partial(ModelDrafts, plain_s=self._plain_s, drafts_first=settings.drafts_first)
         self.model_drafts = drafts(settings.is_shared and not settings.is_barrier)
         self.own_model_drafts = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
@@ -133,8 +134,8 @@ class Rounds:
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
         if not planned.entries:
-            if planned.preempted:  # preemption freed too little: the victim shares pages with the waiter
-                self.wake_at = now
+            if planned.preempted or not self.starting.prefill.room.rows:
+                self.wake_at = now  # preemption freed too little: the victim shares pages with the waiter
             if self.promises.promised:  # a prompt whose final token is held back waits only for its time
                 self.wake_at = min(self.wake_at, now + max(self.round_s, LEAST_HELD_S))
             return None
@@ -153,16 +154,17 @@ class Rounds:
 
     def _pack(self, ready: list[Session], now: float) -> Round:
         """Packs all ready sessions; in rounds of one session each, the first that fits."""
-        number, sessions = self.num_rounds + 1, self.sessions.values()
+        number, room = self.num_rounds + 1, self.starting.prefill.room
         self.failing, deciding = ready, self.starting.deciding(ready)
         allotment = self._allot(ready, now)
+        pack = partial(plan, number, self.sessions.values(), limits=self.limits, pool=self.pool, allotment=allotment)
         preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
         if self._num_alone:
             for session in self._suspects.turns(ready):
                 self.failing = [session]
                 drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
-                planned = plan(number, sessions, [session], self.limits, self.pool, drafted, resolve, allotment)
+                planned = pack([session], drafted=drafted, resolve=resolve, room=room)
                 preempted += planned.preempted
                 if planned.entries:
                     return replace(planned, preempted=preempted)
@@ -170,7 +172,7 @@ class Rounds:
         most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready, deciding)
         drafted = self.choice.choose(deciding, number, now, most, num_prefill)
         resolve = partial(self.preemption.resolve, now=now)
-        planned = plan(number, sessions, ready, self.limits, self.pool, drafted, resolve, allotment)
+        planned = pack(ready, drafted=drafted, resolve=resolve, room=room)
         return replace(planned, preempted=preempted + planned.preempted)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment:
@@ -196,6 +198,7 @@ class Rounds:
             raise RuntimeError("no round is in flight")
         self._stage, register = Stage.FINISHING, self.register
         self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
+        self.starting.prefill.observe(done, duration_s - drafting.seconds)
         self.choice.note_drafting(drafting.seconds)
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes

@@ -27,9 +27,9 @@ logger = logging.getLogger("goodspeed.verify")
 MAX_LENGTH = 8
 """Longest draft."""
 
-PREFILL = 256
-"""Most tokens prefilled in a round, over all sessions that lag behind; the rest of a long prompt follows in later
-rounds."""
+PREFILL, LEAST_PREFILL = 256, 16
+"""Most tokens prefilled in a round, over all sessions that lag behind, and the most where the target's own prefill has
+used up the round's room; the rest of a long prompt follows in later rounds."""
 
 FIRST_PROBABILITY = 0.7
 """Expected acceptance probability of a draft's first token, before its pass."""
@@ -182,15 +182,17 @@ class OwnDrafts:
             self._rewind(job)
             job.num_fed = job.text_len - self.runner.pool.length(job.key)
             found.append(job)
-        return self._fitting(sorted(found, key=lambda job: job.num_fed))
+        room = int(min(PREFILL, max(LEAST_PREFILL, planned.room_left)))
+        return self._fitting(sorted(found, key=lambda job: job.num_fed), room)
 
-    def _fitting(self, found: Sequence[Job]) -> list[Job]:
+    def _fitting(self, found: Sequence[Job], room: int) -> list[Job]:
         """Returns the jobs within this round's limits on prefill and memory; a job with much to prefill only fills its
         cache.
 
-        found: jobs in order of tokens to prefill, so that a long prompt does not delay other sessions' drafts.
+        found: jobs in order of tokens to prefill, so that a long prompt does not delay other sessions' drafts. room:
+        tokens to prefill for those that lag behind.
         """
-        room, reserved, jobs, kept = PREFILL, 0, list[Job](), {job.key for job in found}
+        reserved, jobs, kept = 0, list[Job](), {job.key for job in found}
         for job in found:
             lags = job.lags
             if lags and job.num_fed > room:

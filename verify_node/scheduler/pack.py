@@ -1,4 +1,4 @@
-"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve, allotment) -> Round.
+"""Fills the next forward pass: plan(number, sessions, ready, limits, pool, drafted, resolve, allotment, room) -> Round.
 
 Promised sessions go first, then those with a floor, then the longest wait; clients take turns in prefill. Where pages
 are short, `resolve` (`preempt.py`) decides which sessions are preempted. A session that would prefill the same pages as
@@ -13,6 +13,7 @@ from typing import TypeAlias
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
 from verify_node.scheduler.preempt import Shortage
+from verify_node.scheduler.prefill import UNBOUNDED, Room
 from verify_node.scheduler.round import Entry, Round, RoundLimits, make_chunk, make_entry
 from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
@@ -35,43 +36,46 @@ def plan(
     drafted: Mapping[bytes, Drafted],
     resolve: Resolve,
     allotment: Allotment = NO_PROMISES,
+    room: Room = UNBOUNDED,
 ) -> Round:
     """Packs the ready sessions into one round within the budget, the token limit and the free pages.
 
     drafted: tokens to verify, by session. resolve: chooses preempted sessions where pages are short; their pages are
     freed in `pool` at once. allotment: the promised sessions' part; promised sessions go first, and are never
-    preempted.
+    preempted. room: bounds the prefill of the others by its time.
     """
-    packing = _Packing(limits, pool, drafted, allotment)
-    ready = in_turns(sorted(ready, key=packing.turn), pool, packing.promised)
+    packing = _Packing(limits, pool, drafted, allotment, room)
+    ready = in_turns(sorted(ready, key=packing.turn), pool, packing.promised, number)
     packing.follow(ready)
     resident = [session for session in sessions if session.session_id in pool]
     packing.make_room(ready, sorted(resident, key=lambda session: session.admitted), resolve)
     for session in ready:
         packing.add(session)
     planned = packing.round(number)
-    prefilled = {entry.session_id for entry in planned.entries if entry.num_prefill}
-    if (first := next((session for session in ready if session.session_id in prefilled), None)) is not None:
-        first.client.note_prefill(number)
+    prefilled = {entry.session_id: entry for entry in planned.entries if entry.num_prefill}
+    for session in ready:
+        if (entry := prefilled.get(session.session_id)) is not None:
+            session.client.note_prefill(number, entry.num_prefill)
     return planned
 
 
-def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes]) -> list[Session]:
+def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes], number: int) -> list[Session]:
     """Reorders the sessions that prefill, so that clients take turns; all other sessions keep their positions.
 
-    A client's second text comes behind every client's first. Among these, the client that was first in the latest round
-    comes last. ready: in the order of their waits. promised: sessions that take no turns.
+    A client's second text comes behind every client's first. Among these, clients that recently prefilled less by their
+    weights come first. Of a client's texts, the one with least to prefill comes first in every second round: a short
+    prompt does not wait for a long one's end, and a long one gets half of the rounds. ready: in the order of their
+    waits. promised: sessions that take no turns. number: of the round.
     """
-    num_texts: Counter[str] = Counter()
-    turns: dict[bytes, tuple[int, int]] = {}
-    for session in ready:
-        key, client = session.session_id, session.client
-        if key not in promised and len(session.tokens) - pool.length(key) > 1:
-            turns[key] = num_texts[client.name], client.prefill_round
-            num_texts[client.name] += 1
-    if not turns:
+    left = {one.session_id: len(one.tokens) - pool.length(one.session_id) for one in ready}
+    prefilling = [one for one in ready if one.session_id not in promised and left[one.session_id] > 1]
+    if not prefilling:
         return list(ready)
-    prefilling = [session for session in ready if session.session_id in turns]
+    num_texts: Counter[str] = Counter()
+    turns: dict[bytes, tuple[int, float]] = {}
+    for session in sorted(prefilling, key=lambda one: left[one.session_id]) if number % 2 else prefilling:
+        turns[session.session_id] = num_texts[session.client.name], session.client.prefilled_by(number)
+        num_texts[session.client.name] += 1
     following = iter(sorted(prefilling, key=lambda session: turns[session.session_id]))
     return [next(following) if session.session_id in turns else session for session in ready]
 
@@ -151,9 +155,10 @@ class _Packing:
     """A round while it is being packed."""
 
     def __init__(
-        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], allotment: Allotment
+        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], allotment: Allotment, room: Room
     ) -> None:
         self.allotment = allotment
+        self.room, self.left = room, room.rows
         self.promised = {session_id: place for place, session_id in enumerate(allotment.rank)}
         self.pages = RoundPages(pool, drafted)
         self.budget = limits.budget
@@ -234,6 +239,7 @@ class _Packing:
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
         self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
+        self.left -= self.room.cost_of(entry)
         if key not in self.promised:
             self.prefill -= entry.num_prefill
 
@@ -249,7 +255,7 @@ class _Packing:
         drafted = self.drafted.get(session.session_id, NOTHING)
         if session.session_id in self.promised:
             return self._promised_entry(session, cached, prefill, drafted)
-        most, room = min(self.prefill, self._most_prefill(session)), self.tokens - self.kept_free
+        most, room = self._most_prefill(session, cached), self.tokens - self.kept_free
         for draft in (drafted, NOTHING) if session.session_id in self.allotment.floor else (drafted,):
             num_drafted = len(draft.tokens)
             if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:
@@ -263,13 +269,20 @@ class _Packing:
         A draft that does not fit is dropped: a promised session does not wait for the next round because of its draft.
         """
         allotted, left = self.allotment.prefill.get(session.session_id, prefill + 1), self.tokens - self.kept_free
-        num_tokens = min(allotted, left, self._most_prefill(session) + 1)
+        num_tokens = min(allotted, left, self._prompt_rows(session) + 1)
         if num_tokens <= prefill:
             return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
         room = min(self.budget, left - num_tokens)
         return make_entry(session, cached, drafted if len(drafted.tokens) <= room else NOTHING)
 
-    def _most_prefill(self, session: Session) -> int:
+    def _most_prefill(self, session: Session, cached: int) -> int:
+        """Most tokens before its newest one that may be prefilled; at least its floor, and one if nobody else's are."""
+        most = int(min(self.prefill, self.room.most(self.left, cached, session.lacks_prompt_logprobs)))
+        least = 1 if self.left == self.room.rows > 0 else 0
+        least = max(least, self.allotment.floor.get(session.session_id, 0))
+        return min(max(most, least), self.prefill, self._prompt_rows(session))
+
+    def _prompt_rows(self, session: Session) -> int:
         """Most tokens before its newest one that may be prefilled: limited only if each needs a row of logits."""
         return self.prompt_rows if session.lacks_prompt_logprobs else len(session.tokens)
 
@@ -281,4 +294,5 @@ class _Packing:
             deferred=tuple(self.deferred),
             crowded_out=tuple(self.crowded_out),
             preempted=tuple(self.pages.preempted),
+            room_left=self.left,
         )

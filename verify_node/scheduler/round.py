@@ -5,7 +5,7 @@ It contains the tokens to feed, draw and verify, and the limits of a round.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -203,6 +203,7 @@ class Round(Struct, frozen=True):
     crowded_out: tuple[bytes, ...] = ()  # of these, sessions that lack pages
     preempted: tuple[bytes, ...] = ()  # sessions that lost their pages; recomputed later
     draft_requests: tuple[DraftRequest, ...] = ()  # for the verify node's draft model, after the decisions
+    room_left: float = inf  # for prefill, as in `prefill.Room`; the verify node's draft model may use it
     worth_per_s: float = 0.0  # expected worth of the tokens of a second of rounds; 0: unknown
 
     @property

@@ -11,6 +11,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.refined import Refined
+from verify_node.scheduler.prefill import Prefill
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.session import Session
@@ -39,9 +41,10 @@ class Starting:
     """Checks whether a round may start; to be called only while none is in flight."""
 
     def __init__(
-        self, sessions: Mapping[bytes, Session], pool: PagePool, limits: RoundLimits, *, is_barrier: bool
+        self, sessions: Mapping[bytes, Session], pool: PagePool, limits: RoundLimits, cost: Refined, *, is_barrier: bool
     ) -> None:
         """sessions: the open ones, a live view. is_barrier: every round waits for all drafts."""
+        self.prefill = Prefill(cost, pool)
         self.wake_at = inf  # time of the next check, unless an event comes before; infinity after a start
         self._sessions = sessions
         self._pool = pool
@@ -65,6 +68,7 @@ class Starting:
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
         held_for = awaited if self._is_barrier else []
+        self.prefill.begin(ready, awaited)
         deciding = self.deciding(ready)
         start = earliest(deciding, held_for, round_s, choice.pending_drafts(deciding, num_rounds + 1))
         if start.at <= now:
@@ -80,12 +84,13 @@ class Starting:
         prefill a long text: they get no token, and their drafts are not verified, so they count neither in a round's
         worth nor in its budget.
         """
-        pool, found, num_free, most_prefill = self._pool, [], self._pool.num_free, self._limits.most_prefill
+        pool, found, num_free, room = self._pool, [], self._pool.num_free, self.prefill.room
         for session in sessions:
             key, num_tokens = session.session_id, len(session.tokens)
             num_cached = pool.length(key)
             needed = 0 if num_cached or key in pool else pool.pages_needed(key, num_tokens)
-            if needed <= num_free and num_tokens - num_cached <= most_prefill:
+            most = min(self._limits.most_prefill, room.most(room.rows, num_cached, session.lacks_prompt_logprobs))
+            if needed <= num_free and num_tokens - num_cached <= max(1, most):
                 num_free -= needed
                 found.append(session)
         return found or sessions
@@ -98,7 +103,7 @@ class Starting:
         keys = {session.session_id for session in deciding}
         feeding = [one for one in sessions if one.session_id in keys or one.session_id in self._pool]
         uncached = sum(len(one.tokens) - self._pool.length(one.session_id) - 1 for one in feeding)
-        return min(self._limits.most_prefill, uncached)
+        return int(min(self._limits.most_prefill, self.prefill.room.rows, uncached))
 
     def _is_waiting(self, now: float) -> bool:
         """True if the same draft is still awaited, so that the other sessions need no check."""

@@ -46,6 +46,10 @@ MEMORY = 200.0
 KNOWN = 12.0
 """Rounds of each kind after which both means are well known, and are measured only occasionally."""
 
+PREFILL_KEPT = 0.9
+"""Factor on the prefill that a client had, for each round since. So a client with a first long prompt comes first for
+about seven rounds, and not until it has had as much as one that has prefilled for minutes."""
+
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
 """Prior gain of a timely draft, in tokens, and its weight in rounds: without it rounds would never wait."""
 
@@ -117,7 +121,8 @@ class Client:
     answer_tokens: float = ANSWER_TOKENS  # of whose time that is, smoothed
     num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
     compiled_at: float = 0.0  # end of its latest turn to have a constraint compiled
-    prefill_round: int = 0  # latest round in which one of its texts was the first to be prefilled
+    prefill_round: int = 0  # latest round in which its texts were prefilled
+    prefilled: float = 0.0  # rows prefilled by its weight, older rounds counting less
     retry_round: int = 0  # verify round before which rounds wait for none of its drafts
     num_tokens: int = 0  # delivered since this node started, like all counters below
     num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified drafted tokens, by source
@@ -153,8 +158,13 @@ class Client:
         """Ends its turn to have a constraint compiled: other clients' sessions that wait come first."""
         self.compiled_at = now
 
-    def note_prefill(self, number: int) -> None:
-        """Notes that round `number` prefills one of its texts first: in the next one other clients' come first."""
+    def prefilled_by(self, number: int) -> float:
+        """Prefill that it recently had, by its weight, as of verify round `number`: clients with less come first."""
+        return self.prefilled * PREFILL_KEPT ** (number - self.prefill_round)
+
+    def note_prefill(self, number: int, num_rows: int) -> None:
+        """Adds what verify round `number` prefills of its texts."""
+        self.prefilled = self.prefilled_by(number) + num_rows / self.weight
         self.prefill_round = number
 
     # -- times and gains of its drafts -----------------------------------------------------------------------------

@@ -60,9 +60,9 @@ def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pyt
 # -- what it brings ----------------------------------------------------------------------------------------------------
 
 
-def requests(per_second: float, seconds: float) -> list[Arrival]:
+def requests(per_second: float, seconds: float, seed: int) -> list[Arrival]:
     """Three of four texts have 20 to 60 tokens, the fourth 200 to 400, each kind of clients of its own."""
-    rng, at = Random("requests"), 0.0
+    rng, at = Random(f"requests{seed}"), 0.0
     found: list[Arrival] = []
     while (at := at + rng.expovariate(per_second)) < seconds:
         num_tokens = rng.randint(200, 400) if len(found) % 4 == 3 else rng.randint(20, 60)
@@ -71,7 +71,7 @@ def requests(per_second: float, seconds: float) -> list[Arrival]:
     return found
 
 
-def mean_s(order: str) -> float:
+def mean_s(order: str, seed: int) -> float:
     """From the request to the last token, with a pool of 960 tokens that is asked for too much for 30 seconds."""
     settings = Settings(
         num_clients=4,
@@ -84,7 +84,7 @@ def mean_s(order: str) -> float:
         context_len=600,
         max_sessions=10_000,
         latency_s=(0.005,),
-        arrivals=dealt_out(requests(2.0, 30.0), 4),
+        arrivals=dealt_out(requests(2.0, 30.0, seed), 4),
         order=order,
     )
     world = World(1, settings)
@@ -95,7 +95,9 @@ def mean_s(order: str) -> float:
 
 @pytest.mark.thorough
 def test_texts_are_done_sooner_on_average_where_those_go_first_that_are_done_soonest() -> None:
-    assert mean_s("laps") < 0.9 * mean_s("fcfs")
+    """In three worlds together: alone one may have luck with its requests."""
+    laps, fcfs = (mean(mean_s(order, seed) for seed in range(3)) for order in ("laps", "fcfs"))
+    assert laps < 0.9 * fcfs
 
 
 def test_worlds_bring_the_orders_that_they_name() -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.errors import NOT_NUMBERS
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
@@ -189,9 +190,13 @@ def test_who_waits_goes_on_when_the_reader_leaves() -> None:
     assert found(desk) == (60, 16)
 
 
+FREE = Linear(fixed_s=1.0)
+"""Prompts make no round longer, so none is prefilled in parts."""
+
+
 def desk_with_a_long_text() -> Desk:
     """Ten pages are free beside another user's text, and a text of 18 that begins with PROMPT waits for them."""
-    desk = desk_of(num_pages=24, max_round_tokens=200)
+    desk = desk_of(num_pages=24, max_round_tokens=200, cost=FREE)
     open_one(desk, 9, salt=b"bob", prompt=tuple(7 * i % 29 + 1 for i in range(56)), max_tokens=40)
     desk.round()
     open_one(desk, 1, prompt=(*PROMPT, *(5 * i % 29 + 1 for i in range(40))))

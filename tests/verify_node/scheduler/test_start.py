@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.refined import Refined
 from tests.fakes import Desk, session_id
 from tests.verify_node.scheduler.sessions import make_session
 from verify_node.scheduler import start as starting
@@ -106,7 +107,7 @@ def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
     pool = PagePool(4, 4)
     deciding, long = make_session(1, cached=2, pool=pool), make_session(2, prompt=40, cached=2, pool=pool)
     short, waiting = make_session(3, prompt=8), make_session(4, prompt=8)  # two free pages: room for one
-    of = starting.Starting({}, pool, RoundLimits(8, 32), is_barrier=False)
+    of = starting.Starting({}, pool, RoundLimits(8, 32), Refined(), is_barrier=False)
     assert of.deciding([deciding, long, short, waiting]) == [deciding, short]
     assert of.deciding([long]) == [long]
     assert of.num_prefill([deciding, short, waiting], [deciding, short]) == 7, "who waits for memory prefills nothing"

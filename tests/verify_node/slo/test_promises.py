@@ -101,7 +101,7 @@ def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk)
     assert sorted(decided) == [False] * decided.count(False) + [True] * decided.count(True)
     assert 1 <= decided.count(True) <= 3
     said: dict[bytes, bool | None] = {}
-    for _ in range(5):
+    for _ in range(12):
         said |= told(serve(desk))
     assert [said[session_id(number)] for number in range(2, 7)] == decided
 

@@ -1,0 +1,257 @@
+"""Prompts beside texts that go on: rounds of a fake target on machines whose time is computed."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from goodspeed.fair.round_time import CostModel, Linear, Roofline
+from goodspeed.slo.objectives import Objectives
+from goodspeed.wire.messages import Slo
+from tests.fakes import Desk, session_id, told
+from verify_node.model.own_drafts import LEAST_PREFILL
+from verify_node.scheduler.prefill import LONGEST, UNMEASURED, attended
+from verify_node.scheduler.round import Outcome, Round
+
+LONG = 4000
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What rounds take; its profile knows rows alone."""
+
+    fixed_s: float
+    row_s: float
+    attended_s: float = 0.0  # of a row, for each token before it
+    logits_s: float = 0.0
+
+    def round_s(self, planned: Round) -> float:
+        work = sum(attended(one.start, len(one.tokens)) for one in planned.entries)
+        logits = sum(len(one.prompt_rows.tokens) for one in planned.entries if one.prompt_rows is not None)
+        return self.fixed_s + self.row_s * planned.num_tokens + self.attended_s * work + self.logits_s * logits
+
+    def profile(self, times: float = 1.0) -> Linear:
+        """times: by which it is wrong about rows."""
+        return Linear(fixed_s=self.fixed_s, token_s=self.row_s * times)
+
+
+CPU = Machine(0.04, 0.002, 2e-6, 0.001)
+"""About what 135 million weights take in float32 on one core."""
+
+
+class Serving:
+    """A verify node with texts that go on, whose rounds take the machine's time."""
+
+    def __init__(self, machine: Machine, cost: CostModel | None, num_decoding: int = 2, **options: Any) -> None:
+        settings = {"num_pages": 4000, "page_size": 16, "context_len": 1 << 15, "max_round_tokens": 512} | options
+        self.desk = Desk(self_draft=False, cost=cost, validates=False, **settings)
+        self.machine = machine
+        self.rounds: list[tuple[Round, float]] = []
+        for name in "abc":
+            self.desk.hello(name, draft_model="")
+        for number in range(1, num_decoding + 1):
+            self.open("a", number, max_tokens=20_000)
+        if num_decoding:
+            self.serve(10)
+
+    def open(self, name: str, number: int, **changes: Any) -> None:
+        assert self.desk.open(name, number, max_draft=0, **changes) == []
+
+    def serve(self, most: int, until: Callable[[], bool] = lambda: False) -> list[float]:
+        """Runs at most so many rounds; returns how long they took."""
+        first = len(self.rounds)
+        while len(self.rounds) - first < most and not until():
+            planned = self.desk.plan()
+            self.rounds.append((planned, self.machine.round_s(planned)))
+            self.finish(planned, self.rounds[-1][1])
+            self.desk.acknowledge()
+        return [seconds for _, seconds in self.rounds[first:]]
+
+    def finish(self, planned: Round, seconds: float) -> None:
+        outcomes = {outcome.session_id: outcome for outcome in self.desk.target.run(planned)}
+        for entry in planned.entries:
+            if entry.prompt_rows is not None:
+                logprobs = tuple(told(entry.start, token) for token in entry.prompt_rows.tokens)
+                outcome = outcomes.get(entry.session_id, Outcome(entry.session_id, (), 0, 0.0))
+                outcomes[entry.session_id] = replace(outcome, prompt_logprobs=logprobs)
+        self.desk.now += seconds
+        self.desk.core.finish([*outcomes.values()], seconds, self.desk.now)
+
+    def has_begun(self, number: int) -> bool:
+        return len(self.desk.session(number).tokens) > len(self.desk.session(number).opened.prompt)
+
+    def prefill_of(self, number: int) -> list[int]:
+        """Tokens of its prompt that each round took."""
+        entries = [entry for planned, _ in self.rounds for entry in planned.entries if entry.num_prefill]
+        return [entry.num_prefill for entry in entries if entry.session_id == session_id(number)]
+
+
+def prompt(length: int, first: int = 1) -> tuple[int, ...]:
+    return (first, *(1 + number % 25 for number in range(1, length)))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        pytest.param(CPU.profile(), id="a profile of rows"),
+        pytest.param(CPU.profile(0.2), id="rows take five times longer"),
+        pytest.param(CPU.profile(5.0), id="rows take a fifth"),
+        pytest.param(None, id="no profile"),
+    ],
+)
+@pytest.mark.parametrize("rounds", ["continuous", "barrier"])
+def test_a_long_prompt_makes_others_wait_three_times_as_long_at_most(cost: CostModel | None, rounds: str) -> None:
+    serving = Serving(CPU, cost, rounds=rounds)
+    usual_s = median(serving.serve(10))
+    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    gaps = serving.serve(3000, lambda: serving.has_begun(9))
+    assert serving.has_begun(9)
+    assert median(gaps) <= 3.0 * usual_s
+    assert sorted(gaps)[-len(gaps) // 10] <= 3.3 * usual_s, "nine of ten"
+    alone_s = LONG * (CPU.row_s + CPU.attended_s * LONG / 2)
+    assert sum(gaps) < 2.0 * alone_s, "and prompts get more than half of the time"
+
+
+def test_so_does_one_after_the_other_for_ever() -> None:
+    """One user always has a new prompt: from time to time a round without any shows what rounds take without."""
+    serving = Serving(CPU, CPU.profile())
+    usual_s = median(serving.serve(10))
+    gaps = []
+    for number in range(10, 16):
+        serving.open("b", number, prompt=prompt(1500, number), max_tokens=1)
+        gaps += serving.serve(500, lambda number=number: serving.has_begun(number))
+    assert median(gaps) <= 3.0 * usual_s
+    num_plain = sum(not planned.prefilled for planned, _ in serving.rounds[20:])
+    assert 1 <= num_plain <= 1 + len(gaps) / UNMEASURED
+
+
+def test_behind_a_long_context_a_prompt_goes_on_row_by_row() -> None:
+    machine = Machine(0.04, 0.002, 1e-4)
+    serving = Serving(machine, machine.profile())
+    serving.open("b", 9, prompt=prompt(2000), max_tokens=5)
+    serving.serve(3000, lambda: serving.has_begun(9))
+    assert serving.has_begun(9)
+    assert min(serving.prefill_of(9)) == 1
+
+
+def test_logits_for_prompt_logprobs_count() -> None:
+    machine = Machine(0.04, 0.002, 0.0, 0.02)
+    serving = Serving(machine, machine.profile())
+    usual_s = median(serving.serve(10))
+    serving.open("b", 9, prompt=prompt(600), max_tokens=5, num_prompt_logprobs=1)
+    gaps = serving.serve(500, lambda: serving.has_begun(9))
+    assert serving.has_begun(9)
+    assert median(gaps) <= 3.0 * usual_s
+
+
+def test_where_rows_take_no_longer_nothing_changes() -> None:
+    """A GPU reads its weights for as long as it computes hundreds of rows."""
+    gpu = Roofline((Linear(fixed_s=0.01), Linear(fixed_s=0.002, token_s=1e-5)))
+    serving = Serving(Machine(0.01, 0.0), gpu, max_round_tokens=2048)
+    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    serving.serve(10, lambda: serving.has_begun(9))
+    assert serving.prefill_of(9) == [1024, 1024, 1024, 927]
+
+
+def test_nobody_decodes_so_prompts_are_prefilled_as_fast_as_ever() -> None:
+    serving = Serving(CPU, CPU.profile(), num_decoding=0)
+    for number in (8, 9):
+        serving.open("b", number, prompt=prompt(1024, number), max_tokens=5)
+    serving.serve(4)
+    assert [planned.num_tokens for planned, _ in serving.rounds] == [256] * 4
+
+
+def test_a_text_that_is_opened_again_is_prefilled_like_a_prompt() -> None:
+    serving = Serving(CPU, CPU.profile())
+    usual_s = median(serving.serve(10))
+    serving.open("b", 9, prompt=(1, 2), committed=tuple(range(1, 20)) * 40, max_tokens=2000)
+    gaps = serving.serve(300, lambda: serving.desk.core.pool.length(session_id(9)) > 760)
+    assert len(gaps) > 5
+    assert median(gaps) <= 3.0 * usual_s
+
+
+def test_clients_get_prefill_by_their_weights() -> None:
+    machine = Machine(0.04, 0.002)
+    serving = Serving(machine, machine.profile())
+    serving.desk.core.allocator.client("b").weight = 2.0
+    for name, number in (("b", 8), ("c", 9)):
+        serving.open(name, number, prompt=prompt(LONG, number), max_tokens=5)
+    serving.serve(90)
+    assert sum(serving.prefill_of(8)) / sum(serving.prefill_of(9)) == pytest.approx(2.0, rel=0.15)
+    serving.serve(1000, lambda: serving.has_begun(9))
+    assert serving.has_begun(8)
+    assert serving.has_begun(9)
+
+
+def test_a_client_that_comes_later_waits_for_no_long_prompt_and_stops_none_for_long() -> None:
+    serving = Serving(CPU, CPU.profile())
+    serving.open("b", 8, prompt=prompt(LONG), max_tokens=5)
+    serving.serve(60)
+    serving.open("c", 9, prompt=prompt(30, 2), max_tokens=5)
+    assert len(serving.serve(10, lambda: serving.has_begun(9))) <= 2
+    serving.open("c", 7, prompt=prompt(LONG, 3), max_tokens=5)
+    begun = len(serving.prefill_of(8))
+    serving.serve(20)
+    assert len(serving.prefill_of(8)) - begun >= 5
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one_of_its_own_client_which_gets_half_of_the_rounds() -> None:
+    serving = Serving(CPU, CPU.profile())
+    serving.open("b", 8, prompt=prompt(LONG), max_tokens=5)
+    serving.serve(10)
+    for number in range(20, 40):
+        serving.open("b", number, prompt=prompt(30, number % 25), max_tokens=1)
+        serving.serve(2)
+    begun = [number for number in range(20, 40) if number not in unfinished(serving)]
+    assert len(begun) >= 15
+    before = sum(serving.prefill_of(8))
+    serving.serve(20)
+    assert sum(serving.prefill_of(8)) - before >= 5
+
+
+def unfinished(serving: Serving) -> list[int]:
+    return [
+        int.from_bytes(key, "big")
+        for key, one in serving.desk.core.sessions.items()
+        if len(one.tokens) == len(one.opened.prompt)
+    ]
+
+
+def test_a_promised_prompt_is_prefilled_as_promised() -> None:
+    """It must be there in 4 s, which is faster than rounds of three times the usual length would bring it."""
+    machine = Machine(0.04, 0.002)
+    serving = Serving(machine, machine.profile(), admission="dp")
+    serving.open("b", 9, prompt=prompt(1000), max_tokens=5, slo=Slo(Objectives(ttft_s=4.0)))
+    assert serving.desk.session(9).promised
+    began = serving.desk.now
+    serving.serve(200, lambda: serving.has_begun(9))
+    assert serving.desk.now - began <= 4.0
+
+
+def test_best_effort_keeps_its_floor_beside_a_promised_prompt() -> None:
+    """The promised prompt takes all that a round may take longer; the floor of the other is owed all the same."""
+    machine = Machine(0.04, 0.002)
+    serving = Serving(machine, machine.profile(), admission="dp")
+    serving.open("c", 8, prompt=prompt(LONG, 2), max_tokens=5)
+    serving.open("b", 9, prompt=prompt(LONG, 1), max_tokens=5, slo=Slo(Objectives(ttft_s=14.0)))
+    assert serving.desk.session(9).promised
+    serving.serve(40)
+    taken: Counter[bytes] = Counter()
+    for planned, _ in serving.rounds[10:]:
+        taken.update({entry.session_id: entry.num_prefill for entry in planned.entries})
+    assert taken[session_id(9)] > taken[session_id(8)] >= sum(taken.values()) / 4 / 3, "of three clients"
+
+
+def test_the_own_draft_model_prefills_in_what_the_target_leaves() -> None:
+    serving = Serving(CPU, CPU.profile())
+    usual = serving.desk.plan()
+    rows = (LONGEST - 1.0) * CPU.profile().round_s(2, 2, 0) / CPU.row_s
+    assert usual.room_left == pytest.approx(rows, abs=1.0)
+    serving.finish(usual, 0.04)
+    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    serving.serve(1)
+    assert serving.rounds[-1][0].room_left < LEAST_PREFILL
