@@ -7,12 +7,13 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 import goodspeed
 from draft_node.config import DraftConfig
-from draft_node.http import chat, completions, errors, prompts
+from draft_node.http import chat, completions, errors, page, prompts
 from draft_node.http.answering import Endpoint, add_route, now
 from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
 from draft_node.http.errors import READ, TAKE, ApiError, declared
@@ -36,7 +37,7 @@ def create_app(
     """Builds the application. exposition: returns the metrics, called at each scrape; work: closed by the caller."""
     api = create_api(service, config, exposition, keyed=keys is not None, work=work)
     guarded: ASGIApp = BodyLimit(api, MAX_BODY_BYTES)
-    return guarded if keys is None else KeyCheck(guarded, keys)
+    return guarded if keys is None else KeyCheck(guarded, keys, is_open=page.is_wanted)
 
 
 def create_api(
@@ -96,6 +97,7 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
 
 LANDING = """\
 GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
+A browser shows a page to chat with here.
 
 POST /v1/chat/completions   a conversation
 POST /v1/completions        a text that goes on
@@ -132,8 +134,10 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
     routes, started = APIRouter(), now()
 
     @routes.get("/", responses=READ, response_class=Response)
-    async def landing() -> Response:
-        """Names the node and its routes."""
+    async def landing(request: Request) -> Response:
+        """Names the node and its routes; a browser gets a page to chat with, without a key."""
+        if page.is_wanted(request.scope):
+            return page.page()
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
 
     @routes.get("/health", responses=READ)

@@ -6,6 +6,7 @@ import binascii
 import hashlib
 import ipaddress
 import re
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.datastructures import Headers
@@ -49,13 +50,17 @@ class KeyCheck:
     for the key; None: no browser expected.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, realm: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: Keys, realm: str | None = None, is_open: Callable[[Scope], bool] = lambda scope: False
+    ) -> None:
+        """is_open: returns whether a request outside of OPEN_PATHS needs no key either."""
         self._app = app
         self._keys = keys
+        self._is_open = is_open
         self._challenge = "Bearer" if realm is None else f'Basic realm="{realm}", charset="UTF-8"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS or self._is_open(scope):
             await self._app(scope, receive, send)
             return
         credential = _credential(Headers(scope=scope))

@@ -37,6 +37,28 @@ def test_the_landing_text_names_every_route(api: Api) -> None:
     assert "'big-model'" in answer.text
 
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_a_browser_gets_a_page_without_a_key_and_everybody_else_the_text() -> None:
+    keyed = Api(keys=Keys(["the-key-itself"])).client
+    answer = keyed.get("/", headers=BROWSER)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "goodspeed'" not in answer.text  # nor anything else of this node
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    for tag in ("script", "style"):  # the page's own, and nothing else
+        assert policy[f"{tag}-src"].count("'") == 2
+        assert policy[f"{tag}-src"].startswith("'sha256-")
+    assert keyed.head("/", headers=BROWSER).status_code == 200
+    for method, path, accept in (("GET", "/", "application/json"), ("GET", "/", "*/*"), ("POST", "/", "text/html")):
+        error_of(keyed.request(method, path, headers={"Accept": accept}), 401)
+    error_of(keyed.get("/v1/models", headers=BROWSER), 401)
+    plain = keyed.get("/", headers={"Accept": "application/json", "x-api-key": "the-key-itself"})
+    assert plain.headers["content-type"].startswith("text/plain")
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
     "path", ["embeddings", "images/generations", "audio/speech", "files", "moderations", "threads/1"]
