@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from draft_node.core.actions import Deliver
 from draft_node.parsing.formats import Content, Thinking
-from draft_node.parsing.parser import Parser
+from draft_node.parsing.parser import Continued, Parser, ParserSettings
+from draft_node.service.answer import Answer
+from draft_node.service.tokens import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
-from tests.chats import PLAIN, QWEN3, R1, function, tokenizer
+from tests.chats import PLAIN, QWEN3, R1, function, ids_of, tokenizer
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
 from tests.draft_node.http.test_tools import TOOLS, USER, api, call, message_of, streamed
@@ -131,3 +134,11 @@ def test_a_continued_text_is_taken_apart_from_its_middle() -> None:
     formats = api("x").service.chats.formats
     assert Parser(formats, {}, is_thinking=False, is_continued=True).push(" <think>") == [Content(" <think>")]
     assert Parser(formats, {}, is_thinking=True, is_continued=True).push(" so") == [Thinking(" so")]
+
+
+@pytest.mark.parametrize(("continued", "said"), [(None, "Rome"), ("text", " Rome")])
+def test_the_blank_that_a_template_leaves_belongs_to_a_continued_text(continued: Continued | None, said: str) -> None:
+    here = tokenizer()
+    parser = ParserSettings(continued=continued)
+    answer = Answer(here, TokenTexts(here), (), 0, is_trimmed=True, parser=parser)
+    assert answer.take(Deliver(tuple(ids_of(" Rome")), ())).text == said
