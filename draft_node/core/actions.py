@@ -149,7 +149,7 @@ class Statistics:
             self.accepted[verdict.source] += verdict.num_accepted
 
     @property
-    def acceptance_rate(self) -> float:
+    def draft_acceptance_rate(self) -> float:
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
 
     def by_name(self) -> dict[str, object]:

@@ -104,6 +104,6 @@ class HttpServer:
             "name": self.config.name,
             "model": self.config.model,
             "all_finished": self.all_finished,
-            "acceptance_rate": statistics.acceptance_rate,
+            "draft_acceptance_rate": statistics.draft_acceptance_rate,
             **statistics.by_name(),
         }

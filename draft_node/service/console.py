@@ -61,7 +61,7 @@ class _Serving:
             "token_ids": self.token_ids,
             "finish_reason": ended.reason,
             "elapsed_s": time.perf_counter() - self.started,
-            "acceptance_rate": statistics.acceptance_rate,
+            "draft_acceptance_rate": statistics.draft_acceptance_rate,
             **told,
             "slo": ended.kept.described() if ended.kept is not None else None,
         }

@@ -148,7 +148,9 @@ def drafts(served: ByGoodSpeed) -> dict[str, Any]:
     return {
         "drafted": {way: dict(counts) for way, counts in drafted.items()},
         "accepted": {way: dict(served.num_accepted[way]) for way in drafted},
-        "acceptance": {way: served.num_accepted[way]["all"] / counts["all"] for way, counts in drafted.items()},
+        "draft_acceptance_rate": {
+            way: served.num_accepted[way]["all"] / counts["all"] for way, counts in drafted.items()
+        },
     }
 
 
@@ -166,7 +168,7 @@ def show(result: dict[str, Any]) -> None:
         if name in result:
             least = result["wanted"].get(name)
             print(f"  {name:<28} {result[name]:>7.2f}" + (f"   (wanted: at least {least})" if least else ""))
-    for way, share in result["acceptance"].items():
+    for way, share in result["draft_acceptance_rate"].items():
         by_source = ", ".join(
             f"{source} {result['accepted'][way].get(source, 0)} of {number}"
             for source, number in result["drafted"][way].items()

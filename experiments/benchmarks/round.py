@@ -181,7 +181,7 @@ def summary(runs: list[list[Played]]) -> dict[str, Any]:
     return {
         "num_rounds": len(full),
         "num_drafted": drafted / len(full),
-        "acceptance": sum(again[0].num_accepted for again in full) / drafted,
+        "draft_acceptance_rate": sum(again[0].num_accepted for again in full) / drafted,
         "overhead": overhead(cpu),
         "wall_overhead": overhead(wall),
         "round_s": sum(cpu.values()),

@@ -114,7 +114,7 @@ class Recorded:
             "target_s": statistics.median(rounds.target),
             "node_s_per_session": statistics.median(rounds.node) / num_sessions,
             "client_s_per_session": statistics.median(rounds.client) / num_sessions,
-            "acceptance_rate": sum(c.num_accepted for c in counts) / max(1, sum(c.num_drafted for c in counts)),
+            "draft_acceptance_rate": sum(c.num_accepted for c in counts) / max(1, sum(c.num_drafted for c in counts)),
             "num_deviating": sum(not self._as_recorded(client) for client in self.clients),
             "kv_bytes_per_session": num_pages * page_bytes(runner) // num_sessions,
             "grown_bytes_per_session": (memory_bytes() - self.before) // num_sessions,

@@ -92,7 +92,7 @@ def test_drafts_are_counted_by_way_and_by_source(asked):
     assert drafts(served) == {
         "drafted": {"goodspeed_1": {"all": 32, "model": 24, "self": 8}},
         "accepted": {"goodspeed_1": {"all": 24, "model": 24}},
-        "acceptance": {"goodspeed_1": 0.75},
+        "draft_acceptance_rate": {"goodspeed_1": 0.75},
     }
 
 

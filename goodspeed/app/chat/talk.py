@@ -47,7 +47,7 @@ class Answer:
             "tokens_per_s": usage.completion_tokens / self.elapsed_s if usage is not None else None,
             "first_s": self.first_s,
             "elapsed_s": self.elapsed_s,
-            "acceptance_rate": own.accepted / own.drafted if own is not None and own.drafted else None,
+            "draft_acceptance_rate": own.accepted / own.drafted if own is not None and own.drafted else None,
             **{f"num_{name}": count for name, count in told.items()},
             "slo": own.slo.model_dump() if own is not None and own.slo is not None else None,
         }
@@ -60,8 +60,8 @@ class Answer:
         if self.first_s is not None:
             parts.append(f"the first after {1e3 * self.first_s:.0f} ms")
         if told["num_rounds"] is not None:
-            rate = told["acceptance_rate"]
-            parts.append("nothing drafted" if rate is None else f"acceptance {rate:.2f}")
+            rate = told["draft_acceptance_rate"]
+            parts.append("nothing drafted" if rate is None else f"{rate:.0%} of drafted tokens accepted")
             parts.append(f"{told['num_rounds']} rounds")
         if slo := told["slo"]:
             promise = {True: " (promised)", False: " (best effort)", None: ""}[slo["promised"]]

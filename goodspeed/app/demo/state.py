@@ -43,7 +43,7 @@ class Progress:
     slo: dict[str, Any] | None = None  # result of the requested service level, at the end
 
     @property
-    def acceptance_rate(self) -> float:
+    def draft_acceptance_rate(self) -> float:
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
 
     @property

@@ -18,8 +18,8 @@ WALL = ("receive", "forward", "verify", "schedule", "send")
 """Parts of the verify node's time, as in Fig. 3 of the GoodSpeed paper."""
 
 OF_CLIENT = (
-    *("text", "token_ids", "num_tokens", "num_rounds", "num_drafted", "num_accepted", "acceptance_rate", "goodput"),
-    *("tokens_per_s", "finish_reason", "drafted_by", "accepted_by", "slo", "num_rounds_passed"),
+    *("text", "token_ids", "num_tokens", "num_rounds", "num_drafted", "num_accepted", "draft_acceptance_rate"),
+    *("goodput", "tokens_per_s", "finish_reason", "drafted_by", "accepted_by", "slo", "num_rounds_passed"),
 )
 """Fields of `Progress` in a client's result."""
 
@@ -36,7 +36,8 @@ uplink bytes: what the draft nodes send, for each token of theirs that the targe
 
 OF_ONE_RUN = f"""\
 rounds: in all; for a client those that gave it tokens, of those from its first to its last
-acceptance: accepted share of a client's verified drafted tokens; those after a rejected one are not accepted
+accepted: share of a client's verified drafted tokens; those after a rejected one and beside an accepted one are not
+  accepted, so that this draft acceptance rate is below the acceptance rate of Eq. (3)
 {OF_FIGURES}
 accepted of drafted tokens: by what drafted them: a draft model, the n-gram index of the draft node (ngram),
   or the verify node, from a text's own earlier part (self)
@@ -131,14 +132,14 @@ def to_text(result: dict[str, Any]) -> str:
         f"{result['policy']} policy, {result['rounds']} rounds, {result['verification']} verification, "
         f"budget {result['budget']}, target {result['model']}",
         "",
-        f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>8} {'acceptance':>10} "
+        f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>8} {'accepted':>8} "
         f"{'goodput':>8} {'tokens/s':>8}",
     ]
     for one in result["clients"]:
         rounds = f"{one['num_rounds']}/{one['num_rounds_passed']}"
         lines.append(
             f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
-            f"{rounds:>8} {one['acceptance_rate']:>10.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
+            f"{rounds:>8} {one['draft_acceptance_rate']:>8.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
         )
     lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]
     lines += ["", *(f"{name:<28} {value}" for name, value in figures(result).items())]

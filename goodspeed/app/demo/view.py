@@ -144,7 +144,7 @@ def _cells(one: Progress, width: int, has_models: bool) -> list[Text]:
         one.client.domain,
         *([one.client.draft_model] if has_models else []),
         "done" if one.finish_reason else str(one.may_draft),
-        f"{one.acceptance_rate:.2f}",
+        f"{one.draft_acceptance_rate:.2f}",
         f"{one.goodput:.2f}",
         f"{one.tokens_per_s:.1f}",
         one.text[-text_width:],

@@ -54,7 +54,7 @@ def test_each_line_is_a_turn_of_one_conversation(stub: Stub, talk: Talk) -> None
     status, out, err = talk("one\n\ntwo\n", "--system", "be kind")
     assert (status, out) == (0, "Hello\nHello\n")
     first, second = (line.strip("[]").split(", ") for line in err.splitlines())
-    assert (first[0], first[3:]) == ("5 tokens", ["acceptance 0.75", "2 rounds"])
+    assert (first[0], first[3:]) == ("5 tokens", ["75% of drafted tokens accepted", "2 rounds"])
     assert first[1].endswith("tokens/s")
     assert first[2].startswith("the first after ")
     assert second[3:] == first[3:]
@@ -87,7 +87,7 @@ def test_events_and_the_result_last(stub: Stub, talk: Talk) -> None:
     assert result["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]
     assert answer["finish_reason"] == "length"
     assert [answer[name] for name in ("num_tokens", "num_rounds", "num_drafted", "num_accepted")] == [5, 2, 4, 3]
-    assert answer["acceptance_rate"] == 0.75
+    assert answer["draft_acceptance_rate"] == 0.75
 
 
 def test_what_the_model_thinks_is_dimmed_and_not_sent_back(stub: Stub, talk: Talk, colours: Callable[[], None]) -> None:

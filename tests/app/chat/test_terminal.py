@@ -98,7 +98,7 @@ def test_times_are_from_the_question_on(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("goodspeed.app.chat.talk.time.perf_counter", lambda: next(ticks))
     answer = Conversation(ChatConfig(), Node(), "model").ask("a")
     assert (answer.first_s, answer.elapsed_s, answer.figures()["tokens_per_s"]) == (2.0, 4.0, 0.5)
-    assert (answer.reason, answer.figures()["acceptance_rate"]) == ("stop", None)
+    assert (answer.reason, answer.figures()["draft_acceptance_rate"]) == ("stop", None)
 
 
 def test_a_typed_line_can_be_given_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 FIELDS = ["policy", "rounds", "budget", "num_rounds", "tokens_per_s", "log_utility", "jain", "uplink_bytes_per_token"]
 CLIENT_FIELDS = (
     "name domain draft_model prompt seed text token_ids num_tokens num_rounds num_drafted num_accepted "
-    "acceptance_rate goodput tokens_per_s"
+    "draft_acceptance_rate goodput tokens_per_s"
 ).split()
 
 

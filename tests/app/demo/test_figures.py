@@ -23,7 +23,7 @@ def row(client: str, num_verified: int, num_accepted: int, num_tokens: int, good
         "num_accepted": num_accepted,
         "num_tokens": num_tokens,
         "may_draft": 3,
-        "acceptance_rate": 0.5,
+        "draft_acceptance_rate": 0.5,
         "goodput": goodput,
     }
 
@@ -91,7 +91,7 @@ def test_what_one_run_comes_to(state: DemoState) -> None:
     a, b = result["clients"]
     assert a["goodput"] == 8 / 5  # rounds 1 to 5
     assert b["goodput"] == 2 / 2  # rounds 2 and 3
-    assert (a["acceptance_rate"], b["acceptance_rate"]) == (5 / 8, 0.0)
+    assert (a["draft_acceptance_rate"], b["draft_acceptance_rate"]) == (5 / 8, 0.0)
     assert (a["tokens_per_s"], b["tokens_per_s"]) == (2.0, 1.0)
     assert (a["num_rounds"], b["num_rounds"]) == (3, 2)
     assert result["tokens_per_s"] == 10 / 4
@@ -179,11 +179,11 @@ def test_series_for_the_picture(state: DemoState) -> None:
 def test_the_text_names_and_explains_every_client_and_figure(state: DemoState) -> None:
     text = summary.to_text(summary.summarize(DemoConfig(clients=2), state))
     assert text.startswith("gradient policy, continuous rounds, match verification, ")
-    assert "a           math      small               8      3/5       0.62     1.60      2.0" in text
+    assert "a           math      small               8      3/5     0.62     1.60      2.0" in text
     assert re.search(r"^log-utility +0\.470$", text, re.MULTILINE)
     assert "forward 53%" in text
     figures = ("log-utility", "Jain index", "worst client's share", "uplink bytes", "verify node's time")
-    for name in ("rounds", "acceptance", "goodput", *figures):
+    for name in ("rounds", "accepted", "goodput", *figures):
         assert name in text
         assert f"\n{name}: " in f"\n{summary.OF_ONE_RUN}"
     paper = summary.to_text(summary.summarize(DemoConfig(preset="paper"), state))

@@ -84,7 +84,7 @@ def test_a_verdict_is_delivered_and_drafted_on(session):
     assert (delivered, acknowledged) == (Deliver((8, 5)), Send(Ack(ID, 1, 6)))
     assert asked == Propose(REQUEST, 1, 2, (1, 2, 3, 7, 8, 5), 3, max_depth=3)
     assert session.committed == (7, 8, 5)
-    assert session.statistics.acceptance_rate == 0.5
+    assert session.statistics.draft_acceptance_rate == 0.5
 
 
 def test_the_end(running):

@@ -96,7 +96,7 @@ function makeRow(row) {
     element("td", "state", element("span"), element("small")),
     cell("Drafted / round", "drafted", "drafted", bar()),
     cell("Next draft", "next-draft", "number length", element("span")),
-    cell("Acceptance", "acceptance", "acceptance", bar()),
+    cell("Acceptance rate", "acceptance", "acceptance", bar()),
     cell("Goodput", "goodput", "goodput", bar()),
     cell("Share", "share", "share", bar()),
     cell("Tokens", "tokens", "number tokens", element("span")),
