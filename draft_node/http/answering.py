@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from draft_node.config import DraftConfig
 from draft_node.http import streams
-from draft_node.http.body import LargeWork, ignored_of, reads, takes
+from draft_node.http.body import LargeWork, Turns, ignored_of, reads, takes
 from draft_node.http.choices import Choice
 from draft_node.http.errors import WORK, Answers, ApiError
 from draft_node.http.requests import Asking
@@ -94,7 +94,8 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
     )
     async def generate(request: Request, body: Annotated[Any, Depends(reads(endpoint.body, work.bodies))]) -> Response:
         check_stream(body)
-        asking = endpoint.shape_of(body, Caller(service, config, user_of(request.scope), request.headers))
+        turns = await Turns.of(request, work.bodies)
+        asking = endpoint.shape_of(body, Caller(service, config, turns, request.headers))
         with service.refusing():
             shape = await unless_gone(request.receive, asking)
             _check_room(shape.batch, service, config)

@@ -1,19 +1,23 @@
 """Parts of messages: text, and what this model cannot see or hear, which becomes a sentence of text."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag, ValidationInfo, model_validator
+from pydantic import Discriminator, Tag
 
-from draft_node.http.strict import Strict
+from draft_node.http.strict import LeftOut, Strict
 
 
-def kind_of(default: str = "") -> Discriminator:
-    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them."""
+def kind_of(default: str = "", alike: Mapping[str, str] = MappingProxyType({})) -> Discriminator:
+    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them.
+
+    alike: types that share another one's branch.
+    """
 
     def kind(given: Any) -> str:
         found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
-        return f"[{found}]"
+        return f"[{alike.get(found, found) if isinstance(found, str) else found}]"
 
     return Discriminator(kind)
 
@@ -28,20 +32,6 @@ class Words(Protocol):
 class TextPart(Strict):
     type: Literal["text"]
     text: str
-
-
-class LeftOut(BaseModel):
-    """A part whose members are not looked at; a header of the answer names its type."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    type: str
-
-    @model_validator(mode="after")
-    def _is_told(self, info: ValidationInfo) -> Self:
-        if info.context is not None:
-            info.context.add(self.type)
-        return self
 
 
 IMAGE, RECORDING, FILE = "image_url", "input_audio", "file"

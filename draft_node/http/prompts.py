@@ -1,15 +1,17 @@
 """Encodes prompts and computes max_tokens, so that both fit into the context; also the routes for tokenizing."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.http.body import LargeWork, check_elements, reads, takes
+from draft_node.http.body import LargeWork, Turns, check_elements, reads, takes
 from draft_node.http.errors import TAKE, ApiError
 from draft_node.http.names import served_name
 from draft_node.http.parts import text_of
@@ -38,15 +40,11 @@ async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, 
 
 
 async def encode_chat(
-    messages: Sequence[Message], service: Service, user: str, inputs: Inputs = NOTHING
+    messages: Sequence[Message], service: Service, turns: Turns, inputs: Inputs = NOTHING
 ) -> tuple[int, ...]:
-    calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
-    check_elements(*calls)  # JSON inside of the body's strings, not counted before
-    turns = [_chat_message(message, f"messages.{i}", service) for i, message in enumerate(messages)]
-    shown, inputs = service.chats.shown(turns, inputs)
-    _check_chars(num_chat_chars(shown, inputs), "messages", service)
+    chat, shown = await turns.run(partial(_chat_of, messages, service, inputs))
     try:
-        return await service.encode_chat(shown, user, inputs)
+        return await service.encode_chat(chat, turns.user, shown)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
@@ -60,6 +58,16 @@ def continued(inputs: Inputs, messages: Sequence[Message]) -> Inputs:
         param = f"messages.{len(messages) - 1}.tool_calls"
         raise ApiError(400, f"{param}: calls cannot be continued; add their results after them", param=param)
     return replace(inputs, continues=True)
+
+
+def _chat_of(messages: Sequence[Message], service: Service, inputs: Inputs) -> tuple[Sequence[dict[str, Any]], Inputs]:
+    """Converts messages and inputs for the chat template; ApiError if they are too many or too long."""
+    calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
+    check_elements(*calls)  # JSON inside of the body's strings, not counted before
+    chat = [_chat_message(message, f"messages.{i}", service) for i, message in enumerate(messages)]
+    shown, inputs = service.chats.shown(chat, inputs)
+    _check_chars(num_chat_chars(shown, inputs), "messages", service)
+    return shown, inputs
 
 
 def _chat_message(message: Message, where: str, service: Service) -> dict[str, Any]:
@@ -118,9 +126,14 @@ async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
 
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
     """Refuses a long text before encoding: a tokenizer takes seconds and a gigabyte for some million characters."""
-    if num_chars > service.max_chars:
-        what = f"{param}: {num_chars} characters do not fit into the context; at most {service.max_chars} can"
-        raise ApiError(400, what, param=param, code="context_length_exceeded")
+    most, context_len = service.max_chars, service.context_len
+    if num_chars <= most:
+        return
+    if context_len and param != "prediction":
+        longest = most / context_len  # characters of a token
+        raise _too_long(param, context_len, f"{math.ceil(num_chars / longest)} tokens at least")
+    what = f"{param}: {num_chars} characters do not fit into the context; at most {most} can"
+    raise ApiError(400, what, param=param, code="context_length_exceeded")
 
 
 def check_within_reach(service: Service) -> None:
@@ -130,29 +143,26 @@ def check_within_reach(service: Service) -> None:
 
 
 def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
-    """Returns each prompt's max_tokens. A requested one must fit into the context; the default is reduced to fit."""
+    """Returns each prompt's max_tokens, reduced to fit into the context; ApiError if a prompt does not fit."""
     check_within_reach(service)  # the node may have gone while prompts were encoded
-    asked = _one_of(request)
+    asked = asked_tokens(request)
     left = [service.context_len - len(prompt) for prompt in ids]
-    least = min(left)
-    if least < (asked or 1):
-        raise _too_long(request, service.context_len, service.context_len - least, asked)
+    if min(left) < 1:
+        param = "messages" if isinstance(request, ChatRequest) else "prompt"
+        raise _too_long(param, service.context_len, f"{service.context_len - min(left)} tokens")
     if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
         raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
     if asked == 0 and request.min_tokens:
         raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
-    return [min(default, room) if asked is None else max(asked, 1) for room in left]
+    return [min(default if asked is None else max(asked, 1), room) for room in left]
 
 
-def _too_long(request: Generation, context_len: int, num_tokens: int, asked: int | None) -> ApiError:
-    """Returns the error for a prompt of `num_tokens` plus `asked` tokens that do not fit into the context."""
-    param, verb = ("messages", "take") if isinstance(request, ChatRequest) else ("prompt", "takes")
-    taken = f"the context has {context_len} tokens, and the {param} {verb} {num_tokens} of them"
-    if asked and num_tokens < context_len:
-        name = name_of_max_tokens(request)
-        what = f"{name} must be at most {context_len - num_tokens}: {taken}"
-        return ApiError(400, what, param=name, code="context_length_exceeded")
-    return ApiError(400, f"{param} must be shorter: {taken}", param=param, code="context_length_exceeded")
+def _too_long(param: str, context_len: int, length: str) -> ApiError:
+    """Returns the error for a prompt beyond the context, in words by which agents know that they have to compact."""
+    verb = "have" if param == "messages" else "has"
+    what = f"This model's maximum context length is {context_len} tokens, but the {param} {verb} {length}"
+    advice = f"reduce the length of the {param}, and leave room for an answer"
+    return ApiError(400, f"{what}: {advice}", param=param, code="context_length_exceeded")
 
 
 def name_of_max_tokens(request: Generation) -> str:
@@ -161,7 +171,7 @@ def name_of_max_tokens(request: Generation) -> str:
     return "max_completion_tokens" if only_new else "max_tokens"
 
 
-def _one_of(request: Generation) -> int | None:
+def asked_tokens(request: Generation) -> int | None:
     """Returns max_tokens by either name; None: default; ApiError if both differ."""
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
@@ -186,10 +196,11 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         served_name(body.model, service, config)
         if (body.prompt is None) == (body.messages is None):
             raise ApiError(400, "send either prompt or messages", param="prompt")
-        user = user_of(request.scope)
+        turns = await Turns.of(request, work.bodies)
+        user = turns.user
         if body.messages is not None:
             options = read_options(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
-            encoding = encode_chat(body.messages, service, user, continued(options.inputs, body.messages))
+            encoding = encode_chat(body.messages, service, turns, continued(options.inputs, body.messages))
         elif body.tools or body.chat_template_kwargs:
             name = "tools" if body.tools else "chat_template_kwargs"
             raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)

@@ -18,12 +18,12 @@ from goodspeed.wire.fields import (
 )
 
 MAX_LOGPROBS = 20
-MAX_MESSAGES = MAX_PARTS = 1024
+MAX_MESSAGES, MAX_PARTS = 1 << 14, 1 << 12
 MAX_DETOKENIZED, MAX_BIAS = 1 << 16, 100.0
-MAX_TOOLS = MAX_CALLS = 128
+MAX_TOOLS = MAX_CALLS = 1 << 10
 """Most tools of a request, and calls of a message."""
 
-MAX_DESCRIPTION_CHARS, MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 14, 1 << 20, 256, (1 << 63) - 1
+MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 20, 256, (1 << 63) - 1
 
 
 def listed(most: int | None, least: int | None = None) -> Any:
@@ -80,7 +80,7 @@ class StructuredOutputs(Strict):
 
 class Function(Strict):
     name: Name
-    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
+    description: str | None = None
     parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema; none: an object of no members")
     strict: bool | None = Field(default=None, description="true: a call's arguments keep the schema")
 

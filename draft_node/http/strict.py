@@ -1,15 +1,15 @@
 """Base model of all parts of request bodies: no type conversions, no NaN; unknown members are refused by name.
 
 Accepts unknown members that request nothing: null, false and empty values, and values in `NEUTRAL`. Ignores members in
-`IGNORED`, which a header of the answer lists.
+`IGNORED`, which a header of the answer lists, and any where the request announces members that are unknown here.
 """
 
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 MEMBER = "member"
@@ -41,6 +41,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
     "service_tier": ("auto", "standard_only"),
     "caller": ({"type": "direct"},),  # of a call that an earlier answer had
+    "speed": ("standard",),
     "display": ("summarized",),  # thinking is never left out
 }
 """Values without effect, in addition to null, false and empty ones."""
@@ -55,9 +56,15 @@ INSTEAD = {
     **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
     "slo": "send goodspeed.slo",
     "store": "no answer is kept here",
+    "container": "nothing runs code here",
+    "mcp_servers": "let the client call these servers, and send what they offer as tools",
+    "output_format": "send output_config.format",
     "background": "a request waits for its response, or streams it",
 }
 """Advice for unsupported members."""
+
+MAX_UNKNOWN = 64
+"""Most ignored names beyond which unknown members are refused, announced or not."""
 
 MAX_NAME = 64
 """Longer names of members are not compared with known ones, since that takes time."""
@@ -68,8 +75,20 @@ def refused(name: str, what: str, code: str = "") -> PydanticCustomError:
     return PydanticCustomError(MEMBER, "refused", {"name": name, "what": what, "code": code})
 
 
+class Ignored(set[str]):
+    """Names of a request's ignored members: the validation context of bodies."""
+
+    takes_unknown = False  # the request announces members that are unknown here
+
+    def takes(self, name: str) -> bool:
+        """True if an unknown member is ignored: few are, whose names fit into a header."""
+        return (
+            self.takes_unknown and len(self) < MAX_UNKNOWN and re.fullmatch(r"[\w.-]{1,64}", name, re.ASCII) is not None
+        )
+
+
 class Strict(BaseModel):
-    """A part of a body. Validation context: the set that receives ignored members' names, or None."""
+    """A part of a body. Validation context: the `Ignored` that receives ignored members' names, or None."""
 
     # Not extra="forbid", which creates an error per unknown field: a body can have very many.
     model_config = ConfigDict(
@@ -80,21 +99,41 @@ class Strict(BaseModel):
         json_schema_extra={"additionalProperties": False},
     )
 
+    ignores: ClassVar[frozenset[str]] = IGNORED
+    announcing: ClassVar[str] = ""  # of a whole body: header with which requests announce members that are unknown here
+
     @model_validator(mode="after")
     def _knows_all(self, info: ValidationInfo) -> Self:
         for name, value in (self.model_extra or {}).items():
             if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
                 continue
-            if name not in IGNORED:
-                advice = (
-                    INSTEAD.get(name)
-                    or _nearest(name, [field.alias or own for own, field in type(self).model_fields.items()])
-                    or "leave it out"
-                )
-                raise refused(name, f"is not a supported parameter; {advice}", "unknown_parameter")
-            if info.context is not None:
-                info.context.add(name)
+            if name not in self.ignores:
+                fields = type(self).model_fields.items()
+                advice = INSTEAD.get(name) or _nearest(name, [field.alias or own for own, field in fields])
+                if advice or not (isinstance(info.context, Ignored) and info.context.takes(name)):
+                    what = f"is not a supported parameter; {advice or 'leave it out'}"
+                    raise refused(name, what, "unknown_parameter")
+            tell_ignored(name, info)
         return self
+
+
+class LeftOut(BaseModel):
+    """What only a hosted service runs or reads: the model does not see it, and its type is told as ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    type: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
+
+    @model_validator(mode="after")
+    def _is_left_out(self, info: ValidationInfo) -> Self:
+        tell_ignored(self.type, info)
+        return self
+
+
+def tell_ignored(name: str, info: ValidationInfo) -> None:
+    """Adds a name to the ignored ones that the answer's header lists."""
+    if info.context is not None:
+        info.context.add(name)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:

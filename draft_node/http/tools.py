@@ -123,6 +123,11 @@ def has_switch(chats: ChatForms, *, tools: bool) -> bool:
     return bool(_switches(chats, tools=tools))
 
 
+def has_effort(chats: ChatForms, *, tools: bool) -> bool:
+    """True if the template knows how much a model is to think, or whether."""
+    return has_switch(chats, tools=tools) or chats.knows("reasoning_effort", tools=tools)
+
+
 def _switches(chats: ChatForms, *, tools: bool) -> list[str]:
     return [name for name in SWITCHES if chats.knows(name, tools=tools)]
 

@@ -9,10 +9,12 @@ from itertools import product
 
 from draft_node.config import DraftConfig
 from draft_node.http import continuing
+from draft_node.http.body import Turns
 from draft_node.http.errors import ApiError
 from draft_node.http.forms import form_of, form_with_tools
 from draft_node.http.names import served_name
 from draft_node.http.prompts import (
+    asked_tokens,
     check_within_reach,
     decoded,
     encode_chat,
@@ -72,8 +74,12 @@ class Caller:
 
     service: Service
     config: DraftConfig
-    user: str
+    turns: Turns
     headers: Mapping[str, str]  # of the request
+
+    @property
+    def user(self) -> str:
+        return self.turns.user
 
     def model_of(self, request: Asking) -> str:
         """Returns the model's name for the answer; ApiError 404 if the request names another model."""
@@ -117,7 +123,7 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     form = await form_of(
         request.structured_outputs, request.response_format, service, user, ignore_eos=request.ignore_eos
     )
-    ids = [await encode_chat(request.messages, service, user, options.inputs)]
+    ids = [await encode_chat(request.messages, service, caller.turns, options.inputs)]
     default = caller.config.max_tokens or DEFAULT_CHAT_TOKENS
     if num_logprobs is not None and not request.stream:
         default = min(default, most_told(request, num_logprobs))
@@ -182,7 +188,6 @@ def _wanted(
     says = service.defaults(chat=is_chat)
     alike = partial(
         Wanted,
-        min_tokens=_min_tokens(request, max_tokens),
         ignore_eos=bool(request.ignore_eos),
         stop_token_ids=stop_token_ids(request, service.vocab_size, () if request.ignore_eos else service.eos_ids),
         is_chat=is_chat,
@@ -199,21 +204,21 @@ def _wanted(
         restarts=request.own.on_target_change == "restart",
         target=service.target_fingerprint,
     )
-    bias = biases(request, service.vocab_size)
+    bias, min_tokens = biases(request, service.vocab_size), _min_tokens(request, max_tokens)
     texts = []
     for (prompt, most), choice in product(zip(ids, max_tokens, strict=True), range(request.n or 1)):
         asked = _sampling_request(request, choice, bias).filled(config.node_sampling)
         own = asked.resolve(says)
         chosen = partial(alike, sampling=own.sampling, stop=own.stop, logit_rules=own.rules)
-        texts.append(chosen(prompt=prompt, max_tokens=most, resolve=asked.resolve))
+        texts.append(chosen(prompt=prompt, max_tokens=most, min_tokens=min(min_tokens, most), resolve=asked.resolve))
     check_told(texts, request)
     return texts
 
 
 def _min_tokens(request: ChatRequest | CompletionRequest, max_tokens: Sequence[int]) -> int:
-    """Returns min_tokens; ApiError 400 if it exceeds some text's max_tokens."""
-    least = request.min_tokens or 0
-    if any(least > most for most in max_tokens):
+    """Returns min_tokens; ApiError 400 if it exceeds max_tokens, which the context may have reduced for some texts."""
+    least, asked = request.min_tokens or 0, asked_tokens(request)
+    if least > (min(max_tokens) if asked is None else max(asked, 1)):
         raise ApiError(400, f"min_tokens must not be more than {name_of_max_tokens(request)}", param="min_tokens")
     return least
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from draft_node.http.translation import server_event
 from goodspeed.serving.web.bodies import Speculation, Usage
 
-StopReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+StopReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
 
 
 class TextBlock(BaseModel):

@@ -4,108 +4,96 @@ A message's blocks become one message of the chat; each tool result becomes a se
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
 
-from draft_node.http.parts import TextPart, kind_of, text_of
+from draft_node.http.messages.blocks import (
+    Block,
+    Document,
+    Message,
+    OfMessages,
+    SearchResult,
+    TextBlock,
+    Texts,
+    Thought,
+    ToolResult,
+    ToolUse,
+)
+from draft_node.http.parts import Unseen, content_of, text_of
 from draft_node.http.requests import (
-    MAX_DESCRIPTION_CHARS,
-    MAX_ID_CHARS,
     MAX_MESSAGES,
-    MAX_PARTS,
     MAX_TOOLS,
     Asking,
     ChatRequest,
     Effort,
     Name,
     NumTokens,
-    PastName,
     Schema,
     Stop,
     listed,
 )
-from draft_node.http.strict import Strict, refused
-from draft_node.http.tools import has_switch
+from draft_node.http.strict import LeftOut, refused, tell_ignored
+from draft_node.http.tools import has_effort, has_switch
 from draft_node.http.translation import chat_request
-from draft_node.parsing.bodies import MAX_DEPTH
-from draft_node.service.chat_forms import ChatForms, depth
+from draft_node.service.chat_forms import ChatForms
 from goodspeed.serving.web.errors import NO_THREADS
 
-Texts: TypeAlias = str | Annotated[list[TextPart], listed(MAX_PARTS)]
-Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
-
-class ToolUse(Strict):
-    type: Literal["tool_use"]
-    id: Id
-    name: PastName
-    input: dict[str, Any]
-
-    @model_validator(mode="after")
-    def _is_a_calls(self) -> Self:
-        if depth(self.input) > MAX_DEPTH:
-            raise refused("input", f"must not have more than {MAX_DEPTH} levels")
-        try:
-            json.dumps(self.input, allow_nan=False)
-        except ValueError:
-            raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
-        return self
-
-
-class ToolResult(Strict):
-    type: Literal["tool_result"]
-    tool_use_id: Id
-    content: Texts | None = None
-
-
-class Thought(Strict):
-    type: Literal["thinking"]
-    thinking: str
-    signature: str | None = Field(default=None, description="taken, and not looked at")
-
-
-Block: TypeAlias = Annotated[
-    Annotated[TextPart, Tag("[text]")]
-    | Annotated[ToolUse, Tag("[tool_use]")]
-    | Annotated[ToolResult, Tag("[tool_result]")]
-    | Annotated[Thought, Tag("[thinking]")],
-    kind_of(),
-]
-
-OF_ROLE = {"user": ("text", "tool_result"), "assistant": ("text", "tool_use", "thinking"), "system": ("text",)}
-"""Types of the blocks that messages of a role may have."""
-
-
-class Message(Strict):
-    role: Literal["user", "assistant", "system"]
-    content: str | Annotated[list[Block], listed(MAX_PARTS)]
-
-    @property
-    def blocks(self) -> Sequence[Block]:
-        return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
-
-    @model_validator(mode="after")
-    def _is_of_its_role(self) -> Self:
-        if not self.blocks and self.role != "assistant":  # a model may have said nothing
-            raise refused("content", "must not be empty")
-        for block in self.blocks:
-            if block.type not in OF_ROLE[self.role]:
-                raise refused("content", f'must not have blocks of the type "{block.type}" in the role "{self.role}"')
-        return self
-
-
-class CustomTool(Strict):
+class CustomTool(OfMessages):
     type: Literal["custom"] | None = None
     name: Name
-    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
+    description: str | None = None
     input_schema: Schema
     strict: bool | None = Field(default=None, description="true: a call's input keeps the schema")
+    allowed_callers: Annotated[list[str], listed(16)] | None = Field(default=None, description='has "direct"')
+
+    @model_validator(mode="after")
+    def _is_called_by_the_model(self, info: ValidationInfo) -> Self:
+        callers = set(self.allowed_callers or ("direct",))
+        if "direct" not in callers:
+            raise refused("allowed_callers", 'must have "direct": no code that could call tools runs here')
+        if len(callers) > 1:
+            tell_ignored("allowed_callers", info)
+        return self
 
 
-class ToolChoice(Strict):
+class HostedTool(LeftOut):
+    """A tool that Anthropic's service runs."""
+
+
+class LearnedTool(LeftOut):
+    """A tool that a client runs, and whose schema Anthropic's models have learned."""
+
+    @model_validator(mode="after")
+    def _is_unknown(self) -> Self:
+        what = "is a tool whose schema this model has not learned; send one of your own, with name and input_schema"
+        raise refused("type", what)
+
+
+HOSTED = re.compile(r"[a-z_]{1,40}_\d{8}|mcp_toolset")
+LEARNED = re.compile(r"(bash|text_editor|computer|memory)_\d{8}")
+
+
+def _kind(given: Any) -> str:
+    found = given.get("type") or "custom" if isinstance(given, dict) else getattr(given, "type", None) or "custom"
+    if isinstance(found, str) and LEARNED.fullmatch(found):
+        return "[bash_20250124]"
+    return "[web_search_20250305]" if isinstance(found, str) and HOSTED.fullmatch(found) else f"[{found}]"
+
+
+AnyTool: TypeAlias = Annotated[
+    Annotated[CustomTool, Tag("[custom]")]
+    | Annotated[HostedTool, Tag("[web_search_20250305]")]
+    | Annotated[LearnedTool, Tag("[bash_20250124]")],
+    Discriminator(_kind),
+]
+
+
+class ToolChoice(OfMessages):
     type: Literal["auto", "any", "tool", "none"]
     name: Name | None = Field(default=None, description="of the tool to call, with the type tool")
     disable_parallel_tool_use: bool | None = Field(default=None, description="true: the answer ends after one call")
@@ -117,30 +105,44 @@ class ToolChoice(Strict):
         return self
 
 
-class Thinking(Strict):
+class Thinking(OfMessages):
     type: Literal["enabled", "adaptive", "disabled"]
 
 
-class OutputFormat(Strict):
+class OutputFormat(OfMessages):
     type: Literal["json_schema"]
     schema_: Schema = Field(alias="schema")
 
 
-class OutputConfig(Strict):
+class OutputConfig(OfMessages):
     effort: Effort | None = None
     format: OutputFormat | None = None
 
 
-class CountRequest(Strict):
+class CountRequest(OfMessages):
     """The parameters that a prompt is made of."""
+
+    announcing = "anthropic-beta"
 
     model: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
     system: Texts | None = None
-    tools: Annotated[list[CustomTool], listed(MAX_TOOLS)] | None = None
+    tools: Annotated[list[AnyTool], listed(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = Field(default=None, description="left out: disabled where the model can do without")
     output_config: OutputConfig | None = None
+
+    @model_validator(mode="after")
+    def _has_tools_of_its_own(self) -> Self:
+        """Refuses a request for tools that are all left out: the model would answer as if it had used them."""
+        if self.tools and not self.own_tools:
+            what = f"must have tools of your own: nothing runs {self.tools[0].type} here; send some, or none at all"
+            raise refused("tools", what)
+        return self
+
+    @property
+    def own_tools(self) -> list[CustomTool]:
+        return [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
 
 
 class MessagesRequest(CountRequest, Asking):
@@ -155,6 +157,9 @@ class MessagesRequest(CountRequest, Asking):
         return self
 
 
+ASKED = (TextBlock, Unseen, Document, SearchResult)
+
+
 def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
     if request.system:
         yield {"role": "system", "content": text_of(request.system)}
@@ -166,7 +171,7 @@ def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
             if is_result:
                 yield from (_result(block) for block in run if isinstance(block, ToolResult))
             else:
-                yield {"role": message.role, "content": text_of(_texts(run))}
+                yield {"role": message.role, "content": content_of(block for block in run if isinstance(block, ASKED))}
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
@@ -180,16 +185,17 @@ def _answer(blocks: Sequence[Block]) -> dict[str, Any]:
         if isinstance(one, ToolUse)
     ]
     thought = "".join(one.thinking for one in blocks if isinstance(one, Thought))
-    return {"role": "assistant", "content": text_of(_texts(blocks)), "reasoning_content": thought, "tool_calls": calls}
-
-
-def _texts(blocks: Iterable[Block]) -> Iterator[TextPart]:
-    return (block for block in blocks if isinstance(block, TextPart))
+    said = text_of(block for block in blocks if isinstance(block, TextBlock))
+    return {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
 
 
 CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
 
 NAMES = (
+    (
+        r"This model's maximum context length is (\d+) tokens, but the messages have (\d+) tokens( at least)?.*",
+        r"prompt is too long: \2 tokens > \1 maximum\3",
+    ),
     (r"\bmessages(\.\d+(\.\w+)*)?", "messages"),
     (r"\bmax_completion_tokens\b", "max_tokens"),
     (r"\benable_thinking\b", "thinking"),
@@ -207,11 +213,11 @@ def chat_of(request: CountRequest, chats: ChatForms) -> ChatRequest:
     form = config.format
     asked: dict[str, Any] = {
         "messages": list(_messages(request)),
-        "tools": [_tool(tool) for tool in request.tools or ()],
+        "tools": [_tool(tool) for tool in request.own_tools],
         "tool_choice": CHOICES.get(choice.type) or {"type": "function", "function": {"name": choice.name}},
         "parallel_tool_calls": not choice.disable_parallel_tool_use,
         "enable_thinking": _thinks(request, chats),
-        "reasoning_effort": config.effort,
+        "reasoning_effort": config.effort if knows_effort(request, chats) else None,
         "response_format": form and {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.schema_}},
     }
     if isinstance(request, MessagesRequest):
@@ -220,8 +226,14 @@ def chat_of(request: CountRequest, chats: ChatForms) -> ChatRequest:
 
 
 def _tool(tool: CustomTool) -> dict[str, Any]:
-    shown = tool.model_dump(exclude={"type", "input_schema"}, exclude_none=True)
+    shown = {"name": tool.name, "description": tool.description, "strict": tool.strict}
     return {"type": "function", "function": {**shown, "parameters": tool.input_schema}}
+
+
+def knows_effort(request: CountRequest, chats: ChatForms) -> bool:
+    """True if the request's effort, if any, can be shown to the model: else it is ignored."""
+    effort = request.output_config.effort if request.output_config is not None else None
+    return effort in (None, "none") or has_effort(chats, tools=bool(request.own_tools))
 
 
 def _thinks(request: CountRequest, chats: ChatForms) -> bool | None:
@@ -229,5 +241,5 @@ def _thinks(request: CountRequest, chats: ChatForms) -> bool | None:
     if request.thinking is None:
         if request.output_config is not None and request.output_config.effort is not None:
             return None
-        return False if has_switch(chats, tools=bool(request.tools)) else None
+        return False if has_switch(chats, tools=bool(request.own_tools)) else None
     return request.thinking.type != "disabled"

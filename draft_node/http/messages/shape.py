@@ -1,14 +1,15 @@
 """`POST /v1/messages`: converts the request to a chat, and its text to a message, whole or as events."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
 from draft_node.config import DraftConfig
 from draft_node.http.answering import Endpoint
-from draft_node.http.body import LargeWork, reads, takes
+from draft_node.http.body import LargeWork, Turns, ignored_of, reads, takes
 from draft_node.http.choices import usage_of
 from draft_node.http.errors import ApiError, declared, working
 from draft_node.http.messages.events import (
@@ -23,7 +24,7 @@ from draft_node.http.messages.events import (
     TokenCount,
     ToolUseBlock,
 )
-from draft_node.http.messages.requests import NAMES, CountRequest, MessagesRequest, chat_of
+from draft_node.http.messages.requests import NAMES, CountRequest, MessagesRequest, chat_of, knows_effort
 from draft_node.http.names import served_name
 from draft_node.http.prompts import encode_chat
 from draft_node.http.streams import unless_gone
@@ -33,7 +34,6 @@ from draft_node.http.wanted import Batch, Caller, of_chat, options_of
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended
 from draft_node.service.service import Service
-from goodspeed.serving.web import user_of
 from goodspeed.serving.web.errors import MESSAGES, OVERLOADED, messages_error
 
 UNSIGNED = "unsigned"
@@ -46,6 +46,7 @@ class MessageShape(Itemised):
     def __init__(self, request: MessagesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch)
         self._stops = request.stop_sequences or ()
+        self._max_tokens = request.max_tokens
         self.body = MessageBody(
             id=new_id("msg"),
             type="message",
@@ -105,7 +106,8 @@ class MessageShape(Itemised):
     def _reason(self, ended: Ended) -> StopReason:
         """Returns the stop reason; the target's own stop strings are the end of its turn."""
         if ended.reason == "length":
-            return "max_tokens"
+            is_full = self.batch.texts[0].max_tokens < self._max_tokens
+            return "model_context_window_exceeded" if is_full else "max_tokens"
         if any(isinstance(block, ToolUseBlock) for block in self.body.content):
             return "tool_use"
         return "stop_sequence" if ended.stop in self._stops else "end_turn"
@@ -122,15 +124,18 @@ class MessageShape(Itemised):
 
 
 async def _shape_of(body: MessagesRequest, caller: Caller) -> MessageShape:
-    chat = chat_of(body, caller.service.chats)
+    chat = await caller.turns.run(partial(chat_of, body, caller.service.chats))
     with renamed(NAMES):
         batch = await of_chat(chat, caller)
     return MessageShape(body, batch, caller.model_of(body))
 
 
-def _ignored(body: MessagesRequest, service: Service) -> Iterable[str]:
-    knows = body.thinking is None or has_switch(service.chats, tools=bool(body.tools))
-    return () if knows else ("thinking",)
+def _ignored(body: CountRequest, service: Service) -> Iterator[str]:
+    chats = service.chats
+    if body.thinking is not None and not has_switch(chats, tools=bool(body.own_tools)):
+        yield "thinking"
+    if not knows_effort(body, chats):
+        yield "effort"
 
 
 ENDPOINT = Endpoint(
@@ -154,10 +159,12 @@ def route_of_counts(service: Service, config: DraftConfig, work: LargeWork) -> A
         request: Request, body: Annotated[CountRequest, Depends(reads(CountRequest, work.bodies))]
     ) -> TokenCount:
         """Counts the tokens of the prompt that a request with these parameters has."""
-        chat = chat_of(body, service.chats)
+        turns = await Turns.of(request, work.bodies)
+        chat = await turns.run(partial(chat_of, body, service.chats))
+        ignored_of(request.scope).update(_ignored(body, service))
         with renamed(NAMES):
             served_name(chat.model, service, config)
-            encoding = encode_chat(chat.messages, service, user_of(request.scope), options_of(chat, service).inputs)
+            encoding = encode_chat(chat.messages, service, turns, options_of(chat, service).inputs)
             return TokenCount(input_tokens=len(await unless_gone(request.receive, encoding)))
 
     return routes

@@ -178,7 +178,7 @@ def _grow(turn: dict[str, Any], item: Item) -> None:
 
 
 NAMES = (
-    (r"the messages take\b", "the input takes"),
+    (r"the messages have\b", "the input has"),
     (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
     (r"\bmax_completion_tokens\b", "max_output_tokens"),
     (r"\breasoning_effort\b", "reasoning.effort"),

@@ -1,6 +1,7 @@
 """`POST /v1/responses`: converts the request to a chat, and its text to a response, whole or as events."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -149,7 +150,7 @@ def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> Respon
 
 
 async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
-    chat = chat_of(body)
+    chat = await caller.turns.run(partial(chat_of, body))
     with renamed(NAMES):
         batch = await of_chat(chat, caller)
     return ResponseShape(body, batch, caller.model_of(body))

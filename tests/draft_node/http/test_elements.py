@@ -1,22 +1,23 @@
 """A body's elements are bounded, and no body blocks the node, accepted or not."""
 
 import contextlib
+import gc
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
-from pydantic import BaseModel
 
 from draft_node.http import body as body_module
 from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
 from draft_node.http.errors import ApiError
 from draft_node.http.messages.requests import MessagesRequest
-from draft_node.http.requests import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.requests import MAX_PARTS, ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.strict import Strict
 from tests.draft_node.http.fake import Api
 
-HANGS_S = 1.0
-"""Twenty times what the costliest body took on a quiet machine, so that a slow one passes."""
+HANGS_S = 3.0
+"""Ten times what the costliest body took on a quiet machine, so that a slow one passes."""
 
 SIZE = 4 << 20
 
@@ -28,9 +29,12 @@ def repeated(element: bytes, number: int | None = None, name: str = "prompt") ->
 
 
 ONE_PART = b'{"type":"text","text":""}'
-MANY_PARTS = b'{"role":"user","content":[' + b",".join([ONE_PART] * 1000) + b"]}"
+MANY_PARTS = b'{"role":"user","content":[' + b",".join([ONE_PART] * (MAX_PARTS - 1)) + b"]}"
+NUM_LISTS = MAX_CONTAINERS // MAX_PARTS
+CALL = b'{"type":"tool_use","id":"c","name":"f","input":{"a":1}}'
+CALLS = b'{"role":"assistant","content":[' + b",".join([CALL] * 1000) + b"]}"
 
-BODIES: dict[str, tuple[type[BaseModel], bytes]] = {
+BODIES: dict[str, tuple[type[Strict], bytes]] = {
     "small lists": (CompletionRequest, repeated(b"[1]")),
     "empty lists, unknown": (CompletionRequest, repeated(b"[]", name="x")),
     "as many lists as may be": (CompletionRequest, repeated(b"[1]", MAX_CONTAINERS - 2)),
@@ -44,19 +48,29 @@ BODIES: dict[str, tuple[type[BaseModel], bytes]] = {
     "spaces": (CompletionRequest, repeated(b" ", 1, name="x") + b" " * (SIZE - 100)),
     "as many floats as may be": (CompletionRequest, repeated(b"1.5e100", MAX_VALUES)),
     "small texts": (CompletionRequest, repeated(b'""')),
-    "unknown members": (CompletionRequest, json.dumps({f"x{i}": i for i in range(MAX_STRINGS)}).encode()),
+    "unknown members": (CompletionRequest, b"{" + b",".join(b'"x%06d":1' % i for i in range(MAX_STRINGS)) + b"}"),
     "one text": (CompletionRequest, b'{"prompt":"' + b"a" * (SIZE - 20) + b'"}'),
     "escapes": (CompletionRequest, b'{"prompt":"' + b"\\u00e9" * (SIZE // 6 - 20) + b'"}'),
     "quotes": (CompletionRequest, b'{"prompt":"' + b'\\"' * (SIZE // 2 - 20) + b'"}'),
     "64 texts": (CompletionRequest, repeated(b'"' + b"a" * (SIZE // 64 - 10) + b'"', 64)),
     "parts": (ChatRequest, repeated(ONE_PART, name="messages")),
-    "as many parts as may be": (ChatRequest, repeated(MANY_PARTS, 4, name="messages")),
-    "as many blocks as may be": (MessagesRequest, repeated(MANY_PARTS, 4, name="messages")),
+    "as many parts as may be": (ChatRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
+    "as many blocks as may be": (MessagesRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
+    "as many calls as may be": (MessagesRequest, repeated(CALLS, 28, name="messages")),
     "deep": (CompletionRequest, b'{"prompt":' + b"[" * (SIZE - 20)),
     "ids to decode": (DetokenizeRequest, repeated(b"1", MAX_VALUES, name="tokens")),
-    "messages to encode": (TokenizeRequest, repeated(MANY_PARTS, 4, name="messages")),
+    "messages to encode": (TokenizeRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
 }
 """Up to 4 MiB each of what costs most in its kind."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> Iterator[None]:
+    """Objects that were there before are not scanned while bodies are read, as in a node."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def cpu_s(kind: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.messages.requests import ToolUse
+from draft_node.http.messages.blocks import ToolUse
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import Busy, VerifyAway
 from goodspeed.serving.web import Keys
@@ -143,12 +143,23 @@ def test_streams_in_any_pieces_equal_the_whole(num_at_once: int) -> None:
         ("It is cold.", {"max_tokens": 4}, "max_tokens", None),
         (SPOKEN, TOOLS, "tool_use", None),
         ("", {}, "end_turn", None),
+        ("x" * 200, {"max_tokens": 1 << 20}, "end_turn", None),
     ],
 )
 def test_why_it_ended(says: str, body: dict[str, Any], reason: str, stop: str | None) -> None:
     answer = ask(Api(service=SpeakingService(says)), **body).json()
     assert (answer["stop_reason"], answer["stop_sequence"]) == (reason, stop)
     assert (answer["content"] == []) is (says == "")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_text_may_fill_the_context(api: Api, stream: bool) -> None:
+    """Agents ask for more tokens than a small context has; only a prompt that leaves no room is refused."""
+    num_prompt = len("user:hello;")
+    for max_tokens, reason in ((CONTEXT_LEN - num_prompt, "max_tokens"), (32_000, "model_context_window_exceeded")):
+        answer = ask(api, max_tokens=max_tokens, stream=stream)
+        message = joined(events_of(answer)) if stream else answer.json()
+        assert (message["stop_reason"], message["usage"]["output_tokens"]) == (reason, CONTEXT_LEN - num_prompt)
 
 
 def test_the_targets_own_stop_string_ends_the_turn() -> None:
@@ -302,6 +313,8 @@ def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
 
 
 IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 
 
 @pytest.mark.parametrize(
@@ -309,13 +322,12 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
     [
         ({"max_tokens": None}, "max_tokens must be"),
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
-        ({"max_tokens": CONTEXT_LEN}, "max_tokens must be at most 989: the context has 1000 tokens"),
         ({"temperature": 3}, "temperature must be at most 2"),
         ({"stop_sequences": ["x"] * 5}, "stop_sequences must have at most 4"),
         ({"stop_sequences": [""]}, "stop_sequences.0 must not be empty"),
         ({"model": "claude"}, "the model 'claude' is not served here"),
-        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter"),
-        ({"container": "x"}, "container is not a supported parameter"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter; let the client call"),
+        ({"container": "x"}, "container is not a supported parameter; nothing runs code here"),
         ({"messages": []}, "messages must"),
         (
             {"messages": [USER, {"role": "assistant", "content": "The"}], "output_config": {"format": INTEGER}},
@@ -324,33 +336,38 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role must be"),
         ({"messages": [{"role": "user"}]}, "messages.0.content must be given"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content must be a string or a list"),
-        ({"messages": [USER | {"content": "x" * 3000}]}, "messages: 3004 characters do not fit"),
-        ({"messages": [USER | {"content": "x" * 1500}]}, "messages must be shorter"),
+        ({"messages": [USER | {"content": "x" * 3000}]}, "prompt is too long: 1502 tokens > 1000 maximum at least"),
+        ({"messages": [USER | {"content": "x" * 1500}]}, "prompt is too long: 1506 tokens > 1000 maximum"),
         (content(), "messages.1.content must not be empty"),
-        (content(IMAGE), "messages.1.content.0 has the type 'image', which is not supported; send one of 'text', "),
-        (content({"type": "document"}), "messages.1.content.0 has the type 'document'"),
-        (content({"type": "redacted_thinking"}), "messages.1.content.0 has the type 'redacted_thinking'"),
+        ({"messages": [USER | {"content": [IMAGE]}]}, "messages must not end with a question about an image, which"),
+        ({"messages": [USER | {"content": [PDF]}]}, "messages must not end with a question about a file"),
+        (content({"type": "video"}), "messages.1.content.0 has the type 'video', which is not supported; send one of"),
+        (content({"type": "redacted_thinking"}), "messages.1.content must not have blocks of the type"),
+        (content(IMAGE, role="assistant"), "messages.1.content must not have blocks of the type"),
         (content({"text": "x"}), "messages.1.content.0 has the type ''"),
         (content({"type": "text"}), "messages.1.content.0.text must be given"),
-        (content({"type": "text", "text": "x", "citations": [{}]}), "messages.1.content.0.citations is not"),
+        (content({"type": "text", "text": "x", "cited": [{}]}), "messages.1.content.0.cited is not"),
         (content(USE), 'messages.1.content must not have blocks of the type "tool_use" in the role "user"'),
         (
-            content({"type": "tool_result", "tool_use_id": "c", "content": [IMAGE]}),
-            "messages.1.content.0.content.0.type",
+            content({"type": "tool_result", "tool_use_id": "c", "content": [USE]}),
+            "messages.1.content.0.content.0 has the type 'tool_use', which is not supported; send one of 'text'",
         ),
         (content({"type": "tool_result", "tool_use_id": "c"}), "messages: tools are not supported"),
         (content(USE, role="assistant"), "messages: tools are not supported"),
         ({"system": [IMAGE]}, "system.0.type must be"),
         ({"system": 5}, "system must be a string or a list"),
         (TOOLS, "tools are not supported: this model has no chat template"),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type must be 'custom'"),
+        ({"tools": [SEARCH]}, "tools must have tools of your own: nothing runs web_search_20250305 here; send some"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0.type is a tool whose schema this model has"),
+        ({"tools": [{"type": "odd", "name": "x"}]}, "tools.0 has the type 'odd', which is not supported; send one of"),
+        ({"tools": [WEATHER | {"allowed_callers": ["code"]}]}, 'tools.0.allowed_callers must have "direct"'),
         ({"tools": [{"name": "weather"}]}, "tools.0.input_schema must be given"),
         ({"tool_choice": {"type": "any"}}, "tool_choice requires a call, but there are no tools"),
         ({"tool_choice": {"type": "tool"}, **TOOLS}, "tool_choice.name must be given"),
         ({"tool_choice": {"type": "auto", "name": "x"}, **TOOLS}, "tool_choice.name must be given"),
         ({"thinking": {"type": "sometimes"}}, "thinking.type must be"),
-        ({"thinking": {"type": "enabled", "display": "omitted"}}, "thinking.display is not a supported parameter"),
-        ({"output_config": {"effort": "high"}}, "output_config.effort is not supported"),
+        ({"output_config": {"effort": "none"}, "tools": [WEATHER]}, "tools are not supported"),
+        ({"output_format": {"type": "json_schema"}}, "output_format is not a supported parameter; send output_config"),
         (
             {"output_config": {"format": {"type": "json_schema", "schema": {"type": "odd"}}}},
             "output_config.format.schema",

@@ -193,16 +193,24 @@ def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
     assert [wanted.max_tokens for wanted in api.service.wanted] == [CONTEXT_LEN - len("user:hi;"), 4096]
 
 
-def test_what_does_not_fit_into_the_context_is_refused(api: Api) -> None:
-    assert api.complete(max_tokens=CONTEXT_LEN - 5).status_code == 200
-    error = error_of(api.complete(max_tokens=CONTEXT_LEN - 4))
-    assert (error["param"], error["code"]) == ("max_tokens", "context_length_exceeded")
-    error = error_of(api.chat(max_completion_tokens=CONTEXT_LEN))
-    assert (error["param"], error["message"].split()[0]) == ("max_completion_tokens", "max_completion_tokens")
+def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(api: Api) -> None:
     assert api.complete(prompt="x" * (CONTEXT_LEN - 1)).json()["usage"]["completion_tokens"] == 1
     error = error_of(api.complete(prompt="x" * CONTEXT_LEN))
     assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
     error_of(api.complete(prompt=["x", "x" * CONTEXT_LEN]))
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> None:
+    """Agents ask for as many tokens as the largest models write, whatever the context."""
+    room = CONTEXT_LEN - len("user:hi;")
+    for asked, num_tokens in ((room - 1, room - 1), (room, room), (room + 1, room), (1 << 20, room)):
+        answer = api.chat(**{name: asked}).json()
+        assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (num_tokens, "length")
+    answer = api.complete(prompt=["x" * 990, "x" * 500], max_tokens=50, min_tokens=20, echo=True)
+    assert [(each.max_tokens, each.min_tokens) for each in api.service.wanted[-2:]] == [(10, 10), (50, 20)]
+    assert [len(choice["text"]) for choice in answer.json()["choices"]] == [CONTEXT_LEN, 550]
+    assert error_of(api.complete(max_tokens=5000, min_tokens=5001))["param"] == "min_tokens"
 
 
 def test_conversations_as_templates_know_them(api: Api) -> None:

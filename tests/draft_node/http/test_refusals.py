@@ -95,15 +95,12 @@ BOTH: Rows = [
     ({"top_k": -2}, "top_k must be at least -1"),
 ]
 PROMPT = "prompt must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty"
+TOO_LONG = "This model's maximum context length is 1000 tokens, but the "
 COMPLETIONS: Rows = [
     ({"logprobs": -1}, "logprobs must be at least 0"),
     ({"logprobs": True}, "logprobs must be a whole number"),
     ({"logprobs": 21}, "logprobs must be at most 20"),
     ({"max_tokens": 0}, "max_tokens must be at least 1; 0 is for echo: true alone"),
-    (
-        {"prompt": "x" * 10, "max_tokens": CONTEXT_LEN},
-        "max_tokens must be at most 990: the context has 1000 tokens, and the prompt takes 10 of them",
-    ),
     ({"echo": True, "max_tokens": 0, "min_tokens": 1}, "min_tokens must not be more than max_tokens, which is 0"),
     ({"prompt": ""}, "the prompt is empty; give at least one character"),
     ({"prompt": []}, "prompt must not be empty"),
@@ -112,7 +109,9 @@ COMPLETIONS: Rows = [
     ({"prompt": [-1]}, "prompt must be at least 0"),
     ({"prompt": [256]}, "prompt: 256 is no token id; they go from 0 to 255"),
     ({"prompt": ["x"] * 65}, "prompt holds 65 prompts; send at most 64 in one request"),
-    ({"prompt": "x" * 1500}, "prompt must be shorter: the context has 1000 tokens, and the prompt takes 1500 of them"),
+    ({"prompt": "x" * 1500}, f"{TOO_LONG}prompt has 1500 tokens: reduce the length of the prompt, and leave room"),
+    ({"prompt": "x" * CONTEXT_LEN}, f"{TOO_LONG}prompt has 1000 tokens: reduce"),
+    ({"prompt": "x" * 3001}, f"{TOO_LONG}prompt has 1501 tokens at least: reduce"),
     ({"tools": [1]}, "tools is not a supported parameter; leave it out"),
 ]
 
@@ -131,9 +130,9 @@ CHATS: Rows = [
     ({"max_tokens": 0}, "max_tokens must be at least 1"),
     *(({"messages": wrong}, "messages must be a list") for wrong in (None, "hello")),
     ({"messages": []}, "messages must not be empty"),
-    ({"messages": user()["messages"] * 1025}, "messages must have at most 1024 members"),
+    ({"messages": user()["messages"] * 16_385}, "messages must have at most 16384 members"),
     (user(content="no template"), "this tokenizer has no chat template; send a plain prompt"),
-    (user(content="x" * 1500), "messages must be shorter: the context has 1000 tokens, and the messages take 1506"),
+    (user(content="x" * 1500), f"{TOO_LONG}messages have 1506 tokens: reduce the length of the messages, and leave"),
     ({"messages": ["x"]}, "messages.0 must be an object"),
     (user(content=None), "messages.0.content must be given: a string or a list of text parts"),
     ({"messages": [{"role": "user"}]}, "messages.0.content must be given: a string or a list of text parts"),
@@ -141,7 +140,7 @@ CHATS: Rows = [
     (user(content=[]), "messages.0.content must not be empty"),
     (user(content=["x"]), "messages.0.content.0 must be an object"),
     (part(cached=[1]), "messages.0.content.0.cached is not a supported parameter; leave it out"),
-    (user(content=[{"type": "text", "text": ""}] * 1025), "messages.0.content must have at most 1024 members"),
+    (user(content=[{"type": "text", "text": ""}] * 4097), "messages.0.content must have at most 4096 members"),
     (part(text=5), "messages.0.content.0.text must be a string"),
     (part(type="image_url"), "messages must not end with a question about an image, which this model cannot read"),
     (part(type="input_audio"), "messages must not end with a question about a recording"),
@@ -183,7 +182,7 @@ CASES = [
 
 def param_of(message: str) -> str:
     """The parameter, which most messages begin with."""
-    others = {"the": message.split()[1], "this": "messages"}
+    others = {"the": message.split()[1], "this": "messages", "This": message.removeprefix(TOO_LONG).split()[0]}
     first = re.split(r"[ :]", message)[0]
     return "max_completion_tokens" if " differ;" in message else others.get(first, first)
 

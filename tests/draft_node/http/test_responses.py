@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goodspeed.errors import Busy, VerifyAway
-from tests.draft_node.http.fake import Api, error_of, named_events_of
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of, named_events_of
 from tests.draft_node.http.speaking import SpeakingService
 
 SPOKEN = (
@@ -70,6 +70,12 @@ def test_thinking_text_and_calls_are_items_in_order() -> None:
     assert first["call_id"] != second["call_id"]
     assert {item["status"] for item in answer["output"]} == {answer["status"]} == {"completed"}
     assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+
+def test_an_answer_longer_than_the_context_ends_with_it(api: Api) -> None:
+    answer = respond(api, max_output_tokens=32_000).json()
+    assert (answer["status"], answer["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert answer["usage"]["total_tokens"] == CONTEXT_LEN
 
 
 def test_events_of_a_text_come_in_the_official_order(api: Api) -> None:
@@ -199,7 +205,7 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"max_output_tokens": 5000}, "max_output_tokens"),
+        ({"input": "x" * 1500}, "input"),
         ({"max_tokens": 5}, "max_tokens"),
         ({"temperature": 3}, "temperature"),
         ({"stream_options": {}}, "stream_options"),

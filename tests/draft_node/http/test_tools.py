@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from draft_node.http.body import MAX_CONTAINERS
 from tests.chats import MISTRAL, PLAIN, QWEN3, R1, function, ids_of
 from tests.draft_node.http.fake import Api, error_of, events_of
 from tests.draft_node.http.speaking import SpeakingService
@@ -240,7 +241,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [function("a b")]}, "tools.0.function.name", "must match pattern"),
     ({"tools": [function("x", strict="yes")]}, "tools.0.function.strict", "must be true or false"),  # type: ignore[arg-type]
     ({"tools": [function(), function()]}, "tools.1.function.name", "another tool is named 'weather', too"),
-    ({"tools": [function()] * 129}, "tools", "must have at most 128 members"),
+    ({"tools": [function()] * 1025}, "tools", "must have at most 1024 members"),
     ({"tools": [function(a=DEEP)]}, "tools.0.function.parameters", "must not have more than 32 levels"),
     ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
     ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice", "must be 'none', 'auto' or 'required'"),
@@ -323,10 +324,10 @@ def test_a_prompt_is_counted_with_its_tools() -> None:
 
 
 def test_arguments_are_counted_before_anything_is_made_of_them() -> None:
-    """JSON inside of strings is read on the event loop, too."""
-    lists = json.dumps({"a": [[] for _ in range(3000)]})
+    """JSON inside of strings takes as long to read as the body's own."""
+    lists = json.dumps({"a": [[] for _ in range(MAX_CONTAINERS - 2)]})
     calls = [{"id": str(i), **call(arguments=lists)} for i in range(2)]
     one = api("x").chat(messages=[{"role": "assistant", "tool_calls": calls[:1]}, USER])
-    assert one.status_code == 200
+    assert error_of(one)["code"] == "context_length_exceeded"
     error = error_of(api("x").chat(messages=[{"role": "assistant", "tool_calls": calls}, USER]), 413)
     assert "lists and objects" in error["message"]

@@ -11,6 +11,7 @@ import pytest
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
+from draft_node.http.body import LargeWork, Turns
 from draft_node.http.requests import ChatRequest, CompletionRequest
 from draft_node.http.wanted import Caller, of_chat, of_completion
 from draft_node.service.answer import Piece
@@ -71,7 +72,9 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
 
 
 async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[str, Any]) -> Wanted:
-    caller = Caller(service, DraftConfig(model="tiny-draft-s", http="127.0.0.1:0"), "user", {})
+    caller = Caller(
+        service, DraftConfig(model="tiny-draft-s", http="127.0.0.1:0"), Turns("user", LargeWork().bodies, 0), {}
+    )
     asked: dict[str, Any] = {"max_tokens": MAX_TOKENS, "seed": prompt.seed, **options}
     if chat:
         asked["messages"] = [{"role": "user", "content": prompt.text}]

@@ -1,0 +1,174 @@
+"""Whole requests of Claude Code: the first turn, one after tools, a long session, another server's history."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from draft_node.http.body import MAX_BODY_BYTES
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
+from tests.chats import PLAIN
+from tests.draft_node.http import claude_code
+from tests.draft_node.http.claude_code import HEADERS, PATH, session, text, turn
+from tests.draft_node.http.fake import Api, named_events_of
+from tests.draft_node.http.speaking import SpeakingService
+
+CALL = (
+    '<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{"name": "Read", "arguments": {"file_path": "/a"}}\n</tool_call>'
+)
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA" * 100}}
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
+NOTE = {
+    "type": "document",
+    "title": "Notes",
+    "source": {"type": "text", "media_type": "text/plain", "data": "It rains."},
+}
+
+
+def service(says: str = CALL, **options: Any) -> SpeakingService:
+    found = SpeakingService(says, num_at_once=5, **options)
+    found.context_len, found.max_chars = 1 << 22, 1 << 24
+    return found
+
+
+def ask(api: Api, body: dict[str, Any], path: str = PATH, headers: dict[str, str] = HEADERS) -> Any:
+    answer = api.client.post(path, json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def ignored(answer: Any) -> set[str]:
+    return set(answer.headers.get("X-GoodSpeed-Ignored", "").split(", "))
+
+
+def prompt_of(*turns: dict[str, Any], **more: Any) -> tuple[str, set[str]]:
+    """What the model gets for a session, and the names of what it does not get."""
+    found = service()
+    answer = ask(Api(service=found), session(*turns, **more))
+    return found.prompts[-1], ignored(answer)
+
+
+def test_the_first_turn() -> None:
+    found = service()
+    answer = ask(Api(service=found), session())
+    events = named_events_of(answer)
+    assert [each["content_block"]["type"] for each in events if each["type"] == "content_block_start"] == [
+        *("thinking", "text", "tool_use")
+    ]
+    assert events[-2]["delta"]["stop_reason"] == "tool_use"
+    assert ignored(answer) == set(claude_code.IGNORED.split())
+    [prompt] = found.prompts
+    assert "mcp__tracker__ask_19" in prompt
+    assert "web_search" not in prompt
+    assert prompt.count(claude_code.ADVICE) > 100
+    assert prompt.endswith("Why does the test fail?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_its_tokens_are_counted() -> None:
+    api, body = Api(service=service()), session()
+    counted = ask(api, {name: body[name] for name in claude_code.COUNTED}, "/v1/messages/count_tokens?beta=true")
+    asked = named_events_of(ask(api, body))
+    assert counted.json() == {"input_tokens": asked[0]["message"]["usage"]["input_tokens"]}
+    others = {"betas", "inference_geo", "metadata", "speed"}
+    assert ignored(counted) == set(claude_code.IGNORED.split()) - others
+
+
+def test_a_turn_after_tools() -> None:
+    prompt, _ = prompt_of(*turn(1), *turn(2, text("2\ty = 2"), IMAGE, reads="/b.py"))
+    assert "<tool_response>\n1\tx = 1\n</tool_response>" in prompt
+    assert "<tool_response>\n2\ty = 2[an image that this model cannot read]\n</tool_response>" in prompt
+    assert '{"file_path": "/b.py"}' in prompt
+
+
+def test_what_other_models_and_their_service_did_is_left_out() -> None:
+    """A session that was begun elsewhere goes on here."""
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}}
+    found = {"type": "web_search_result", "title": "Rain", "url": "https://example.org", "encrypted_content": "eA=="}
+    searched = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [found]}
+    said = text("It rains.", citations=[{"type": "web_search_result_location", "url": "https://example.org"}])
+    hidden = {"type": "redacted_thinking", "data": "eA=="}
+    reference = {"type": "tool_reference", "tool_name": "mcp__tracker__ask_3"}
+    answer = {"role": "assistant", "content": [hidden, use, searched, said]}
+    prompt, names = prompt_of(answer, {"role": "user", "content": "Well?"}, *turn(1, reference))
+    assert "<|im_start|>assistant\nIt rains.<|im_end|>" in prompt
+    assert "<tool_response>\n[the tool mcp__tracker__ask_3]\n" in prompt
+    assert names >= {"redacted_thinking", "server_tool_use", "web_search_tool_result", "citations", "tool_reference"}
+
+
+def test_what_a_user_shows_is_text_or_a_sentence() -> None:
+    found = {"type": "search_result", "source": "notes.md", "title": "Rain", "content": [text("Much.")]}
+    blocks = {"type": "document", "source": {"type": "content", "content": [text("Two"), text(" words")]}}
+    prompt, names = prompt_of({"role": "user", "content": [NOTE, text("\n"), found, PDF, blocks, IMAGE]})
+    assert (
+        "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that" in prompt
+    )
+    assert names >= {"document", "image"}
+
+
+@pytest.mark.parametrize("num_tools", [129, 500])
+def test_very_many_tools(num_tools: int) -> None:
+    prompt, _ = prompt_of(tools=[claude_code.tool(f"mcp__s__t{i}", "x", num_chars=200) for i in range(num_tools)])
+    assert f'"mcp__s__t{num_tools - 1}"' in prompt
+
+
+class Counting(SpeakingService):
+    """Counts a chat's messages, and has no tokens of them."""
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        self.prompts += [message["role"] for message in messages]
+        return (65,)
+
+
+def test_a_long_session() -> None:
+    """4,000 calls and results in 3 MB."""
+    found = Counting("Done.")
+    found.max_chars = 1 << 24
+    turns = [each for i in range(4000) for each in turn(i, text("x = 1\n" * 20), text("y"), reads=f"/{i}.py")]
+    body = session(*turns, stream=False)
+    assert 3_000_000 < len(json.dumps(body)) < MAX_BODY_BYTES
+    answer = ask(Api(service=found), body)
+    assert [block["text"] for block in answer.json()["content"]] == ["Done."]
+    assert Counter(found.prompts) == {"system": 1, "user": 4001, "assistant": 4000, "tool": 4000}
+
+
+def test_a_model_that_knows_no_tools_no_thinking_and_no_effort() -> None:
+    found = service("Hello.", template=PLAIN)
+    body = session(stream=False)
+    answer = ask(Api(service=found), body | {"tools": []})
+    assert ignored(answer) >= {"thinking", "effort"}
+    assert answer.json()["content"] == [{"type": "text", "text": "Hello."}]
+
+
+# -- betas that are not known yet --------------------------------------------------------------------------------------
+
+
+def test_what_a_beta_announces_is_ignored_by_name() -> None:
+    new = {"swift_answers": {"mode": "on"}, "tools": [claude_code.tool("Read", "x", hushed=True)]}
+    _, names = prompt_of(**new)
+    assert names >= {"swift_answers", "hushed"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"max_token": 5}, "max_token is not a supported parameter; did you mean max_tokens?"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers is not a supported parameter; let the client"),
+        ({"odd\r\nname": 1}, "odd\r\nname is not a supported parameter; leave it out"),
+        ({f"x{i}": 1 for i in range(100)}, "x"),
+    ],
+)
+def test_but_not_what_is_misspelt_or_cannot_be_served(more: dict[str, Any], message: str) -> None:
+    answer = Api(service=service()).client.post(PATH, json=session(**more), headers=HEADERS)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(message)
+    assert len(answer.headers["X-GoodSpeed-Ignored"]) < 4096
+
+
+def test_without_a_beta_an_unknown_member_is_refused() -> None:
+    for headers in ({}, {"anthropic-beta": ""}):
+        answer = Api(service=service()).client.post(PATH, json=session(swift_answers=1), headers=headers)
+        assert answer.json()["error"]["message"] == "swift_answers is not a supported parameter; leave it out"
