@@ -6,25 +6,12 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from draft_node.http.messages.tools import CustomTool, OfMessages
 from draft_node.http.parts import TextPart, Unseen, text_of
 from draft_node.http.requests import MAX_ID_CHARS, MAX_PARTS, PastName, listed
-from draft_node.http.strict import IGNORED, LeftOut, Strict, refused
+from draft_node.http.strict import LeftOut, refused
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import depth
-
-IGNORED_HERE = IGNORED | {
-    *("context_management", "task_budget", "speed", "inference_geo"),  # what a hosted model is to do, and where
-    *("eager_input_streaming", "defer_loading", "input_examples"),  # how tools are shown and called
-    *("betas", "anthropic_beta", "anthropic_version"),  # headers that some clients send in the body
-    *("display", "citations"),  # of thinking and documents
-}
-"""Members that Anthropic's clients send, and that change no text here."""
-
-
-class OfMessages(Strict):
-    """A part of a body of Anthropic's API."""
-
-    ignores = IGNORED_HERE
 
 
 class TextBlock(OfMessages, TextPart):
@@ -56,6 +43,32 @@ class Thought(OfMessages):
     type: Literal["thinking"]
     thinking: str
     signature: str | None = Field(default=None, description="taken, and not looked at")
+
+
+class Compaction(OfMessages):
+    """The summary of what was said before."""
+
+    type: Literal["compaction"]
+    content: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content or ""
+
+
+class ToolDefinition(OfMessages):
+    type: Literal["tool_definition"]
+    definition: CustomTool
+
+
+class ToolChange(LeftOut):
+    """Adds a tool, or removes one. The model sees all tools from the beginning."""
+
+    tool: ToolDefinition | LeftOut
+
+    @property
+    def definition(self) -> CustomTool | None:
+        return self.tool.definition if isinstance(self.tool, ToolDefinition) else None
 
 
 class ToolReference(LeftOut):
@@ -108,7 +121,7 @@ class ToolResult(OfMessages):
     content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
 
 
-OTHERS = re.compile(r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|compaction|fallback")
+OTHERS = re.compile(r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback")
 """Types of what only Anthropic's service runs or reads, in answers of its models."""
 
 UNREAD = "redacted_thinking"
@@ -147,6 +160,9 @@ Block: TypeAlias = Annotated[
     | Annotated[Document, Tag("[document]")]
     | Annotated[Unseen, Tag("[container_upload]")]
     | Annotated[SearchResult, Tag("[search_result]")]
+    | Annotated[Compaction, Tag("[compaction]")]
+    | Annotated[ToolChange, Tag("[tool_addition]")]
+    | Annotated[ToolChange, Tag("[tool_removal]")]
     | Annotated[LeftOut, Tag(f"[{UNREAD}]")],
     Discriminator(_kind),
 ]
@@ -157,13 +173,15 @@ ToolResult.model_rebuild()
 
 ROLES: dict[str, tuple[type, ...]] = {
     "user": (TextBlock, ToolResult, Unseen, Document, SearchResult),
-    "assistant": (TextBlock, ToolUse, Thought, LeftOut),
-    "system": (TextBlock,),
+    "assistant": (TextBlock, ToolUse, Thought, Compaction, LeftOut),
+    "system": (TextBlock, ToolChange),
 }
 """The blocks that messages of a role may have."""
 
 
 class Message(OfMessages):
+    ignores = OfMessages.ignores | {"output_config"}  # the effort from a message of the system on
+
     role: Literal["user", "assistant", "system"]
     content: str | Annotated[list[Block], listed(MAX_PARTS)]
 

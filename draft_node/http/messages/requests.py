@@ -4,25 +4,26 @@ A message's blocks become one message of the chat; each tool result becomes a se
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 
 from draft_node.http.messages.blocks import (
     Block,
+    Compaction,
     Document,
     Message,
-    OfMessages,
     SearchResult,
     TextBlock,
     Texts,
     Thought,
+    ToolChange,
     ToolResult,
     ToolUse,
 )
+from draft_node.http.messages.tools import AnyTool, CustomTool, OfMessages
 from draft_node.http.parts import Unseen, content_of, text_of
 from draft_node.http.requests import (
     MAX_MESSAGES,
@@ -36,61 +37,11 @@ from draft_node.http.requests import (
     Stop,
     listed,
 )
-from draft_node.http.strict import LeftOut, refused, tell_ignored
+from draft_node.http.strict import refused
 from draft_node.http.tools import has_effort, has_switch
 from draft_node.http.translation import chat_request
 from draft_node.service.chat_forms import ChatForms
 from goodspeed.serving.web.errors import NO_THREADS
-
-
-class CustomTool(OfMessages):
-    type: Literal["custom"] | None = None
-    name: Name
-    description: str | None = None
-    input_schema: Schema
-    strict: bool | None = Field(default=None, description="true: a call's input keeps the schema")
-    allowed_callers: Annotated[list[str], listed(16)] | None = Field(default=None, description='has "direct"')
-
-    @model_validator(mode="after")
-    def _is_called_by_the_model(self, info: ValidationInfo) -> Self:
-        callers = set(self.allowed_callers or ("direct",))
-        if "direct" not in callers:
-            raise refused("allowed_callers", 'must have "direct": no code that could call tools runs here')
-        if len(callers) > 1:
-            tell_ignored("allowed_callers", info)
-        return self
-
-
-class HostedTool(LeftOut):
-    """A tool that Anthropic's service runs."""
-
-
-class LearnedTool(LeftOut):
-    """A tool that a client runs, and whose schema Anthropic's models have learned."""
-
-    @model_validator(mode="after")
-    def _is_unknown(self) -> Self:
-        what = "is a tool whose schema this model has not learned; send one of your own, with name and input_schema"
-        raise refused("type", what)
-
-
-HOSTED = re.compile(r"[a-z_]{1,40}_\d{8}|mcp_toolset")
-LEARNED = re.compile(r"(bash|text_editor|computer|memory)_\d{8}")
-
-
-def _kind(given: Any) -> str:
-    found = given.get("type") or "custom" if isinstance(given, dict) else getattr(given, "type", None) or "custom"
-    if isinstance(found, str) and LEARNED.fullmatch(found):
-        return "[bash_20250124]"
-    return "[web_search_20250305]" if isinstance(found, str) and HOSTED.fullmatch(found) else f"[{found}]"
-
-
-AnyTool: TypeAlias = Annotated[
-    Annotated[CustomTool, Tag("[custom]")]
-    | Annotated[HostedTool, Tag("[web_search_20250305]")]
-    | Annotated[LearnedTool, Tag("[bash_20250124]")],
-    Discriminator(_kind),
-]
 
 
 class ToolChoice(OfMessages):
@@ -106,7 +57,7 @@ class ToolChoice(OfMessages):
 
 
 class Thinking(OfMessages):
-    type: Literal["enabled", "adaptive", "disabled"]
+    type: Literal["enabled", "adaptive", "between_tools", "disabled"]
 
 
 class OutputFormat(OfMessages):
@@ -135,14 +86,19 @@ class CountRequest(OfMessages):
     @model_validator(mode="after")
     def _has_tools_of_its_own(self) -> Self:
         """Refuses a request for tools that are all left out: the model would answer as if it had used them."""
-        if self.tools and not self.own_tools:
+        if self.tools and not any(isinstance(tool, CustomTool) for tool in self.tools):
             what = f"must have tools of your own: nothing runs {self.tools[0].type} here; send some, or none at all"
             raise refused("tools", what)
         return self
 
     @property
     def own_tools(self) -> list[CustomTool]:
-        return [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
+        """The tools that the model sees: all from the beginning, also those that a later message adds."""
+        own = [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
+        names = {tool.name for tool in own}
+        changes = (block for message in self.messages for block in message.blocks if isinstance(block, ToolChange))
+        added = {tool.name: tool for change in changes if (tool := change.definition) and tool.name not in names}
+        return own + list(added.values())
 
 
 class MessagesRequest(CountRequest, Asking):
@@ -170,8 +126,8 @@ def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
         for is_result, run in groupby(message.blocks, lambda block: isinstance(block, ToolResult)):
             if is_result:
                 yield from (_result(block) for block in run if isinstance(block, ToolResult))
-            else:
-                yield {"role": message.role, "content": content_of(block for block in run if isinstance(block, ASKED))}
+            elif shown := [block for block in run if isinstance(block, ASKED)]:
+                yield {"role": message.role, "content": content_of(shown)}
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
@@ -185,7 +141,7 @@ def _answer(blocks: Sequence[Block]) -> dict[str, Any]:
         if isinstance(one, ToolUse)
     ]
     thought = "".join(one.thinking for one in blocks if isinstance(one, Thought))
-    said = text_of(block for block in blocks if isinstance(block, TextBlock))
+    said = text_of(block for block in blocks if isinstance(block, TextBlock | Compaction))
     return {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
 
 

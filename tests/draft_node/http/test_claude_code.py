@@ -1,11 +1,13 @@
 """Whole requests of Claude Code: the first turn, one after tools, a long session, another server's history."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from draft_node.http.body import MAX_BODY_BYTES
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
@@ -97,6 +99,26 @@ def test_what_other_models_and_their_service_did_is_left_out() -> None:
     assert names >= {"redacted_thinking", "server_tool_use", "web_search_tool_result", "citations", "tool_reference"}
 
 
+def test_tools_that_a_later_message_adds_are_there_from_the_beginning() -> None:
+    new = {"type": "tool_definition", "definition": claude_code.tool("Fetch", "url")}
+    changes = [
+        {"type": "tool_addition", "tool": new},
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "Read"}},
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Edit"}},
+    ]
+    system = {"role": "system", "content": changes, "clear_at": "next_user_message", "output_config": {"effort": "low"}}
+    prompt, names = prompt_of(*turn(1), system, {"role": "user", "content": "Well?"})
+    for name in ("Fetch", "Read", "Edit"):
+        assert prompt.count(f'"name": "{name}"') == 1 + (name == "Read")  # the call has it, too
+    assert names >= {"tool_addition", "tool_removal", "clear_at", "output_config"}
+
+
+def test_a_summary_is_what_the_assistant_said() -> None:
+    summary = {"type": "compaction", "content": "It was about rain.", "encrypted_content": "eA==", "signature": "eA=="}
+    prompt, _ = prompt_of({"role": "assistant", "content": [summary]}, {"role": "user", "content": "Well?"})
+    assert "<|im_start|>assistant\nIt was about rain.<|im_end|>" in prompt
+
+
 def test_what_a_user_shows_is_text_or_a_sentence() -> None:
     found = {"type": "search_result", "source": "notes.md", "title": "Rain", "content": [text("Much.")]}
     blocks = {"type": "document", "source": {"type": "content", "content": [text("Two"), text(" words")]}}
@@ -141,6 +163,35 @@ def test_a_model_that_knows_no_tools_no_thinking_and_no_effort() -> None:
     answer = ask(Api(service=found), body | {"tools": []})
     assert ignored(answer) >= {"thinking", "effort"}
     assert answer.json()["content"] == [{"type": "text", "text": "Hello."}]
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("stream", [False, True])
+def test_by_the_official_client(stream: bool) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    http = TestClient(Api(service=service()).app)
+    client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
+    body = session(*turn(1)) | {"max_tokens": 1000}
+    del body["stream"], body["temperature"]  # the client has neither of them
+    if stream:
+        with client.beta.messages.stream(**body) as events:
+            message = events.get_final_message()
+    else:
+        message = client.beta.messages.create(**body)
+    assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
+    counted = {name: body[name] for name in claude_code.COUNTED} | {"betas": body["betas"]}
+    assert client.beta.messages.count_tokens(**counted).input_tokens == message.usage.input_tokens
+
+
+def test_a_full_context_is_said_in_words_that_the_agent_knows() -> None:
+    found = service()
+    found.context_len = 5000
+    for path in (PATH, "/v1/messages/count_tokens?beta=true"):
+        found.max_chars = 5000 * (8 if path == PATH else 1)
+        answer = Api(service=found).client.post(path, json=session(), headers=HEADERS)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+        assert re.match(r"prompt is too long: \d+ tokens > 5000 maximum", error["message"])
 
 
 # -- betas that are not known yet --------------------------------------------------------------------------------------
