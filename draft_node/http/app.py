@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import goodspeed
 from draft_node.config import DraftConfig
@@ -36,8 +36,19 @@ def create_app(
 ) -> ASGIApp:
     """Builds the application. exposition: returns the metrics, called at each scrape; work: closed by the caller."""
     api = create_api(service, config, exposition, keyed=keys is not None, work=work)
-    guarded: ASGIApp = BodyLimit(api, MAX_BODY_BYTES)
+    guarded: ASGIApp = BodyLimit(_with_or_without_slash(api), MAX_BODY_BYTES)
     return guarded if keys is None else KeyCheck(guarded, keys, is_open=page.is_wanted)
+
+
+def _with_or_without_slash(app: ASGIApp) -> ASGIApp:
+    """Serves a path below /v1/ also with a slash at its end: a redirect would make many clients send GET."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(API):
+            scope["path"] = API + scope["path"].removeprefix(API).rstrip("/")
+        await app(scope, receive, send)
+
+    return served
 
 
 def create_api(
@@ -94,6 +105,8 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
         for operation in document["paths"][path].values():
             operation["security"] = []
 
+
+API = "/v1/"
 
 LANDING = """\
 GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.

@@ -90,6 +90,27 @@ def test_nothing_else_is_there(api: Api, path: str) -> None:
     assert error_of(api.client.get(path, follow_redirects=False), 404)["code"] == "not_found"
 
 
+@pytest.mark.parametrize("end", ["/", "//"])
+def test_a_path_of_the_api_may_end_with_a_slash(end: str) -> None:
+    turns = {"messages": [{"role": "user", "content": "hi"}]}
+    bodies = {
+        "completions": {"prompt": "x"},
+        "chat/completions": turns,
+        "responses": {"input": "x"},
+        "messages": turns | {"max_tokens": 1},
+        "messages/count_tokens": turns,
+    }
+    api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
+    client = TestClient(Counted(api.app, answers := ResponseCounts()))
+    for path, body in bodies.items():
+        assert client.post(f"/v1/{path}{end}", json=body, follow_redirects=False).status_code == 200
+        assert keyed.client.post(f"/v1/{path}{end}", json=body).status_code == 401
+    assert answers.by_route == {(f"/v1/{path}", 200): 1 for path in bodies}
+    assert client.get(f"/v1/models{end}").json()["data"]
+    assert client.post(f"/v1/messages{end}", json={}).json()["type"] == "error"
+    assert error_of(client.get(f"/v1/files{end}"))["code"] == "not_served"
+
+
 @pytest.mark.thorough
 def test_every_route_but_two_needs_a_key() -> None:
     keyed = Api(keys=Keys(["the-key-itself"]))
