@@ -96,7 +96,7 @@ UNIONS = {
     "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",
     "stop": "must be a string, or a list of at most 4; each has 1 to 256 characters",
     **dict.fromkeys(("content", "system"), "must be a string or a list of text parts"),
-    "input": "must be a string, or a list of messages, function calls, their outputs and reasoning",
+    "input": "must be a string, or a list of messages, calls, their outputs and reasoning",
     "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
     "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
 }

@@ -179,7 +179,7 @@ async def _of_calls(
 
 def needs_form(form: Constraint | None, options: ChatOptions) -> bool:
     """True if an answer's calls are constrained. form: constraint of the content."""
-    is_strict = any(function.strict for function in options.functions)
+    is_strict = options.is_restricted or any(function.strict for function in options.functions)
     return bool(options.functions) and (options.is_forced or is_strict or form is not None)
 
 

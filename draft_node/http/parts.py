@@ -1,5 +1,6 @@
 """Parts of messages: text, and what this model cannot see or hear, which becomes a sentence of text."""
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
@@ -7,6 +8,9 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 from pydantic import Discriminator, Tag
 
 from draft_node.http.strict import LeftOut, Strict
+
+DATED = re.compile(r"_\d{4}_\d\d_\d\d\Z")
+"""End of the name of a hosted tool's version."""
 
 
 def kind_of(default: str = "", alike: Mapping[str, str] = MappingProxyType({})) -> Discriminator:
@@ -17,7 +21,7 @@ def kind_of(default: str = "", alike: Mapping[str, str] = MappingProxyType({})) 
 
     def kind(given: Any) -> str:
         found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
-        return f"[{alike.get(found, found) if isinstance(found, str) else found}]"
+        return f"[{alike.get(DATED.sub('', found[:64]), found) if isinstance(found, str) else found}]"
 
     return Discriminator(kind)
 

@@ -20,6 +20,11 @@ IGNORED = frozenset(
         *("cache_control", "cache_prompt", "id_slot", "keep_alive", "ttl"),  # caching and placement
         *("chat_id", "request_id", "session_id", "litellm_metadata"),  # ids for other systems' logs
         *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # the user: not stored
+        *("prompt_cache_retention", "prompt_cache_options", "client_metadata"),
+        *("store", "truncation"),  # no answer is stored; a prompt that is too long is refused
+        *("summary", "generate_summary", "encrypted_content"),  # reasoning is plain text
+        *("include_obfuscation", "reasoning_summary_delivery"),  # options of streams
+        *("defer_loading", "output_schema", "max_tool_calls"),  # about tools that only hosted services run
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
         *("verbosity", "budget_tokens"),  # hints that reach no model
@@ -37,7 +42,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "verbosity": ("medium",),
     "truncation": ("disabled",),
-    "include": (["reasoning.encrypted_content"],),  # reasoning is always returned, in plain text
+    "context": ("auto",),  # of reasoning: the template says which is shown
     "top_logprobs": (0,),
     "service_tier": ("auto", "standard_only"),
     "caller": ({"type": "direct"},),  # of a call that an earlier answer had
@@ -55,7 +60,6 @@ INSTEAD = {
     "json_schema": "send response_format",
     **dict.fromkeys(("previous_response_id", "conversation"), "no response is kept here; send all of it as input"),
     "slo": "send goodspeed.slo",
-    "store": "no answer is kept here",
     "container": "nothing runs code here",
     "mcp_servers": "let the client call these servers, and send what they offer as tools",
     "output_format": "send output_config.format",

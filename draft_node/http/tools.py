@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from draft_node.http.errors import ApiError
-from draft_node.http.requests import Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
+from draft_node.http.requests import AllowedTools, Effort, Function, NamedTool, Tool, ToolCall, ToolChoice
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.parsing.parser import ParserSettings
@@ -29,6 +29,7 @@ class ChatOptions:
     parser: ParserSettings
     functions: tuple[Function, ...] = ()  # callable ones
     is_forced: bool = False  # a call is required
+    is_restricted: bool = False  # the model sees tools that it must not call
 
 
 def read_options(
@@ -49,7 +50,13 @@ def read_options(
     called = _callable(functions, choice)
     schemas = {function.name: function.parameters or {} for function in called} if called else None
     parser = chats.parser(schemas, one_call=one_call or isinstance(choice, NamedTool))
-    return ChatOptions(inputs, parser, called, choice == "required" or isinstance(choice, NamedTool))
+    return ChatOptions(inputs, parser, called, _requires_call(choice), len(called) < len(functions))
+
+
+def _requires_call(choice: ToolChoice | None) -> bool:
+    if isinstance(choice, AllowedTools):
+        return choice.allowed_tools.mode == "required"
+    return choice == "required" or isinstance(choice, NamedTool)
 
 
 def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
@@ -80,14 +87,18 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
 
 
 def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tuple[Function, ...]:
-    """Returns the callable tools: all, or the one that tool_choice names."""
-    if not isinstance(choice, NamedTool):
-        return functions
-    named = tuple(function for function in functions if function.name == choice.function.name)
-    if not named:
-        what = f"tool_choice.function.name: no tool is named {choice.function.name!r}; choose one of tools"
-        raise ApiError(400, what, param="tool_choice.function.name")
-    return named
+    """Returns the callable tools: all, or those that tool_choice names."""
+    match choice:
+        case NamedTool():
+            param, named = "tool_choice.function.name", [choice]
+        case AllowedTools():
+            param, named = "tool_choice.allowed_tools.tools", choice.allowed_tools.tools
+        case _:
+            return functions
+    known, chosen = {function.name for function in functions}, {one.function.name for one in named}
+    for name in sorted(chosen - known):
+        raise ApiError(400, f"{param}: no tool is named {name!r}; choose one of tools", param=param)
+    return tuple(function for function in functions if function.name in chosen)
 
 
 def _shown(function: Function) -> dict[str, Any]:

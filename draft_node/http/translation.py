@@ -3,7 +3,7 @@
 import re
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
@@ -29,7 +29,7 @@ def without_type(given: BaseModel) -> dict[str, Any]:
 ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "goodspeed")
 """Parameters with the same name and meaning in chat requests."""
 
-Names: TypeAlias = Sequence[tuple[str, str]]
+Names: TypeAlias = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
 """Patterns of a chat request's parameter names, and the names of an endpoint."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from draft_node.http.translation import server_event
 from goodspeed.serving.web.bodies import Metrics, Speculation, Usage
@@ -39,16 +39,36 @@ class ReasoningItem(BaseModel):
     encrypted_content: None = None  # reasoning is returned in plain text
 
 
-class CallItem(BaseModel):
-    type: Literal["function_call"] = "function_call"
+class ToolCallItem(BaseModel):
+    """Members of every call."""
+
     id: str
     status: Status
     call_id: str
+
+
+class NamedCallItem(ToolCallItem):
     name: str
+    namespace: str | None = Field(default=None, exclude_if=lambda namespace: namespace is None)
+
+
+class CallItem(NamedCallItem):
+    type: Literal["function_call"] = "function_call"
     arguments: str
 
 
-OutputItem = MessageItem | ReasoningItem | CallItem
+class CustomCallItem(NamedCallItem):
+    type: Literal["custom_tool_call"] = "custom_tool_call"
+    input: str
+
+
+class SearchCallItem(ToolCallItem):
+    type: Literal["tool_search_call"] = "tool_search_call"
+    execution: Literal["client"] = "client"
+    arguments: dict[str, Any]
+
+
+OutputItem = MessageItem | ReasoningItem | CallItem | CustomCallItem | SearchCallItem
 
 
 class InputDetails(BaseModel):
@@ -142,6 +162,7 @@ class Event(BaseModel):
     text: str | None = None
     name: str | None = None
     arguments: str | None = None
+    input: str | None = None
     logprobs: list[Any] | None = None
 
     def written(self) -> bytes:

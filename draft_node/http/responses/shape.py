@@ -1,15 +1,19 @@
 """`POST /v1/responses`: converts the request to a chat, and its text to a response, whole or as events."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from typing import Any
+
+from pydantic import BaseModel
 
 from draft_node.http.answering import Endpoint, now
 from draft_node.http.choices import metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
 from draft_node.http.responses.events import (
     CallItem,
+    CustomCallItem,
     Event,
     Failure,
     Incomplete,
@@ -20,8 +24,10 @@ from draft_node.http.responses.events import (
     ReasoningText,
     ResponseBody,
     ResponseUsage,
+    SearchCallItem,
 )
-from draft_node.http.responses.requests import NAMES, NamedTool, ResponsesRequest, chat_of
+from draft_node.http.responses.requests import ResponsesRequest, chat_of, names_of
+from draft_node.http.responses.tools import FunctionTool, as_input
 from draft_node.http.tools import call_id
 from draft_node.http.translation import Itemised, new_id, renamed
 from draft_node.http.wanted import Batch, Caller, of_chat
@@ -35,6 +41,7 @@ class ResponseShape(Itemised):
     def __init__(self, request: ResponsesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch)
         self.body = _begun_body(request, batch.texts[0], model)
+        self._toolbox = request.toolbox
         self._numbers = count()
 
     def written(self) -> str:
@@ -59,14 +66,34 @@ class ResponseShape(Itemised):
         yield self._of_body(f"response.{body.status}")
 
     def called(self, call: Call) -> Iterator[Event]:
-        own = call_id(self.batch.formats.tools)
-        item = CallItem(id=new_id("fc"), status="in_progress", call_id=own, name=call.name, arguments="")
+        tool = self._toolbox.called(call.name)
+        common: dict[str, Any] = {"status": "in_progress", "call_id": call_id(self.batch.formats.tools)}
+        named: dict[str, Any] = {"name": tool.name, "namespace": tool.namespace}
+        match tool.kind:
+            case "function":
+                yield from self._function_call(CallItem(id=new_id("fc"), arguments="", **named, **common), call)
+            case "custom":
+                yield from self._custom_call(CustomCallItem(id=new_id("ctc"), input="", **named, **common), call)
+            case "tool_search":
+                item = SearchCallItem(id=new_id("tsc"), arguments=json.loads(call.arguments), **common)
+                yield self._add(item)
+                yield self._done(item)
+
+    def _function_call(self, item: CallItem, call: Call) -> Iterator[Event]:
         yield self._add(item)
-        where = self._where(item)
-        yield self._event("response.function_call_arguments.delta", **where, delta=call.arguments)
-        item.status, item.arguments = "completed", call.arguments
-        yield self._event("response.function_call_arguments.done", **where, name=call.name, arguments=call.arguments)
-        yield self._item("response.output_item.done", item)
+        where, kind = self._where(item), "response.function_call_arguments"
+        yield self._event(f"{kind}.delta", **where, delta=call.arguments)
+        item.arguments = call.arguments
+        yield self._event(f"{kind}.done", **where, name=item.name, arguments=call.arguments)
+        yield self._done(item)
+
+    def _custom_call(self, item: CustomCallItem, call: Call) -> Iterator[Event]:
+        yield self._add(item)
+        where, kind = self._where(item), "response.custom_tool_call_input"
+        item.input = as_input(call.arguments)
+        yield self._event(f"{kind}.delta", **where, delta=item.input)
+        yield self._event(f"{kind}.done", **where, input=item.input)
+        yield self._done(item)
 
     def opened(self, *, is_thinking: bool) -> Iterator[Event]:
         thought = ReasoningItem(id=new_id("rs"), status="in_progress", summary=[], content=[])
@@ -85,14 +112,13 @@ class ResponseShape(Itemised):
         item = self._latest
         yield self._text_event("done", item, text=item.content[0].text)
         yield self._part("response.content_part.done", item)
-        item.status = "incomplete" if is_cut else "completed"
-        yield self._item("response.output_item.done", item)
+        yield self._done(item, is_cut=is_cut)
 
     @property
     def _latest(self) -> MessageItem | ReasoningItem:
         """The open item."""
         item = self.body.output[-1]
-        if isinstance(item, CallItem):
+        if not isinstance(item, MessageItem | ReasoningItem):
             raise RuntimeError("an item that was begun is not there")
         return item
 
@@ -110,6 +136,10 @@ class ResponseShape(Itemised):
     def _add(self, item: OutputItem) -> Event:
         self.body.output.append(item)
         return self._item("response.output_item.added", item)
+
+    def _done(self, item: OutputItem, *, is_cut: bool = False) -> Event:
+        item.status = "incomplete" if is_cut else "completed"
+        return self._item("response.output_item.done", item)
 
     def _item(self, name: str, item: OutputItem) -> Event:
         return self._event(name, output_index=len(self.body.output) - 1, item=item.model_copy(deep=True))
@@ -138,8 +168,8 @@ def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> Respon
         max_output_tokens=request.max_output_tokens,
         temperature=wanted.sampling.temperature,
         top_p=wanted.sampling.top_p,
-        tools=[tool.model_dump() for tool in request.tools or ()],
-        tool_choice=choice.model_dump() if isinstance(choice, NamedTool) else choice or "auto",
+        tools=[tool.model_dump(exclude_unset=not isinstance(tool, FunctionTool)) for tool in request.tools or ()],
+        tool_choice=choice.model_dump(exclude_unset=True) if isinstance(choice, BaseModel) else choice or "auto",
         parallel_tool_calls=request.parallel_tool_calls is not False,
         text={"format": described, "verbosity": "medium"},
         reasoning={"effort": request.reasoning.effort if request.reasoning is not None else None, "summary": None},
@@ -151,7 +181,7 @@ def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> Respon
 
 async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
     chat = await caller.turns.run(partial(chat_of, body))
-    with renamed(NAMES):
+    with renamed(names_of(body)):
         batch = await of_chat(chat, caller)
     return ResponseShape(body, batch, caller.model_of(body))
 

@@ -15,7 +15,6 @@ UNSERVED = {
     "guided_json": ({"type": "object"}, "send structured_outputs"),
     "grammar": ('root ::= "a"', "send structured_outputs"),
     "json_schema": ({"type": "object"}, "send response_format"),
-    "store": (True, "no answer is kept here"),
     "best_of": (2, "send n for several choices"),
     "modalities": (["audio"], "leave it out"),
     "slo": ("urgent", "send goodspeed.slo"),
