@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
@@ -39,6 +39,8 @@ LARGE = 1 << 11
 
 class Shape(ABC):
     """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
+
+    between: ClassVar[bytes] = b": waiting\n\n"  # sent in silences of a stream; clients ignore it
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -119,7 +121,9 @@ async def answer(request: Request, shape: Shape, service: Service, answers: Fair
     """
     user = user_of(request.scope)
     if streams_it:
-        return await EventStream.begun(request.receive, _events(shape, service, answers, user), shape.broken)
+        stream = EventStream(_events(shape, service, answers, user), shape.broken, shape.between)
+        await stream.begin(request.receive)
+        return stream
     await unless_gone(request.receive, _collect(shape, service))
     content = await to_json(shape, answers, user)
     if len(content) <= streams.PIECE_BYTES:

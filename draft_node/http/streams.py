@@ -77,46 +77,90 @@ PIECE_BYTES = 1 << 18
 """Most bytes of an answer that are passed to its connection at once."""
 
 
+FIRST_S = 1.0
+"""Time for which a stream's header waits for the first event: an error until then is an ordinary answer."""
+
+SILENT_S = 10.0
+"""Longest silence of a stream. Proxies and browsers drop connections that are silent for longer, most after 30 s."""
+
+
 class EventStream(Response):
-    """Sends events as they arrive until the user disconnects; always closes the source."""
+    """Sends events as they arrive until the user disconnects, and something in between; always closes the source."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, first: bytes, others: AsyncGenerator[bytes, None], broken: Callable[[ApiError], bytes]) -> None:
-        """broken: returns the bytes that end a failed stream."""
+    def __init__(
+        self, events: AsyncGenerator[bytes, None], broken: Callable[[ApiError], bytes], between: bytes
+    ) -> None:
+        """broken: returns the bytes that end a failed stream; between: bytes that clients ignore."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._first = first
-        self._others = others
+        self._first = asyncio.ensure_future(anext(events))
+        self._others = events
         self._broken = broken
+        self._between = between
+        self._is_sending = False
+        self._sent_at = 0.0
 
-    @classmethod
-    async def begun(
-        cls, receive: Receive, events: AsyncGenerator[bytes, None], broken: Callable[[ApiError], bytes]
-    ) -> "EventStream":
-        """Returns the stream after its first event: an earlier error still sets the HTTP status."""
-        return cls(await unless_gone(receive, anext(events)), events, broken)
+    async def begin(self, receive: Receive) -> None:
+        """Waits a moment for the first event; raises the error that comes instead, which sets the HTTP status."""
+        try:
+            await unless_gone(receive, asyncio.wait({self._first}, timeout=FIRST_S))
+            if self._first.done():
+                self._first.result()
+        except BaseException:
+            await self._close()
+            raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._others):
-            try:
-                await unless_gone(receive, self._send(send))
-            except ClientGone:
-                logger.info("a user disconnected during a stream")
+        try:
+            await unless_gone(receive, self._send(send))
+        except ClientGone:
+            logger.info("a user disconnected during a stream")
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._first.cancel()
+        await asyncio.gather(self._first, return_exceptions=True)
+        await self._others.aclose()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if not self._first.done():  # some proxies pass the header on with the first bytes of the body
+            await _send_event(send, self._between)
+        self._sent_at = asyncio.get_running_loop().time()
+        breaking = asyncio.create_task(self._break_silence(send))
         last = b""
         try:
-            await _send_event(send, self._first)
+            await self._send_one(send, await self._first)
             async for event in self._others:
-                await _send_event(send, event)
+                await self._send_one(send, event)
         except ServiceError as error:
             last = self._broken(of_service(error))
         except Exception:
             logger.exception("a stream broke")
             last = self._broken(ApiError(500, "this stream failed here; see the log"))
+        finally:
+            breaking.cancel()
+            await asyncio.gather(breaking, return_exceptions=True)
         await send({"type": "http.response.body", "body": last})
+
+    async def _send_one(self, send: Send, event: bytes) -> None:
+        self._is_sending = True
+        await _send_event(send, event)
+        self._is_sending = False
+        self._sent_at = asyncio.get_running_loop().time()
+
+    async def _break_silence(self, send: Send) -> None:
+        """Sends `between` whenever nothing else was sent for a while, unless the user reads too slowly."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(max(0.0, self._sent_at + SILENT_S - clock()))
+            if self._is_sending:
+                self._sent_at = clock()
+            elif clock() >= self._sent_at + SILENT_S:
+                await self._send_one(send, self._between)
 
 
 async def _send_event(send: Send, event: bytes) -> None:

@@ -131,10 +131,14 @@ class Itemised(Shape):
     def last(self) -> list[bytes]:
         return []
 
-    def _events_of(self, item: Piece | Ended) -> Iterator[Event]:
+    def begin(self) -> Iterator[Event]:
+        """Begins the answer unless it has begun."""
         if not self._is_begun:
             self._is_begun = True
             yield from self.begun()
+
+    def _events_of(self, item: Piece | Ended) -> Iterator[Event]:
+        yield from self.begin()
         if isinstance(item, Ended):
             yield from self._close(is_cut=item.reason == "length")
             yield from self.ended(item)

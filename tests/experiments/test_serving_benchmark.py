@@ -23,6 +23,7 @@ def event(text="", reason=None, num_tokens=None):
     return b"data: " + json.dumps({"choices": choices, "usage": usage}).encode() + b"\n\n"
 
 
+WAITING = b": waiting\n\n"
 WHOLE = (event("à "), event("b c"), event("", "length"), event(num_tokens=3), DONE)
 
 
@@ -37,6 +38,13 @@ def test_a_complete_answer_is_read_with_its_times():
     assert answer.text == "à b c"
     assert answer.pieces_s == (2.0, 3.0)
     assert answer.per_token_s == 0.5  # a second from the first piece to the last, for the two other tokens
+
+
+def test_what_a_node_sends_while_nothing_comes_is_no_part_of_the_answer():
+    parts = (HEAD, WAITING, WAITING, WHOLE[0], WAITING, *WHOLE[1:])
+    answer = Sent(10.0, [(11.0 + i, part) for i, part in enumerate(parts)]).answer(3)
+    assert answer.text == "à b c"
+    assert answer.pieces_s == (4.0, 6.0)
 
 
 @pytest.mark.parametrize("num_parts", [1, 2, 7, 50])

@@ -43,6 +43,8 @@ UNSIGNED = "unsigned"
 class MessageShape(Itemised):
     """One message; each block extends `body` and yields stream events."""
 
+    between = server_event("ping", '{"type": "ping"}')
+
     def __init__(self, request: MessagesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch)
         self._stops = request.stop_sequences or ()

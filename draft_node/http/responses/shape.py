@@ -34,6 +34,9 @@ from draft_node.http.wanted import Batch, Caller, of_chat
 from draft_node.parsing.formats import Call
 from draft_node.service.request import Ended, Wanted
 
+FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
+"""OpenAI's codes of a failed response by status; `server_error` for the others."""
+
 
 class ResponseShape(Itemised):
     """One response; each item extends `body` and yields stream events."""
@@ -48,8 +51,10 @@ class ResponseShape(Itemised):
         return self.body.model_dump_json()
 
     def broken(self, error: ApiError) -> bytes:
-        self.body.status, self.body.error = "failed", Failure(code="server_error", message=str(error))
-        return self._of_body("response.failed").written()
+        begun = list(self.begin())
+        code = FAILURES.get(error.status, "server_error")
+        self.body.status, self.body.error = "failed", Failure(code=code, message=str(error))
+        return b"".join(event.written() for event in [*begun, self._of_body("response.failed")])
 
     def begun(self) -> Iterator[Event]:
         yield self._of_body("response.created")

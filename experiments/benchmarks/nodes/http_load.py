@@ -114,7 +114,7 @@ def encode(address: Address, body: dict[str, Any]) -> bytes:
 
 
 def events(arrived: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
-    """Returns (time, data) of each server-sent event. BadAnswer where the response is none."""
+    """Returns (time, data) of each server-sent event, without comments. BadAnswer where the response is none."""
     whole = b"".join(data for _, data in arrived)
     head, mark, _ = whole.partition(b"\r\n\r\n")
     if not mark or not head.startswith(b"HTTP/1.1 200 "):
@@ -124,7 +124,7 @@ def events(arrived: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
         text += data[left:]
         left = max(0, left - len(data))
         *complete, text = text.split(b"\n\n")
-        found += [(at, event.removeprefix(b"data: ").decode()) for event in complete]
+        found += [(at, event.removeprefix(b"data: ").decode()) for event in complete if not event.startswith(b":")]
     return found
 
 

@@ -188,7 +188,7 @@ async def _chunks(url: str, request: dict[str, Any]) -> AsyncGenerator[dict[str,
             raise ProcessError(f"{url} refused a text: {answer.status_code} {refusal}")
         async for line in answer.aiter_lines():
             data = line.removeprefix("data: ")
-            if data and data != "[DONE]":
+            if data != line and data != "[DONE]":  # other lines are blank, or comments
                 chunk = json.loads(data)
                 if "error" in chunk:
                     raise ProcessError(f"{url} broke off a text: {chunk['error']['message']}")

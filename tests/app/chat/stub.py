@@ -33,7 +33,9 @@ class Stub:
 
     url: str = ""
     status: int = 200
-    body: bytes = chunk("") + chunk("Hel") + chunk("lo") + chunk(None, "stop") + LAST
+    body: bytes = (
+        b": waiting\n\n" + chunk("") + chunk("Hel") + b": waiting\n\n" + chunk("lo") + chunk(None, "stop") + LAST
+    )
     headers: dict[str, str] = field(default_factory=dict)
     models: bytes = json.dumps(
         {"object": "list", "data": [{**MODEL, "id": name, "goodspeed": MODELS} for name in ("first", "second")]}

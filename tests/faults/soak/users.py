@@ -118,6 +118,8 @@ class HttpUser:
     async def _read(self, client: httpx2.AsyncClient, text: Text, leaves_after: int | None) -> None:
         async with aclosing(_chunks(client, self._url, text.wanted)) as chunks:
             async for chunk in chunks:
+                if "error" in chunk and not text.tokens:  # the stream's header went before the refusal
+                    raise NotLetInError(chunk["error"]["code"])
                 if "error" in chunk:
                     text.end("broke", str(chunk["error"]), self._desk.clock())
                     return
@@ -151,7 +153,7 @@ async def _chunks(client: httpx2.AsyncClient, url: str, wanted: Wanted) -> Async
             raise NotLetInError(f"{answer.status_code} {error['code']}")
         async for line in answer.aiter_lines():
             data = line.removeprefix("data: ")
-            if data and data != "[DONE]":
+            if data != line and data != "[DONE]":  # other lines are blank, or comments
                 yield json.loads(data)
 
 

@@ -1,0 +1,262 @@
+"""Streams are never silent for long: their header comes within a second, and comments or pings between events."""
+
+import asyncio
+import json
+import selectors
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import Message
+
+from draft_node.http import streams
+from draft_node.service.answer import Piece
+from draft_node.service.request import Begun, Ended, Wanted
+from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway
+from tests.draft_node.http.fake import Api, FakeService, official
+
+
+class Selector(selectors.DefaultSelector):
+    """Skips the time until the loop's next timer."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(timeout and 0)
+        if not found and timeout:
+            self.now += timeout
+        return found
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Its time is a number."""
+
+    def __init__(self) -> None:
+        self.clock = Selector()
+        super().__init__(self.clock)
+
+    def time(self) -> float:
+        return self.clock.now
+
+
+def timed(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+class SlowService(FakeService):
+    """Waits before each token, then fails if told to."""
+
+    def __init__(self, *waits_s: float) -> None:
+        super().__init__()
+        self.waits_s = waits_s
+        self.num_open = 0
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.num_open += 1
+        waits = iter(self.waits_s)
+        try:
+            async for item in super().write(wanted):
+                if isinstance(item, Piece):
+                    await asyncio.sleep(next(waits, 0))
+                yield item
+        except ServiceError:
+            await asyncio.sleep(next(waits, 0))
+            raise
+        finally:
+            self.num_open -= 1
+
+
+PATHS: dict[str, dict[str, Any]] = {
+    "completions": {"prompt": "hello", "max_tokens": 3},
+    "chat/completions": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3},
+    "responses": {"input": "hi", "max_output_tokens": 3},
+    "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3},
+}
+COMMENT, PING = b": waiting\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'
+
+
+@dataclass
+class User:
+    """Asks for one stream, and notes when what of it came."""
+
+    service: SlowService
+    path: str = "completions"
+    leaves_after_s: float = 1e9
+    reads_after_s: float = 0.0  # the first event of a text
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    arrived: list[tuple[float, bytes]] = field(default_factory=list)
+
+    async def ask(self) -> None:
+        self._asked_at = asyncio.get_running_loop().time()
+        api = Api(service=self.service)
+        body = json.dumps({**PATHS[self.path], "stream": True}).encode()
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": f"/v1/{self.path}",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "query_string": b"",
+        }
+        begun = False
+
+        async def receive() -> Message:
+            nonlocal begun
+            if begun:
+                now = asyncio.get_running_loop().time()
+                await asyncio.sleep(self._asked_at + self.leaves_after_s - now)
+                return {"type": "http.disconnect"}
+            begun = True
+            return {"type": "http.request", "body": body}
+
+        await api.app(scope, receive, self._take)
+
+    async def _take(self, message: Message) -> None:
+        now = asyncio.get_running_loop().time() - self._asked_at
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            self.arrived.append((now, b""))
+        elif message["body"]:
+            self.arrived.append((now, message["body"]))
+            if self.reads_after_s and not self.is_idle(message["body"]):
+                wait_s, self.reads_after_s = self.reads_after_s, 0.0
+                await asyncio.sleep(wait_s)
+
+    @staticmethod
+    def is_idle(event: bytes) -> bool:
+        return event in (COMMENT, PING)
+
+    @property
+    def idle(self) -> list[int]:
+        """When comments or pings came."""
+        return [round(at) for at, event in self.arrived if self.is_idle(event)]
+
+    @property
+    def events(self) -> list[bytes]:
+        return [event for _, event in self.arrived if event and not self.is_idle(event)]
+
+
+async def asked(service: SlowService, path: str = "completions", **options: Any) -> User:
+    user = User(service, path, **options)
+    await user.ask()
+    assert service.num_open == 0
+    return user
+
+
+@pytest.mark.parametrize("path", PATHS)
+@timed
+async def test_a_stream_says_that_it_waits(path: str) -> None:
+    user = await asked(SlowService(25.5, 0, 32), path)
+    assert (user.status, user.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert user.arrived[0] == (streams.FIRST_S, b"")
+    assert user.idle == [1, 11, 21, 36, 46, 56]
+    assert {event for _, event in user.arrived if user.is_idle(event)} == {PING if path == "messages" else COMMENT}
+    prompt = await asked(SlowService(), path)
+    assert {at for at, _ in prompt.arrived} == {0.0}
+    assert len(user.events) == len(prompt.events) > 3
+
+
+@timed
+async def test_nothing_is_said_beside_what_comes() -> None:
+    user = await asked(SlowService(0.9, 9.9, 9.9))
+    assert user.idle == []
+
+
+@timed
+async def test_a_user_who_reads_slowly_gets_nothing_in_between() -> None:
+    """An event may be sent in several pieces, which a comment must not part."""
+    user = await asked(SlowService(), reads_after_s=35)
+    assert user.idle == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+@timed
+async def test_an_error_within_a_second_is_the_status(path: str) -> None:
+    for error, status in ((Busy("not_promised", "x"), 429), (VerifyAway("verify_away", "x"), 503)):
+        service = SlowService(0.9)
+        service.error = error
+        user = await asked(service, path)
+        assert user.status == (529 if (path, status) == ("messages", 503) else status)
+        assert int(user.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Busy("not_promised", "the reason"), "rate_limit_exceeded"),
+        (VerifyAway("verify_away", "the reason"), "server_error"),
+        (RequestRefused("unsupported", "the reason"), "invalid_prompt"),
+    ],
+)
+@timed
+async def test_a_later_error_is_an_event_of_the_apis_kind(error: ServiceError, code: str) -> None:
+    users = {}
+    for path in PATHS:
+        service = SlowService(12)
+        service.error = error
+        users[path] = await asked(service, path)
+        assert (users[path].status, users[path].idle) == (200, [1, 11])
+    for path in ("completions", "chat/completions"):
+        failed, done = users[path].events[0].removesuffix(b"\n\n").split(b"\n\n")
+        assert json.loads(failed.removeprefix(b"data: "))["error"]["code"] == error.code
+        assert done == b"data: [DONE]"
+    written = b"".join(users["responses"].events).decode().split("\n\n")[:-1]
+    names = [event.partition("\n")[0].removeprefix("event: response.") for event in written]
+    assert names == ["created", "in_progress", "failed"]
+    last = json.loads(written[-1].partition("data: ")[2])
+    assert (last["sequence_number"], last["response"]["error"]) == (2, {"code": code, "message": "the reason"})
+    [event] = users["messages"].events
+    assert event.startswith(b"event: error\n")
+
+
+@pytest.mark.parametrize("leaves_after_s", [0.5, 5, 45])
+@timed
+async def test_a_user_who_leaves_during_the_silence_ends_the_text(leaves_after_s: float) -> None:
+    service = SlowService(40, 1000)
+    before = asyncio.all_tasks()
+    user = await asked(service, leaves_after_s=leaves_after_s)
+    assert asyncio.get_running_loop().time() == pytest.approx(leaves_after_s)
+    assert len(user.events) <= 1
+    assert asyncio.all_tasks() == before
+
+
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """A node that says something between all events."""
+    monkeypatch.setattr(streams, "FIRST_S", 0)
+    monkeypatch.setattr(streams, "SILENT_S", 0)
+    return Api(service=SlowService(0.001, 0.001, 0.001))
+
+
+def test_the_official_client_overlooks_what_stands_between(restless: Api) -> None:
+    assert restless.complete(max_tokens=3, stream=True).text.count(": waiting\n\n") > 2
+    client: Any = official(restless)
+    asked = {"model": "goodspeed", "stream": True}
+    chunks: Any = client.completions.create(**asked, prompt="x", max_tokens=3)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "abc"
+    chunks = client.chat.completions.create(**asked, messages=[{"role": "user", "content": "x"}], max_tokens=3)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "abc"
+    events: Any = client.responses.create(**asked, input="x", max_output_tokens=3)
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "abc"
+    with client.responses.stream(model="goodspeed", input="x", max_output_tokens=3) as stream:
+        assert [event.type for event in stream][-1] == "response.incomplete"
+
+
+@pytest.mark.clients
+def test_anthropics_client_overlooks_what_stands_between(restless: Api) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    http = TestClient(restless.app)
+    client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
+    asked: Any = {"model": "goodspeed", "max_tokens": 3, "messages": [{"role": "user", "content": "x"}]}
+    with client.messages.stream(**asked) as stream:
+        assert "".join(stream.text_stream) == "abc"
+    assert "ping" not in [event.type for event in client.messages.create(**asked, stream=True)]
