@@ -81,7 +81,7 @@ FIRST_S = 1.0
 """Time for which a stream's header waits for the first event: an error until then is an ordinary answer."""
 
 SILENT_S = 10.0
-"""Longest silence of a stream. Proxies and browsers drop connections that are silent for longer, most after 30 s."""
+"""Longest silence of a stream. Proxies drop connections that are silent for longer: nginx after 60 s by default."""
 
 
 class EventStream(Response):

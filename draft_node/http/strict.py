@@ -22,7 +22,7 @@ IGNORED = frozenset(
         *("user", "metadata", "safety_identifier", "prompt_cache_key"),  # the user: not stored
         *("prompt_cache_retention", "prompt_cache_options", "client_metadata"),
         *("store", "truncation"),  # no answer is stored; a prompt that is too long is refused
-        *("summary", "generate_summary", "encrypted_content"),  # reasoning is plain text
+        "encrypted_content",  # reasoning is plain text
         *("include_obfuscation", "reasoning_summary_delivery"),  # options of streams
         *("defer_loading", "output_schema", "max_tool_calls"),  # about tools that only hosted services run
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
@@ -42,7 +42,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "verbosity": ("medium",),
     "truncation": ("disabled",),
-    "context": ("auto",),  # of reasoning: the template says which is shown
     "top_logprobs": (0,),
     "service_tier": ("auto", "standard_only"),
     "caller": ({"type": "direct"},),  # of a call that an earlier answer had

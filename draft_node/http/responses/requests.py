@@ -46,8 +46,23 @@ class TextConfig(Strict):
     ) = None
 
 
+Summary = Literal["auto", "concise", "detailed"]
+
+
 class Reasoning(Strict):
     effort: Effort | None = None
+    summary: Summary | None = Field(default=None, description="ignored: reasoning is in plain text")
+    generate_summary: Summary | None = Field(default=None, description="likewise")
+    context: Literal["auto", "current_turn", "all_turns"] | None = Field(
+        default=None, description="ignored: the chat template says which reasoning the model is shown again"
+    )
+
+    @model_validator(mode="after")
+    def _tells_what_is_ignored(self, info: ValidationInfo) -> Self:
+        for name in ("summary", "generate_summary", "context"):
+            if getattr(self, name) is not None:
+                tell_ignored(name, info)
+        return self
 
 
 class ResponseStreamOptions(StreamOptions):

@@ -204,6 +204,39 @@ def test_a_long_session_with_a_compaction_and_tools_that_came_later() -> None:
     assert "Found these tools: read_logs" in session.prompt
 
 
+RUN = {**FREEFORM, "name": "exec", "description": "Runs a script."}
+CODE_MODE = [
+    {
+        "type": "additional_tools",
+        "id": "at_1",
+        "role": "developer",
+        "tools": [
+            {"type": "namespace", "name": "functions", "tools": [RUN, function("wait", "cell_id", cell_id=TEXT)]},
+            {"type": "namespace", "name": "clock", "tools": [function("sleep", "s", s=NUMBER)]},
+        ],
+    },
+    said("developer", "You are a coding agent.", id="msg_0"),
+    *FIRST,
+]
+
+
+def test_a_session_whose_tools_are_all_in_an_item_and_run_by_scripts() -> None:
+    script = 'text(await tools.exec_command({cmd: "ls"}));'
+    session = Session(called("functions__exec", input=script))
+    body = asked(CODE_MODE, stream=False, reasoning={"effort": "medium", "context": "all_turns"})
+    del body["tools"], body["instructions"]
+    answer = session.post(**body)
+    assert ignored_of(answer) == {"prompt_cache_key", "client_metadata", "verbosity", "format", "context"}
+    assert [name in session.prompt for name in ("functions__wait", "clock__sleep")] == [True, True]
+    [item] = answer.json()["output"]
+    named = {"type": "custom_tool_call", "namespace": "functions", "name": "exec", "input": script}
+    assert {name: item[name] for name in named} == named
+    parts = [{"type": "input_text", "text": "Completed.\n"}, {"type": "input_text", "text": "a b.py"}]
+    session.post(**{**body, "input": [*CODE_MODE, item, result(item["call_id"], parts, "custom_tool_call_output")]})
+    assert called("functions__exec", input=script) in session.prompt
+    assert "<tool_response>\nCompleted.\na b.py\n</tool_response>" in session.prompt
+
+
 def test_three_hundred_turns_are_taken() -> None:
     items = [*FIRST]
     for i in range(300):
