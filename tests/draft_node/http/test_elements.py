@@ -12,7 +12,15 @@ from draft_node.http import body as body_module
 from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
 from draft_node.http.errors import ApiError
 from draft_node.http.messages.requests import MessagesRequest
-from draft_node.http.requests import MAX_PARTS, ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from draft_node.http.requests import (
+    MAX_PARTS,
+    MAX_TOOLS,
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+)
+from draft_node.http.responses.requests import ResponsesRequest
 from draft_node.http.strict import Strict
 from tests.draft_node.http.fake import Api
 
@@ -33,6 +41,12 @@ MANY_PARTS = b'{"role":"user","content":[' + b",".join([ONE_PART] * (MAX_PARTS -
 NUM_LISTS = MAX_CONTAINERS // MAX_PARTS
 CALL = b'{"type":"tool_use","id":"c","name":"f","input":{"a":1}}'
 CALLS = b'{"role":"assistant","content":[' + b",".join([CALL] * 1000) + b"]}"
+ONE_TEXT = b'{"type":"input_text","text":""}'
+MANY_OUTPUTS = (
+    b'{"type":"function_call_output","call_id":"c","output":[' + b",".join([ONE_TEXT] * (MAX_PARTS - 1)) + b"]}"
+)
+ONE_TOOL = b'{"type":"custom","name":"a"}'
+MANY_TOOLS = b'{"type":"additional_tools","tools":[' + b",".join([ONE_TOOL] * (MAX_TOOLS - 1)) + b"]}"
 
 BODIES: dict[str, tuple[type[Strict], bytes]] = {
     "small lists": (CompletionRequest, repeated(b"[1]")),
@@ -57,6 +71,9 @@ BODIES: dict[str, tuple[type[Strict], bytes]] = {
     "as many parts as may be": (ChatRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
     "as many blocks as may be": (MessagesRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
     "as many calls as may be": (MessagesRequest, repeated(CALLS, 28, name="messages")),
+    "as many parts of outputs as may be": (ResponsesRequest, repeated(MANY_OUTPUTS, NUM_LISTS - 1, name="input")),
+    "as many unknown items as may be": (ResponsesRequest, repeated(b'{"type":"a"}', MAX_CONTAINERS - 2, name="input")),
+    "as many tools as may be": (ResponsesRequest, repeated(MANY_TOOLS, MAX_CONTAINERS // MAX_TOOLS - 1, name="input")),
     "deep": (CompletionRequest, b'{"prompt":' + b"[" * (SIZE - 20)),
     "ids to decode": (DetokenizeRequest, repeated(b"1", MAX_VALUES, name="tokens")),
     "messages to encode": (TokenizeRequest, repeated(MANY_PARTS, NUM_LISTS - 1, name="messages")),
