@@ -179,7 +179,7 @@ def test_a_turn_after_calls_shows_them_to_the_model() -> None:
     turns = [
         "I look first.\n" + called("exec_command", cmd="ls") + "\n" + called("view_image", path="a.png"),
         "<tool_response>\nExit code: 0\na b.py\n</tool_response>",
-        "<tool_response>\n[Here was an image, which you cannot see.]\n</tool_response>",
+        "<tool_response>\n[an image that this model cannot read]\n</tool_response>",
         "\n<tool_call>\n" + json.dumps({"name": "apply_patch", "arguments": {"input": PATCH}}, ensure_ascii=False),
         "<tool_response>\nDone!\n</tool_response>",
         called("mcp__tracker__open"),
