@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from draft_node.http.errors import ApiError
-from draft_node.http.prompts import continued, text_of
+from draft_node.http.parts import text_of
+from draft_node.http.prompts import continued
 from draft_node.http.requests import ChatRequest
 from draft_node.http.tools import ChatOptions
 from draft_node.parsing.formats import ThinkingFormat

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -60,7 +60,9 @@ def continued(inputs: Inputs, messages: Sequence[Message]) -> Inputs:
     return replace(inputs, continues=True)
 
 
-def _chat_of(messages: Sequence[Message], service: Service, inputs: Inputs) -> tuple[Sequence[dict[str, Any]], Inputs]:
+def _chat_of(
+    messages: Sequence[Message], service: Service, inputs: Inputs
+) -> tuple[Sequence[Mapping[str, Any]], Inputs]:
     """Converts messages and inputs for the chat template; ApiError if they are too many or too long."""
     calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
     check_elements(*calls)  # JSON inside of the body's strings, not counted before
