@@ -292,7 +292,7 @@ class ChatRequest(Generation):
     continue_final_message: bool | None = Field(
         default=None, description="a last message of the assistant is continued; false: a new turn follows it"
     )
-    add_generation_prompt: bool | None = Field(default=None, description="the opposite of continue_final_message")
+    add_generation_prompt: bool | None = Field(default=None, description="its opposite")
     logprobs: bool | None = None
     top_logprobs: NumLogprobs | None = None
     service_tier: ServiceTier | None = Field(

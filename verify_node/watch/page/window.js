@@ -172,7 +172,8 @@ function makeEvent(event) {
 
 // Before a draft node's Hello, its name is only known where there are keys.
 const HELLO_FIRST =
-  "hello first (this node has started anew, has heard nothing of it for its lease, or its key's enrolment was changed; it connects again by itself)";
+  "hello first (this node has started anew, has heard nothing of it for its lease, " +
+  "or its key's enrolment was changed; it connects again by itself)";
 
 function showEvent(li, event) {
   const times = event.num_times > 1 ? ` × ${count(event.num_times)}` : "";
