@@ -10,7 +10,7 @@ changes, and how soon a client is believed that had fallen to length 0 for want 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,13 @@ class Config:
     variants: list[Variant]
     fallen_rounds: int
     fallen_alphas: list[float]  # of the one client that changes: before and after
+    own: tuple[str, ...] = ()  # variants of the user's own policies
+
+    def with_policy(self, name: str) -> Config:
+        """The same with one more policy to compare, which is told what `gradient` is told."""
+        known = [variant.name for variant in self.variants]
+        more = [] if name in known else [Variant(name, name, weigh_evidence=True)]
+        return replace(self, variants=[*self.variants, *more], own=(*self.own, name))
 
     @property
     def num_clients(self) -> int:
@@ -204,7 +211,7 @@ def draw(config: Config, results: Results) -> Figure:
     """Log-utility near the best possible one, over rounds."""
     figure = new_figure(10.0, 5.0)
     axes = figure.subplots()
-    for name, number in styles.numbers(SHOWN, OURS).items():
+    for name, number in styles.numbers((*SHOWN, *config.own), OURS).items():
         own = [row for row in results.curves if row["variant"] == name]
         utility = np.array([row["utility"] for row in own]) / config.num_clients
         smoothed = _smoothed(utility, config.rounds_each, SHOWN_SMOOTHED)

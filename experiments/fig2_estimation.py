@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -31,6 +31,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.policies.base import Floats
 
+OURS = "gradient"
 NUM_CLIENTS = 8
 WINDOW = 10
 SHOWN = 300  # rounds in the figure and in the results
@@ -48,6 +49,16 @@ class Config:
     eta: float
     switch: float  # probability of another domain, for each token
     max_tokens: int  # of a text
+    policies: tuple[str, ...] = (OURS,)
+    alphas: tuple[float, ...] = ()  # acceptance rates between which clients switch, one for each; (): the recorded ones
+
+    def with_policy(self, name: str) -> Config:
+        """The same with one more policy, whose estimates are shown."""
+        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.alphas) or NUM_CLIENTS
 
 
 @dataclass(frozen=True)
@@ -59,8 +70,8 @@ class Series:
     forecast: Floats
 
 
-def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
-    alphas = alphas_of(paths_of(NUM_CLIENTS)).tolist()
+def simulate(config: Config, budget: int, beta: float, seed: int, policy: str = OURS) -> Series:
+    alphas = list(config.alphas) or alphas_of(paths_of(NUM_CLIENTS)).tolist()
     noted: list[tuple[float, float, float]] = []
     known = (0.0, 0.0)
 
@@ -79,13 +90,14 @@ def simulate(config: Config, budget: int, beta: float, seed: int) -> Series:
         known = sum(client.goodput.value for client in core.allocator.clients.values()), sum(expected) + ended
 
     settings = Settings(
-        num_clients=NUM_CLIENTS,
+        num_clients=config.num_clients,
         num_sessions=1 + 2 * config.num_rounds * budget // config.max_tokens,
         num_at_once=1,
         min_tokens=config.max_tokens,
         max_tokens=config.max_tokens,
         stops=0.0,
         **PAPER,
+        policy=policy,
         budget=budget,
         eta=config.eta,
         beta=beta,
@@ -129,10 +141,10 @@ def experiment(config: Config) -> Outcome:
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
     facts: dict[str, Any] = {}
-    for budget, beta in product(config.budgets, config.betas):
-        name = _name(budget, beta)
+    for policy, budget, beta in product(config.policies, config.budgets, config.betas):
+        name = _name(budget, beta, policy)
         seeds = parts(f"seeds of {name}", range(config.num_seeds))
-        runs = [simulate(config, budget, beta, seed) for seed in seeds]
+        runs = [simulate(config, budget, beta, seed, policy) for seed in seeds]
         compared = [compare(one) for one in runs]
         mean = {key: float(np.mean([one[key] for one in compared])) for key in compared[0]}
         error = {key: float(1.96 * np.std([one[key] for one in compared], ddof=1)) for key in mean}
@@ -142,8 +154,8 @@ def experiment(config: Config) -> Outcome:
     return Outcome(rows=results, findings=findings, facts={"by_setting": facts}, notes=NOTES)
 
 
-def _name(budget: int, beta: float) -> str:
-    return f"C = {budget}, beta = {beta:g}"
+def _name(budget: int, beta: float, policy: str) -> str:
+    return f"C = {budget}, beta = {beta:g}" + ("" if policy == OURS else f", {policy}")
 
 
 NOTES = [
@@ -171,13 +183,14 @@ def _rows(name: str, series: Series) -> list[dict[str, Any]]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """Estimated and realised goodput with the last budget; a panel for each beta."""
-    figure = new_figure(5.0 * len(config.betas), 4.2)
-    panels = figure.subplots(1, len(config.betas), squeeze=False, sharey=True).flat
-    for panel, beta in zip(panels, config.betas, strict=True):
-        name = _name(config.budgets[-1], beta)
+    """Estimated and realised goodput with the last budget; a panel for each policy and beta."""
+    shown = list(product(config.policies, config.betas))
+    figure = new_figure(5.0 * len(shown), 4.2)
+    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True).flat
+    for panel, (policy, beta) in zip(panels, shown, strict=True):
+        name = _name(config.budgets[-1], beta, policy)
         _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
-        panel.set_title(f"{NUM_CLIENTS} clients, {name}")
+        panel.set_title(f"{config.num_clients} clients, {name}")
     return styles.finish(figure, "The estimated goodput follows the realised one within its standard deviation")
 
 

@@ -8,7 +8,7 @@ the paper's; continuous ones are how GoodSpeed serves by default. The same clien
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from statistics import fmean
@@ -22,7 +22,7 @@ from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results
 from experiments.harness.progress import parts
 from experiments.simulation.accounts import Run, interval, run
-from experiments.simulation.paper import POLICIES, WAYS, Nodes, Row, serving, world
+from experiments.simulation.paper import POLICIES, WAYS, Nodes, Row, compared, serving, world
 
 ROUNDS = ("barrier", "continuous")
 PAPER = "paper"
@@ -48,6 +48,17 @@ class Config:
     wires: tuple[str, ...]
     nodes: dict[str, Place]
     temperatures: list[float]  # of the texts that are served
+    num_clients: int = 8
+    budget: int = 20
+    max_tokens: int = 150  # of each text
+    policies: tuple[str, ...] = ()  # of the user's own, beside POLICIES
+
+    def with_policy(self, name: str) -> "Config":
+        """The same with one more policy to compare."""
+        return replace(self, policies=(*self.policies, name))
+
+    def row(self, family: str, place: Place) -> Row:
+        return Row(family, self.num_clients, self.budget, self.max_tokens, place.models)
 
 
 def experiment(config: Config) -> Outcome:
@@ -55,10 +66,10 @@ def experiment(config: Config) -> Outcome:
     rows = []
     places = product(config.families, config.nodes, config.wires, ROUNDS)
     for family, nodes, wire, rounds in parts("settings", places):
-        for policy in POLICIES:
+        for policy in compared(config.policies):
             found[family, nodes, wire, rounds, policy] = _runs(family, nodes, wire, rounds, policy, config)
         fixed = found[family, nodes, wire, rounds, "fixed"]
-        for policy in POLICIES:
+        for policy in compared(config.policies):
             key: dict[str, Any] = {"family": family, "nodes": nodes, "wire": wire, "rounds": rounds, "policy": policy}
             key |= {"way": PAPER, "temperature": 1.0}
             own = found[family, nodes, wire, rounds, policy]
@@ -74,8 +85,7 @@ def experiment(config: Config) -> Outcome:
 
 
 def _served(family: str, place: Place, way: str, temperature: float, config: Config) -> list[Run]:
-    row = Row(family, 8, 20, 150, place.models)
-    make = partial(serving, row, place, way, temperature=temperature, num_texts=config.texts)
+    make = partial(serving, config.row(family, place), place, way, temperature=temperature, num_texts=config.texts)
     return [run(make(seed=seed), seed) for seed in range(config.seeds)]
 
 
@@ -118,8 +128,9 @@ def _served_findings(at: str, served: dict[str, list[Run]]) -> list[Finding]:
 
 def _runs(family: str, nodes: str, wire: str, rounds: str, policy: str, config: Config) -> list[Run]:
     place = config.nodes[nodes]
-    row = Row(family, 8, 20, 150, place.models)
-    make = partial(world, row, place, policy=policy, rounds=rounds, wire=wire, num_texts=config.texts)
+    make = partial(
+        world, config.row(family, place), place, policy=policy, rounds=rounds, wire=wire, num_texts=config.texts
+    )
     return [run(make(seed=seed), seed) for seed in range(config.seeds)]
 
 
@@ -160,15 +171,13 @@ def _findings(config: Config, found: dict[tuple[str, ...], list[Run]]) -> list[F
     for family, nodes, wire in product(config.families, config.nodes, config.wires):
         at = f"{family}, {nodes}, {wire}"
         barrier, continuous = (
-            {policy: found[family, nodes, wire, rounds, policy] for policy in POLICIES} for rounds in ROUNDS
+            {policy: found[family, nodes, wire, rounds, policy] for policy in compared(config.policies)}
+            for rounds in ROUNDS
         )
         findings += _beside_the_paper(at, barrier)
-        for rounds, runs, other in (
-            ("continuous", continuous, "fixed"),
-            ("continuous", continuous, "plain"),
-        ):
-            wall, _ = ratio(_walls(runs["gradient"]), _walls(runs[other]))
-            findings.append(_at_most(f"{at}: {rounds}, gradient's wall time of {other}'s", wall, None))
+        for other in ("fixed", "plain", *(policy for policy in continuous if policy not in POLICIES)):
+            wall, _ = ratio(_walls(continuous["gradient"]), _walls(continuous[other]))
+            findings.append(_at_most(f"{at}: continuous, gradient's wall time of {other}'s", wall, None))
         lower, half = ratio(_walls(continuous["gradient"]), _walls(barrier["gradient"]))
         what = f"{at}: gradient's wall time, continuous, of its own with barrier"
         if nodes == "unequal":

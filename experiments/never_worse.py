@@ -243,7 +243,7 @@ def _unequal(rows: list[dict[str, Any]]) -> list[Finding]:
 def _misses(rows: list[dict[str, Any]]) -> list[str]:
     missed = sorted((row for row in rows if row["ratio_known"] < WANTED), key=lambda row: float(row["ratio_known"]))
     return [
-        f"missed: {row['drafter']}, {row['machine']}, {row['round_trip_ms']:g} ms, {row['clients']} clients, "
+        f"below {WANTED}: {row['drafter']}, {row['machine']}, {row['round_trip_ms']:g} ms, {row['clients']} clients, "
         f"alpha {row['alpha']}: "
         f"{row['ratio_known']:.3f} (gradient {row['gradient_known']:.0f} with {row['length_known']:.1f} tokens, "
         f"plain {row['plain']:.0f}, {row['fixed_length']} each {row['fixed']:.0f} tokens/s)"

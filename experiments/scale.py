@@ -60,7 +60,7 @@ class Config:
 
     def with_policy(self, name: str) -> Config:
         """The same with one more policy to compare."""
-        return replace(self, policies=[*self.policies, name])
+        return replace(self, policies=[*dict.fromkeys([*self.policies, name])])
 
     def budget(self, num_clients: int) -> int:
         return int(self.budget_per_client * num_clients)

@@ -48,11 +48,16 @@ class Config:
     far_s: float
     latency_s: float
     setups: tuple[Setup, ...]
+    policies: tuple[str, ...] = POLICIES
+
+    def with_policy(self, name: str) -> "Config":
+        """The same with one more policy to compare."""
+        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
 
 def experiment(config: Config) -> Outcome:
     rows, findings = [], []
-    for setup, policy, rounds in parts("settings", product(config.setups, POLICIES, ROUNDS)):
+    for setup, policy, rounds in parts("settings", product(config.setups, config.policies, ROUNDS)):
         noticed = {case: _runs(setup, policy, rounds, case, config) for case in CASES}
         for case, seen in noticed.items():
             row: dict[str, Any] = {"setup": setup.name, "policy": policy, "rounds": rounds, "case": case}

@@ -6,7 +6,7 @@ models, with n-gram indexes, and with both, replaying what these propose for rec
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
@@ -17,8 +17,9 @@ from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results
 from experiments.harness.progress import parts
 from experiments.simulation.accounts import Run, interval, jain, log_utility, run
-from experiments.simulation.paper import POLICIES, TABLE_1, WAYS, Nodes, Row, serving, world
+from experiments.simulation.paper import POLICIES, TABLE_1, WAYS, Nodes, Row, compared, serving, world
 
+L4S = Nodes()
 GAIN = 1.2
 """Served with histories, over plain decoding: what is wanted in every setting."""
 
@@ -44,12 +45,19 @@ class Config:
     served_seeds: int
     served_texts: int  # of each client, where texts are served
     temperatures: list[float]  # of these texts
+    settings: tuple[Row, ...] = TABLE_1
+    nodes: Nodes = L4S
+    policies: tuple[str, ...] = ()  # of the user's own, beside POLICIES
+
+    def with_policy(self, name: str) -> "Config":
+        """The same with one more policy to compare."""
+        return replace(self, policies=(*self.policies, name))
 
 
 def experiment(config: Config) -> Outcome:
     rows, findings = [], []
-    for number, row in enumerate(parts("settings", TABLE_1), 1):
-        runs = {policy: _runs(row, policy, config) for policy in POLICIES}
+    for number, row in enumerate(parts("settings", config.settings), 1):
+        runs = {policy: _runs(row, policy, config) for policy in compared(config.policies)}
         rows += [_key(number, row, policy, PAPER, 1.0) | _measures(runs[policy]) for policy in runs]
         findings += _findings(row, runs)
         for temperature in config.temperatures:
@@ -62,7 +70,9 @@ def experiment(config: Config) -> Outcome:
 
 
 def _runs(row: Row, policy: str, config: Config) -> list[Run]:
-    make = partial(world, row, Nodes(), policy=policy, rounds=config.rounds, wire=config.wire, num_texts=config.texts)
+    make = partial(
+        world, row, config.nodes, policy=policy, rounds=config.rounds, wire=config.wire, num_texts=config.texts
+    )
     return [run(make(seed=seed), seed) for seed in range(config.seeds)]
 
 
@@ -71,7 +81,7 @@ def _key(number: int, row: Row, policy: str, way: str, temperature: float) -> di
 
 
 def _served(row: Row, way: str, temperature: float, config: Config) -> list[Run]:
-    make = partial(serving, row, Nodes(), way, temperature=temperature, num_texts=config.served_texts)
+    make = partial(serving, row, config.nodes, way, temperature=temperature, num_texts=config.served_texts)
     return [run(make(seed=seed), seed) for seed in range(config.served_seeds)]
 
 
@@ -98,13 +108,14 @@ def _findings(row: Row, runs: dict[str, list[Run]]) -> list[Finding]:
         return fmean(log_utility(each.speeds if seconds else each.goodputs) for each in runs[policy]) / row.num_clients
 
     findings = []
-    for other in ("fixed", "random"):
+    own = [policy for policy in runs if policy not in POLICIES]
+    for other in ("fixed", "random", *own):
         gain = mean("gradient", False) - mean(other, False)
         what = f"{row.name}: log-utility per round and client, gradient above {other}"
         findings.append(Finding(what, gain, wanted="above 0", reached=gain > 0))
         what = f"{row.name}: log-utility per second and client, gradient above {other}"
         findings.append(Finding(what, mean("gradient", True) - mean(other, True)))
-    for other in ("fixed", "plain"):
+    for other in ("fixed", "plain", *own):
         speeds = (fmean(each.tokens_per_s for each in runs[policy]) for policy in ("gradient", other))
         findings.append(Finding(f"{row.name}: tokens/s, gradient over {other}", next(speeds) / next(speeds)))
     return findings
@@ -124,19 +135,22 @@ def _over_plain(row: Row, temperature: float, served: dict[str, list[Run]]) -> l
     return findings
 
 
-def draw(_: Config, results: Results) -> Figure:
+def draw(config: Config, results: Results) -> Figure:
     """Utility per round and tokens per second, by setting and policy."""
     figure = harness.new_figure(12.0, 4.8)
+    policies = compared(config.policies)
+    width = 0.8 / len(policies)
     measures = {"log_utility": "log-utility of tokens per round", "tokens_per_s": "tokens per second, all clients"}
     for axes, (name, label) in zip(figure.subplots(1, 2), measures.items(), strict=True):
-        for place, policy in enumerate(POLICIES):
+        for place, policy in enumerate(policies):
             chosen = [row for row in results.rows if row["policy"] == policy and row.get("way", PAPER) == PAPER]
-            places = [row["setting"] + 0.2 * (place - 1.5) for row in chosen]
+            places = [row["setting"] + width * (place - (len(policies) - 1) / 2) for row in chosen]
             errors = [row[f"{name}_ci"] for row in chosen]
-            style = styles.bar(styles.numbers(POLICIES, OURS)[policy])
-            axes.bar(places, [row[name] for row in chosen], 0.2, yerr=errors, label=policy, **style)
+            style = styles.bar(styles.numbers(policies, OURS)[policy])
+            axes.bar(places, [row[name] for row in chosen], width, yerr=errors, label=policy, **style)
         axes.set_title(label)
-        axes.set_xticks(range(1, len(TABLE_1) + 1), [row.name.replace(", ", "\n") for row in TABLE_1], fontsize=7)
+        names = [row.name.replace(", ", "\n") for row in config.settings]
+        axes.set_xticks(range(1, len(names) + 1), names, fontsize=7)
     title = "Eq. (5) has the highest utility per round; every draft is waited for, which costs tokens per second"
     return styles.finish(figure, title, OURS)
 

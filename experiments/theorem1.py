@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, product
 from typing import Any
 
@@ -29,6 +29,7 @@ from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 
+OURS = "gradient"
 SAMPLES = 20  # of X, in the part that is looked at
 
 
@@ -45,18 +46,25 @@ class Config:
     num_seeds: int
     num_clients: int
     budget: int
+    policies: tuple[str, ...] = (OURS,)
+    alphas: tuple[float, ...] = ()  # of the clients; (): as recorded
+
+    def with_policy(self, name: str) -> Config:
+        """The same with one more policy, which need not come near x*."""
+        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
     def eta(self, beta: float, power: float) -> float:
         return float(self.eta_of_one * beta**power)
 
 
-def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Optimum) -> dict[str, float]:
+def distances(
+    config: Config, beta: float, eta: float, alphas: Floats, best: Optimum, policy: str = OURS
+) -> dict[str, float]:
     """Results of one pair of steps, over all seeds."""
     settings = ArraySettings(
         config.num_clients, config.budget, eta, beta, num_worlds=config.num_seeds, weigh_evidence=False
     )
-    policy = rows.create("gradient", config.num_seeds)
-    worlds = Worlds(settings, policy, IndependentDraws(alphas, range(config.num_seeds)))
+    worlds = Worlds(settings, rows.create(policy, config.num_seeds), IndependentDraws(alphas, range(config.num_seeds)))
     num_kept = max(SAMPLES, round(config.kept / beta))
     worlds.run(max(round((config.time - config.kept) / beta), round(config.settle / eta)))
     before, smoothed = worlds.num_tokens.copy(), []
@@ -80,19 +88,27 @@ def distances(config: Config, beta: float, eta: float, alphas: Floats, best: Opt
 def experiment(config: Config) -> Outcome:
     if len(config.betas) < 2 or config.num_seeds < 2 or config.kept >= config.time:
         raise ConfigError(f"two betas, two seeds, and a time longer than what is kept of it, at least; not {config}")
-    alphas = alphas_of(paths_of(config.num_clients))
+    if config.alphas and len(config.alphas) != config.num_clients:
+        raise ConfigError(
+            f"{len(config.alphas)} rates of acceptance for {config.num_clients} clients; give one for each"
+        )
+    alphas = np.array(config.alphas) if config.alphas else alphas_of(paths_of(config.num_clients))
     best = optimum(geometric(alphas, config.budget), config.budget)
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
-    steps = parts("pairs of steps", product(config.powers, config.betas))
-    for power, pairs in groupby(steps, key=lambda pair: pair[0]):
-        for _, beta in pairs:
+    steps = parts("pairs of steps", product(config.policies, config.powers, config.betas))
+    for (policy, power), pairs in groupby(steps, key=lambda step: step[:2]):
+        own: list[dict[str, Any]] = []
+        at = "" if policy == OURS else f"{policy}, "
+        for _, _, beta in pairs:
             eta = config.eta(beta, power)
-            found = distances(config, beta, eta, alphas, best)
-            results.append({"power": power, "beta": beta, "eta": eta, "eta_over_beta": eta / beta} | found)
-            findings.append(Finding(f"eta ~ beta^{power:g}, beta {beta:g}, eta {eta:.2g}: distance", found["distance"]))
-        own = [row for row in results if row["power"] == power]
-        findings += [_slope(power, own), _farther(power, own)]
+            found = distances(config, beta, eta, alphas, best, policy)
+            key = {"policy": policy, "power": power, "beta": beta, "eta": eta, "eta_over_beta": eta / beta}
+            own.append(key | found)
+            what = f"{at}eta ~ beta^{power:g}, beta {beta:g}, eta {eta:.2g}: distance"
+            findings.append(Finding(what, found["distance"]))
+        results += own
+        findings += [_slope(at, power, own), _farther(at, power, own)]
     facts = {"optimum": best.goodput.tolist()}
     return Outcome(rows=results, findings=findings, facts=facts, notes=NOTES)
 
@@ -103,19 +119,19 @@ NOTES = [
 ]
 
 
-def _slope(power: float, found: Sequence[dict[str, Any]]) -> Finding:
+def _slope(at: str, power: float, found: Sequence[dict[str, Any]]) -> Finding:
     """The exponent with which the distance falls in beta, by least squares over logarithms."""
     logs = np.log([[row["beta"], row["distance"]] for row in found])
     slope = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
     falls = bool((np.diff(logs[np.argsort(logs[:, 0]), 1]) > 0).all())
     wanted = "falls throughout" if power > 1.0 else ""
-    return Finding(f"eta ~ beta^{power:g}: distance ~ beta^", slope, None, wanted, falls if wanted else None)
+    return Finding(f"{at}eta ~ beta^{power:g}: distance ~ beta^", slope, None, wanted, falls if wanted else None)
 
 
-def _farther(power: float, found: Sequence[dict[str, Any]]) -> Finding:
+def _farther(at: str, power: float, found: Sequence[dict[str, Any]]) -> Finding:
     """The theorem's probability, at the smallest beta."""
     last = min(found, key=lambda row: float(row["beta"]))
-    what = f"eta ~ beta^{power:g}, beta {last['beta']:g}: share of the time farther than 10 % from x*"
+    what = f"{at}eta ~ beta^{power:g}, beta {last['beta']:g}: share of the time farther than 10 % from x*"
     return Finding(what, last["farther_than_10_percent"])
 
 
@@ -123,11 +139,12 @@ def draw(config: Config, results: Results) -> Figure:
     """The distance from the optimum over beta, for each relation of eta to beta."""
     figure = new_figure(6.4, 4.8)
     axes = figure.subplots()
-    for number, power in enumerate(config.powers):
-        own = [row for row in results.rows if row["power"] == power]
+    for number, (policy, power) in enumerate(product(config.policies, config.powers)):
+        own = [row for row in results.rows if (row.get("policy", OURS), row["power"]) == (policy, power)]
         error = [row["confidence_95"] for row in own]
+        label = f"eta ~ beta^{power:g}" + ("" if policy == OURS else f", {policy}")
         betas, values = [row["beta"] for row in own], [row["distance"] for row in own]
-        axes.errorbar(betas, values, yerr=error, label=f"eta ~ beta^{power:g}", **styles.curve(number))
+        axes.errorbar(betas, values, yerr=error, label=label, **styles.curve(number))
     start = max(results.rows, key=lambda row: float(row["beta"]))
     line = [start["distance"] * (beta / start["beta"]) ** 0.5 for beta in config.betas]
     axes.plot(config.betas, line, linestyle=":", color="black", label="beta^0.5")

@@ -4,6 +4,7 @@ An experiment is a function from its settings (a dataclass) to an `Outcome`, and
 these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
 experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
 file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared.
+Our goals are for the shipped settings: with others nothing is judged.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,8 @@ from goodspeed.serving.parser import CommandLine
 HERE = Path(__file__).parents[1]
 RESULTS, FIGURE = "results.json", "figure.png"
 SECTIONS = ("full", "quick")
+OTHER_SETTINGS = "with other settings than the shipped ones"
+UNJUDGED = f"This ran {OTHER_SETTINGS}, for which our goals are: nothing is judged."
 Config = TypeVar("Config")
 
 
@@ -82,8 +85,16 @@ def run(
     settings = load(options.config, section, config)
     if (policy := getattr(options, "policy", None)) is not None:
         settings = _with_policy(settings, policy)
+    is_shipped = settings == load(_shipped(name), section, config)
+
+    def picture(results: Results) -> Figure:
+        figure = draw(settings, results)
+        if not is_shipped:  # its title is a sentence on the shipped settings
+            figure.suptitle(f"{name}, {OTHER_SETTINGS}", fontsize=12)
+        return figure
+
     if options.redraw:
-        write_figure(draw(settings, stored(out)), out)
+        write_figure(picture(stored(out)), out)
         print(out / FIGURE)
         return 0
     say = partial(print, file=sys.stderr if options.json else sys.stdout, flush=True)
@@ -93,14 +104,26 @@ def run(
     except (ConfigError, PolicyError) as error:
         raise SystemExit(f"{name}: {error}") from error
     seconds = time.perf_counter() - started
+    if not is_shipped:
+        outcome = unjudged(outcome)
     told = report(name, section, settings, outcome, seconds)
     save(outcome, told, out)
-    write_figure(draw(settings, outcome), out)
+    write_figure(picture(outcome), out)
     say(outcome.text or table(outcome.findings))
     say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
     if options.json:
         print(json.dumps(told))
     return 0
+
+
+def unjudged(outcome: Outcome) -> Outcome:
+    """Returns the outcome without goals: it is of settings for which there are none."""
+    findings = [replace(finding, wanted="", reached=None) for finding in outcome.findings]
+    return replace(outcome, findings=findings, notes=[*outcome.notes, UNJUDGED])
+
+
+def _shipped(name: str) -> Path:
+    return HERE / "configs" / f"{name}.toml"
 
 
 def _with_policy(settings: Any, policy: str) -> Any:
@@ -118,11 +141,11 @@ def parse(name: str, about: str, arguments: Sequence[str] | None, *, takes_polic
     parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
-    parser.add_argument("--config", type=Path, default=HERE / "configs" / f"{name}.toml", help="settings")
+    parser.add_argument("--config", type=Path, default=_shipped(name), help="settings, of clients of your own, say")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
     if takes_policy:
         what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
-        parser.add_argument("--policy", metavar="MODULE:CLASS", help=what)
+        parser.add_argument("--policy", metavar="NAME|MODULE:CLASS", help=what)
     options = parser.parse_args(arguments)
     if options.redraw and options.json:
         parser.error("--redraw runs nothing, so there is nothing for --json to tell; leave one of them out")

@@ -4,6 +4,7 @@ The paper gives models, GPUs, budgets and lengths of texts. Acceptance and the n
 data sets stand the embedded models' eight domains, as recorded.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,12 +12,18 @@ from experiments.simulation.presets import FAMILIES, slower
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
+from goodspeed.errors import ConfigError
 
 STAND_INS = ("tiny-draft-s", "tiny-draft-m")
 """The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
 
 POLICIES = ("gradient", "fixed", "random", "plain")
 """`fixed` never gives more than C/N, whoever has finished. `plain` is decoding without drafts."""
+
+
+def compared(own: Sequence[str]) -> tuple[str, ...]:
+    """Returns POLICIES, and the user's own, each once."""
+    return tuple(dict.fromkeys((*POLICIES, *own)))
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Nodes:
 
     slower: tuple[float, ...] = (1.0,)  # times an L4's time
     latency_s: tuple[float, ...] = (0.001,)  # one way
+    alpha: tuple[float, ...] = ()  # acceptance rates; (): as recorded
     bytes_per_s: float = 1.25e9  # of each draft node's line: 10 Gbit/s
     verify_bytes_per_s: float = 1.25e9  # of the line that they share
 
@@ -76,7 +84,10 @@ sessions' own texts."""
 
 
 def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int) -> Settings:
-    """A setting of Table I with the default settings, drafted for in one of the `WAYS`."""
+    """A setting of Table I with the default settings, drafted for in one of the `WAYS`. ConfigError for rates of
+    acceptance, which have no texts."""
+    if nodes.alpha:
+        raise ConfigError("clients with rates of acceptance have no texts to serve; give `temperatures = []`")
     chosen = WAYS[way]
     make = partial(world, row, nodes, policy="gradient" if chosen.drafts else "plain", rounds="continuous")
     return replace(
@@ -118,7 +129,7 @@ def world(
         context_len=1024,
         round_cost=family.round_cost,
         max_draft=longest.get(policy, row.budget),
-        acceptance=texts,
+        **({"alpha": nodes.alpha} if nodes.alpha else {"acceptance": texts}),
         draft_cost=tuple(costs),
         latency_s=nodes.latency_s,
         bytes_per_s=(nodes.bytes_per_s,),

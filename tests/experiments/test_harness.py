@@ -3,13 +3,15 @@
 import json
 import re
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.__main__ import experiments
-from experiments.harness.experiment import HERE, Finding, Outcome, _columns, _rows, new_figure, run, table
+from experiments.harness.experiment import HERE, Finding, Outcome, _columns, _rows, load, new_figure, run, table
 from experiments.harness.runner import run_all
 from goodspeed import policies
 from goodspeed.fair.policies import base
@@ -50,6 +52,14 @@ def draw(config, results):
     axes.plot([row["alpha"] for row in results.rows])
     axes.plot([row["goodput"] for row in results.curves])
     return figure
+
+
+@pytest.fixture(autouse=True)
+def shipped(tmp_path, monkeypatch):
+    """The shipped settings of the experiment `some`."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "some.toml").write_text(SETTINGS)
+    monkeypatch.setattr("experiments.harness.experiment.HERE", tmp_path)
 
 
 def start(tmp_path, *arguments, config=Config, does=None):
@@ -150,6 +160,42 @@ def test_only_experiments_that_compare_policies_take_one(tmp_path, capsys):
     with pytest.raises(SystemExit):
         start(tmp_path, "--policy=fixed")
     assert "--policy" in capsys.readouterr().err
+
+
+def read(out):
+    found = json.loads(out)
+    return [(finding["wanted"], finding["reached"]) for finding in found["findings"]]
+
+
+@pytest.mark.usefixtures("forgets_policies")
+def test_goals_are_judged_for_the_shipped_settings_only(tmp_path, capsys, monkeypatch):
+    titles = []
+    monkeypatch.setattr(Figure, "suptitle", lambda self, title, **_: titles.append(title))
+    start(tmp_path, "--json", config=Compared, does=compare)
+    assert read(capsys.readouterr().out) == [("at least 3", False), ("", None)]
+    start(tmp_path, "--json", "--policy=fixed", config=Compared, does=compare)
+    told = capsys.readouterr()
+    assert read(told.out) == [("", None)] * 2
+    assert "nothing is judged" in told.err
+    (tmp_path / "some.toml").write_text(SETTINGS.replace("rounds = 600", "rounds = 601"))
+    start(tmp_path, "--json")
+    told = capsys.readouterr()
+    assert read(told.out) == [("", None)] * 2
+    assert "MISSED" not in told.err
+    assert titles == ["some, with other settings than the shipped ones"] * 2
+
+
+GOODSPEEDS = ("fig2_estimation", "fig3_time", "fig4_convergence", "table1", "theorem1", "scale", "stragglers")
+
+
+@pytest.mark.parametrize("name", [*GOODSPEEDS, "domain_shift"])
+def test_goodspeeds_experiments_compare_a_policy_of_ones_own(name):
+    config = import_module(f"experiments.{name}").Config
+    shipped = load(HERE / "configs" / f"{name}.toml", "quick", config)
+    own = shipped.with_policy("mine:Mine")
+    assert type(own) is config
+    assert own != shipped
+    assert "mine:Mine" in str(own)
 
 
 def test_the_table_says_what_is_missing():
