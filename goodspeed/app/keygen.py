@@ -1,12 +1,14 @@
-"""Makes the keys with which draft nodes and the verify node authenticate each other and encrypt their messages.
+"""Makes the keys with which draft nodes and the verify node authenticate each other and encrypt their messages, and the
+API keys of users.
 
 The verify node and each draft node have a pair of files: NAME.key is secret and stays on the node's machine; NAME.pub
-is handed over to the other side.
+is handed over to the other side. A user has one file, NAME.api-key.
 """
 
 import argparse
 import os
 import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +18,12 @@ from goodspeed.errors import ConfigError
 from goodspeed.wire import enrolled, keys
 
 NAME = "keygen"
-HELP = "make the keys of a verify node or of a draft node"
+HELP = "make the keys of a verify node, of a draft node or of a user"
 EXAMPLE = "goodspeed keygen draft edge-1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    chosen = parser.add_subparsers(title="of", metavar="NODE", required=True)
+    chosen = parser.add_subparsers(title="of", metavar="WHOM", required=True)
     verify = chosen.add_parser("verify", help="the verify node's pair: verify.key and verify.pub")
     verify.set_defaults(make=make_verify)
     draft = chosen.add_parser("draft", help="a draft node's pair: NAME.key and NAME.pub")
@@ -53,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shortest time per token that its users may ask for (default: the least of its tiers, or any)",
     )
     draft.set_defaults(make=make_draft)
-    for added in (verify, draft):
+    user = chosen.add_parser("user", help="a user's API key: NAME.api-key")
+    user.add_argument("name", metavar="NAME", help="the user's name, for the file only")
+    user.set_defaults(make=make_user)
+    for added in (verify, draft, user):
         added.add_argument("--folder", type=Path, default=Path(), help="where the files go (default: here)")
 
 
@@ -63,7 +68,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def make_verify(namespace: argparse.Namespace) -> None:
-    secret, public = _files(namespace.folder, "verify")
+    secret, public = _new(namespace.folder, "verify.key", "verify.pub")
     from goodspeed.wire.zmq.authentication import new_pair  # imported here because it loads ZeroMQ
 
     pair = new_pair()
@@ -76,10 +81,8 @@ def make_verify(namespace: argparse.Namespace) -> None:
 
 
 def make_draft(namespace: argparse.Namespace) -> None:
-    name = namespace.name
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name.startswith("."):
-        raise ConfigError(f"{name!r} must be 1 to 64 letters, digits, dots, dashes or underscores, not a dot first")
-    secret, public = _files(namespace.folder, name)
+    name = _checked(namespace.name)
+    secret, public = _new(namespace.folder, f"{name}.key", f"{name}.pub")
     from goodspeed.wire.zmq.authentication import new_pair
 
     pair = new_pair(name)
@@ -90,6 +93,23 @@ def make_draft(namespace: argparse.Namespace) -> None:
         f"    goodspeed-draft --key {secret} --verify-key verify.pub ...\n"
         f"{public}: public. Copy it into the verify node's folder of --enrolled; removing it there revokes the key."
     )
+
+
+def make_user(namespace: argparse.Namespace) -> None:
+    name = _checked(namespace.name)
+    (file,) = _new(namespace.folder, f"{name}.api-key")
+    keys.write_api_key(file, secrets.token_urlsafe(32))
+    print(
+        f"{file}: secret. Give it to the user, for `goodspeed chat --api-key {file}` and other clients.\n"
+        f"Start the node with --api-key {file}, or add the line to the keys of a node that runs:\n"
+        f"    cat {file} >> API_KEYS"
+    )
+
+
+def _checked(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name.startswith("."):
+        raise ConfigError(f"{name!r} must be 1 to 64 letters, digits, dots, dashes or underscores, not a dot first")
+    return name
 
 
 def _write(secret: Path, pair: keys.KeyPair, write_public: Callable[[], None]) -> None:
@@ -114,14 +134,14 @@ def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled
         raise ConfigError(f"this client cannot be enrolled: {error}") from None
 
 
-def _files(folder: Path, name: str) -> tuple[Path, Path]:
-    """Returns the paths of the secret and the public file, and makes their folder. ConfigError if a file exists."""
-    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
-    for path in (secret, public):
+def _new(folder: Path, *names: str) -> list[Path]:
+    """Returns the files' paths, and makes their folder. ConfigError if a file exists."""
+    paths = [folder / name for name in names]
+    for path in paths:
         if os.path.lexists(path):
             raise ConfigError(f"{path} already exists; remove it, or write to another --folder")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the folder {folder}: {error.strerror}; name another --folder") from None
-    return secret, public
+    return paths

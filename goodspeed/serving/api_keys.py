@@ -5,9 +5,11 @@ import hmac
 import logging
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from goodspeed.errors import ConfigError, reason
+from goodspeed.files import others_can_read
 from goodspeed.untrusted import file_state
 
 logger = logging.getLogger("goodspeed.api_keys")
@@ -58,6 +60,7 @@ class Keys:
         keys = cls(read(path))
         if Path(path).is_file():  # a pipe can be read only once
             keys._path, keys._seen = path, seen
+            _warn_if_open(path)
         return keys
 
     def know(self, key: bytes) -> bool:
@@ -81,7 +84,14 @@ class Keys:
             logger.error("the API keys stay as they were", extra={"why": error})
             return
         self._digests = [_digest(key.encode()) for key in keys]
+        _warn_if_open(self._path)
         logger.warning("the API keys were read again", extra={"file": self._path, "num_keys": len(keys)})
+
+
+def _warn_if_open(path: str) -> None:
+    with suppress(OSError):  # the file is gone again
+        if others_can_read(path):
+            logger.warning("other users can read the API keys; run chmod 600 on their file", extra={"path": path})
 
 
 def _digest(key: bytes) -> bytes:

@@ -1,13 +1,13 @@
 """Reads and writes key files. Secrets are in files of mode 0600 only, never in a message, log line or repr.
 
 Each file is a TOML table. A secret file (`NAME.key`) has `public_key`, `secret_key` and, for a draft node, `name`. A
-verify node's public file (`NAME.pub`) has `public_key`; a draft node's public file is an `Enrolled`.
+verify node's public file (`NAME.pub`) has `public_key`; a draft node's public file is an `Enrolled`. Only a user's API
+key (`NAME.api-key`) is a bare line.
 """
 
 import logging
 import os
 import re
-import stat
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from goodspeed.errors import ConfigError
+from goodspeed.files import others_can_read
 from goodspeed.untrusted import read_bytes, sanitize
 from goodspeed.wire.enrolled import Enrolled, Key, check_key
 from goodspeed.wire.fields import Name
@@ -85,10 +86,7 @@ def read_enrolled(path: str | Path) -> Enrolled:
 
 def _read_secret(path: str) -> KeyPair:
     pair = _read(path, "--key", KeyPair, "give a secret file (.key) that `goodspeed keygen` made")
-    found = Path(path).stat()
-    # systemd and Kubernetes let a node read through the group what root owns
-    own = stat.S_IRWXG if found.st_uid == os.geteuid() else 0
-    if found.st_mode & (own | stat.S_IRWXO):
+    if others_can_read(path):
         logger.warning("other users can read a secret key; run chmod 600 on it", extra={"path": path})
     return pair
 
@@ -111,28 +109,41 @@ def write_secret(path: Path, pair: KeyPair) -> None:
     """Writes a new file, created with mode 0600."""
     whose = f"the draft node {pair.name}" if pair.name else "the verify node"
     table: dict[str, object] = {"public_key": pair.public_key, "secret_key": pair.secret_key}
-    _write(path, f"SECRET key of {whose}: whoever has it can act as this node", {"name": pair.name} | table, 0o600)
+    _write(
+        path, _toml(f"SECRET key of {whose}: whoever has it can act as this node", {"name": pair.name} | table), 0o600
+    )
 
 
 def write_verify_key(path: Path, public_key: str) -> None:
     """Writes the verify node's public file, for draft nodes."""
-    _write(path, "Public key of the verify node, for --verify-key of draft nodes", {"public_key": public_key}, 0o644)
+    comment = "Public key of the verify node, for --verify-key of draft nodes"
+    _write(path, _toml(comment, {"public_key": public_key}), 0o644)
 
 
 def write_enrolled(path: Path, enrolled: Enrolled) -> None:
     """Writes a draft node's public file, for the verify node. Omits limits of None: the verify node's apply."""
-    _write(path, f"Public key of the draft node {enrolled.name}", msgspec.structs.asdict(enrolled), 0o644)
+    table = msgspec.structs.asdict(enrolled)
+    _write(path, _toml(f"Public key of the draft node {enrolled.name}", table), 0o644)
 
 
-def _toml(value: object) -> str:
+def write_api_key(path: Path, key: str) -> None:
+    """Writes a new file of --api-key with one user's key, created with mode 0600."""
+    _write(path, [key], 0o600)
+
+
+def _toml(comment: str, table: dict[str, object]) -> list[str]:
+    """Returns a table as lines of TOML without escaping: names, keys and numbers need none."""
+    rows = [f"{name} = {_value(value)}" for name, value in table.items() if value is not None]
+    return [f"# {comment}. Made by `goodspeed keygen`.", *rows]
+
+
+def _value(value: object) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_value, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> None:
-    """Writes a table as TOML without escaping: names, keys and numbers need none."""
-    rows = [f"{name} = {_toml(value)}" for name, value in table.items() if value is not None]
+def _write(path: Path, lines: list[str], mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError:
@@ -143,7 +154,7 @@ def _write(path: Path, comment: str, table: dict[str, object], mode: int) -> Non
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             with suppress(OSError):  # a file system without modes
                 os.fchmod(descriptor, mode)  # whatever the umask is
-            file.write("\n".join([f"# {comment}. Made by `goodspeed keygen`.", *rows, ""]))
+            file.write("\n".join([*lines, ""]))
     except OSError as error:
         path.unlink()
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None

@@ -305,7 +305,7 @@ def test_probabilities_belong_to_tokens_by_id(tokens: list[int], entries: list[i
 def test_a_server_that_speculates_itself_tells_less_and_drafts_as_far() -> None:
     """Its answer to "1, 2, 3, 4," of ngram-simple, shortened: the first token is its own, the others it had drafted."""
     first = {"id": 216, "logprob": -0.003, "top_logprobs": [{"id": 216, "logprob": -0.003}]}
-    others = [{"id": each, "logprob": 0.0, "top_logprobs": []} for each in (37, 28, 216)]
+    others: list[dict[str, Any]] = [{"id": each, "logprob": 0.0, "top_logprobs": []} for each in (37, 28, 216)]
     answer = {"tokens": [216, 37, 28, 216], "completion_probabilities": [first, *others]}
     with fake(lambda: raw(answer)) as running:
         [proposed] = run(LlamaDrafter(running, 49152), wanted(length=4, sampling=Sampling(temperature=0.0)))

@@ -140,10 +140,12 @@ def test_a_file_of_keys_is_read_again_when_it_changes(
 ) -> None:
     monkeypatch.setattr(api_keys, "LOOK_S", 0.0)
     file = tmp_path / "keys"
+    file.touch(0o600)
     file.write_text("first-key\n")
     keys = Keys.of_file(str(file))
     file.write_text("first-key\nsecond-key\n")
     assert keys.know(b"second-key")
+    (tmp_path / "new").touch(0o600)
     (tmp_path / "new").write_text("second-key\n")
     (tmp_path / "new").replace(file)
     assert not keys.know(b"first-key"), "a key that was taken out"

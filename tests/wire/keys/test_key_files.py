@@ -10,6 +10,7 @@ import pytest
 
 from goodspeed.app import cli
 from goodspeed.errors import ConfigError
+from goodspeed.serving import api_keys
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, new_pair, server_options
@@ -78,6 +79,39 @@ def test_secrets_are_their_owners_alone_from_the_start(tmp_path: Path, monkeypat
     assert opened == {"verify.key": 0o600, "verify.pub": 0o644, "a.key": 0o600, "a.pub": 0o644}
     assert {name: stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) for name in opened} == opened
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_a_users_key_is_one_line_of_its_owners_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = os.umask(0)
+    try:
+        for name in ("ana", "ben"):
+            assert keygen(monkeypatch, "user", name, "--folder", str(tmp_path)) == 0
+    finally:
+        os.umask(before)
+    ana, ben = (tmp_path / f"{name}.api-key" for name in ("ana", "ben"))
+    assert stat.S_IMODE(ana.stat().st_mode) == 0o600
+    assert api_keys.read(str(ana)) == ana.read_text().splitlines() != api_keys.read(str(ben))
+    assert api_keys.Keys.of_file(str(ana)).know(ana.read_bytes().strip())
+    said = capsys.readouterr()
+    assert ana.read_text().strip() not in said.out + said.err + caplog.text
+    assert caplog.text == ""
+    assert keygen(monkeypatch, "user", "ana", "--folder", str(tmp_path)) == 2
+    assert keygen(monkeypatch, "user", "../ana", "--folder", str(tmp_path)) == 2
+    assert "already exists" in capsys.readouterr().err
+
+
+def test_it_is_told_when_others_can_read_api_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (file := tmp_path / "keys").write_text("first-key\n")
+    file.chmod(0o644)
+    api_keys.Keys.of_file(str(file))
+    [record] = caplog.records
+    assert record.getMessage() == "other users can read the API keys; run chmod 600 on their file"
+    assert vars(record)["path"] == str(file)
 
 
 def test_public_files_can_be_read_by_all_whatever_the_umask_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
