@@ -114,7 +114,7 @@ class AllowedTools(Strict):
 ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool | AllowedTools
 
 
-class CalledFunction(Strict):
+class PastFunction(Strict):
     name: PastName
     arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)]
 
@@ -124,7 +124,7 @@ class ToolCall(Strict):
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
     type: Literal["function"]
-    function: CalledFunction
+    function: PastFunction
 
 
 Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None

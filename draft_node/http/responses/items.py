@@ -57,14 +57,14 @@ class Item(Strict):
     status: Mark = None
 
 
-class MessageItem(Item):
+class InputMessage(Item):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
     content: str | Parts
     phase: Mark = None
 
 
-class ReasoningItem(Item):
+class InputReasoning(Item):
     type: Literal["reasoning"]
     summary: Parts | None = None
     content: str | Parts | None = None
@@ -83,7 +83,7 @@ class Called(Item):
         """The call's id, None if no output can refer to it; the name that the model knows; the arguments."""
 
 
-class CallItem(Called):
+class FunctionCall(Called):
     type: Literal["function_call"]
     call_id: str
     name: str
@@ -95,7 +95,7 @@ class CallItem(Called):
         return self.call_id, shown_name(self.name, self.namespace), self.arguments
 
 
-class CustomCallItem(Called):
+class CustomCall(Called):
     type: Literal["custom_tool_call"]
     call_id: str
     name: str
@@ -107,7 +107,7 @@ class CustomCallItem(Called):
         return self.call_id, shown_name(self.name, self.namespace), as_arguments(self.input)
 
 
-class ShellCallItem(Called):
+class ShellCall(Called):
     type: Literal["local_shell_call"]
     call_id: Mark = None
     action: dict[str, Any]
@@ -117,7 +117,7 @@ class ShellCallItem(Called):
         return self.call_id or self.id, "local_shell", json.dumps(self.action)
 
 
-class SearchCallItem(Called):
+class SearchCall(Called):
     type: Literal["tool_search_call"]
     call_id: Mark = None
     execution: Mark = None
@@ -138,7 +138,7 @@ class Output(Item):
         """The call's id, None if it refers to none; the result as text."""
 
 
-class OutputItem(Output):
+class CallOutput(Output):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     name: Mark = None
@@ -150,7 +150,7 @@ class OutputItem(Output):
         return self.call_id, text_of(self.output)
 
 
-class ShellOutputItem(Output):
+class ShellOutput(Output):
     type: Literal["local_shell_call_output"]
     call_id: Mark = None
     output: str
@@ -196,15 +196,15 @@ HOSTED_ITEMS = dict.fromkeys(
 )
 
 AnyItem: TypeAlias = Annotated[
-    Annotated[MessageItem, Tag("[message]")]
-    | Annotated[CallItem, Tag("[function_call]")]
-    | Annotated[OutputItem, Tag("[function_call_output]")]
-    | Annotated[ReasoningItem, Tag("[reasoning]")]
-    | Annotated[CustomCallItem, Tag("[custom_tool_call]")]
-    | Annotated[OutputItem, Tag("[custom_tool_call_output]")]
-    | Annotated[ShellCallItem, Tag("[local_shell_call]")]
-    | Annotated[ShellOutputItem, Tag("[local_shell_call_output]")]
-    | Annotated[SearchCallItem, Tag("[tool_search_call]")]
+    Annotated[InputMessage, Tag("[message]")]
+    | Annotated[FunctionCall, Tag("[function_call]")]
+    | Annotated[CallOutput, Tag("[function_call_output]")]
+    | Annotated[InputReasoning, Tag("[reasoning]")]
+    | Annotated[CustomCall, Tag("[custom_tool_call]")]
+    | Annotated[CallOutput, Tag("[custom_tool_call_output]")]
+    | Annotated[ShellCall, Tag("[local_shell_call]")]
+    | Annotated[ShellOutput, Tag("[local_shell_call_output]")]
+    | Annotated[SearchCall, Tag("[tool_search_call]")]
     | Annotated[FoundTools, Tag("[tool_search_output]")]
     | Annotated[AdditionalTools, Tag("[additional_tools]")]
     | Annotated[ItemReference, Tag("[item_reference]")]
@@ -226,7 +226,7 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
         return [*messages, {"role": "user", "content": items}]
     turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `messages`
     for item in items:
-        if isinstance(item, Output | MessageItem) and getattr(item, "role", "") != "assistant":
+        if isinstance(item, Output | InputMessage) and getattr(item, "role", "") != "assistant":
             messages += _message(item)
             turn = {}
         elif grown := _grown(item):
@@ -237,9 +237,9 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
     return [{"content": "", **message} for message in messages]  # thinking that was cut has no text after it
 
 
-def _message(item: Output | MessageItem) -> list[dict[str, Any]]:
+def _message(item: Output | InputMessage) -> list[dict[str, Any]]:
     """Returns the message of a tool or a user; none for the output of a call that has no id."""
-    if isinstance(item, MessageItem):
+    if isinstance(item, InputMessage):
         return [{"role": item.role, "content": content_of(item.content)}]
     call_id, text = item.result
     return [] if call_id is None else [{"role": "tool", "tool_call_id": call_id, "content": text}]
@@ -247,15 +247,15 @@ def _message(item: Output | MessageItem) -> list[dict[str, Any]]:
 
 def _continues(turn: dict[str, Any], item: AnyItem) -> bool:
     """True if an assistant's item may join the message so far: reasoning, then text, then calls."""
-    return isinstance(item, Called) or (isinstance(item, MessageItem) and not turn.keys() & {"tool_calls", "content"})
+    return isinstance(item, Called) or (isinstance(item, InputMessage) and not turn.keys() & {"tool_calls", "content"})
 
 
 def _grown(item: AnyItem) -> dict[str, Any]:
     """Returns what an assistant's item adds to its message; nothing for what the model cannot see."""
     match item:
-        case ReasoningItem() if item.text:
+        case InputReasoning() if item.text:
             return {"reasoning_content": item.text}
-        case MessageItem():
+        case InputMessage():
             return {"content": text_of(item.content)}
         case Called():
             call_id, name, arguments = item.call
