@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
 from draft_node.parsing.grammars import Opened
@@ -21,6 +21,8 @@ MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
 SPELLED = "hermes"
 """Format of calls where the chat template knows no tools."""
 
+System: TypeAlias = Literal["any", "first", "none"]
+
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -35,7 +37,7 @@ class ChatForms:
     special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by text
     markers: Mapping[str, int] = field(default_factory=dict)  # ids of the markers that are tokens, by text
     settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
-    has_system: bool = True  # the template takes a message of the system; known where tools are spelled
+    system: System = "any"  # which messages of the system the template shows
 
     @classmethod
     def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
@@ -56,8 +58,8 @@ class ChatForms:
             formats=formats,
             special={token.content: i for i, token in added.items() if token.special},
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
+            system=_system_of(tokenizer) if plain else "any",
         )
-        forms = replace(forms, has_system=_takes_system(tokenizer)) if forms.spells_tools else forms
         return replace(forms, settings=forms.node_settings(settings)) if settings else forms
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
@@ -85,9 +87,34 @@ class ChatForms:
 
     def shown(self, turns: Sequence[Turn], inputs: Inputs) -> tuple[Sequence[Turn], Inputs]:
         """Returns messages and inputs as the template takes them."""
+        turns = self._with_system(turns)
         if not self.spells_tools:
             return turns, inputs
-        return spelled(turns, inputs.tools, has_system=self.has_system), replace(inputs, tools=())
+        return spelled(turns, inputs.tools, has_system=self.system != "none"), replace(inputs, tools=())
+
+    def _with_system(self, messages: Sequence[Turn]) -> Sequence[Turn]:
+        """Returns a conversation with all messages of the system where the template shows them.
+
+        Those at the beginning become one, if the template shows the first alone; later ones, which agents send as
+        reminders, a part of the user's message beside them, or one of their own.
+        """
+        if self.system == "any":
+            return messages
+        found, waiting = list[Turn](), list[str]()
+        for message in messages:
+            if message["role"] != "system":
+                if waiting and message["role"] == "user":
+                    message = _joined(message, [*waiting, message["content"]])
+                else:
+                    _say(waiting, found)
+                waiting = []
+                found.append(message)
+            elif self.system == "none" or len(found) > 1 or (found and found[0]["role"] != "system"):
+                waiting.append(message["content"])
+            else:
+                found = [_joined(message, [*(one["content"] for one in found), message["content"]])]
+        _say(waiting, found)
+        return found
 
     def parser(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> ParserSettings:
         """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
@@ -128,14 +155,34 @@ class ChatForms:
         return settings
 
 
-def _takes_system(tokenizer: Any) -> bool:
-    """True if the tokenizer's chat template shows a message of the system to the model."""
-    said = "A message of the system."
-    turns = [{"role": "system", "content": said}, {"role": "user", "content": "A question."}]
-    try:
-        return said in tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    except Exception:  # templates may raise anything to refuse a conversation
-        return False
+def _joined(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
+    return {**message, "content": "\n\n".join(texts)}
+
+
+def _say(texts: Sequence[str], found: list[Mapping[str, Any]]) -> None:
+    """Adds texts of the system to the last message if it is a user's, else a user's message of them."""
+    if texts and found and found[-1]["role"] == "user":
+        found[-1] = _joined(found[-1], [found[-1]["content"], *texts])
+    elif texts:
+        found.append(_joined({"role": "user"}, texts))
+
+
+def _system_of(tokenizer: Any) -> System:
+    """Finds which messages of the system a chat template shows, by what it makes of two conversations."""
+    marks = "the first mark", "the second mark"
+    first, later = ({"role": "system", "content": mark} for mark in marks)
+    user, assistant = {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}
+
+    def shows(turns: list[dict[str, str]], *marks: str) -> bool:
+        try:
+            text = tokenizer.apply_chat_template(turns, tokenize=False)
+        except Exception:  # templates may raise anything to refuse a conversation
+            return False
+        return all(mark in text for mark in marks)
+
+    if shows([first, user, assistant, later, user], *marks) or not shows([user]):
+        return "any"
+    return "first" if shows([first, user], marks[0]) else "none"
 
 
 def depth(value: Any) -> int:

@@ -113,6 +113,12 @@ def test_tools_that_a_later_message_adds_are_there_from_the_beginning() -> None:
     assert names >= {"tool_addition", "tool_removal", "clear_at", "output_config"}
 
 
+def test_a_reminder_of_the_system_is_a_part_of_the_users_turn() -> None:
+    """The template would leave it out."""
+    prompt, _ = prompt_of(*turn(1), {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Well?"})
+    assert "user\nBe brief.\n\nWell?<|im_end|>" in prompt
+
+
 def test_a_summary_is_what_the_assistant_said() -> None:
     summary = {"type": "compaction", "content": "It was about rain.", "encrypted_content": "eA==", "signature": "eA=="}
     prompt, _ = prompt_of({"role": "assistant", "content": [summary]}, {"role": "user", "content": "Well?"})

@@ -70,7 +70,7 @@ def test_where_a_template_is_strict_the_first_question_has_the_tools() -> None:
 @pytest.mark.parametrize(("template", "has_system"), [(PLAIN, True), (STRICT_TURNS, False), (R1, True)])
 def test_a_template_is_asked_for_messages_of_the_system(template: str, has_system: bool) -> None:
     forms = ChatForms.of(tokenizer(template))
-    assert (forms.spells_tools, forms.has_system) == (True, has_system)
+    assert (forms.spells_tools, forms.system != "none") == (True, has_system)
 
 
 def test_templates_that_know_tools_show_them_by_themselves() -> None:

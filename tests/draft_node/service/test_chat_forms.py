@@ -64,3 +64,60 @@ def test_prompts_that_open_the_thinking() -> None:
     assert opened(here, tuple(ids_of("<think>\n\n</think>\n\n")), parser) == "closed"
     assert opened(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), parser) == "may"
     assert opened(here, tuple(ids_of("<think>\n")), ONLY_CONTENT) == "closed"
+
+
+STRICT = """\
+{%- for m in messages %}
+    {%- if m.role == 'system' and not loop.first %}{{- raise_exception('only at the beginning') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+WITHOUT = """\
+{%- for m in messages %}
+    {%- if m.role == 'system' %}{{- raise_exception('no system here') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+REFUSES_ALL = "{{- raise_exception('never') }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "system"),
+    [
+        (R1, "any"),
+        (MISTRAL, "any"),
+        (QWEN3, "first"),  # it leaves out later ones without a word
+        (STRICT, "first"),
+        (WITHOUT, "none"),
+        (REFUSES_ALL, "any"),
+        (None, "any"),
+    ],
+)
+def test_which_messages_of_the_system_a_template_shows(template: str | None, system: str) -> None:
+    assert ChatForms.of(tokenizer(template)).system == system
+
+
+@pytest.mark.parametrize(
+    ("turns", "first", "none"),
+    [
+        ("s1 u1 a1 u2", "s1 u1 a1 u2", "u:1+1 a1 u2"),
+        ("s1 s2 u1", "s:1+2 u1", "u:1+2+1"),
+        ("u1 s1 a1", "u:1+1 a1", "u:1+1 a1"),
+        ("s1 u1 a1 s2 u2", "s1 u1 a1 u:2+2", "u:1+1 a1 u:2+2"),
+        ("s1 u1 a1 t1 s2 s3 a2 u2", "s1 u1 a1 t1 u:2+3 a2 u2", "u:1+1 a1 t1 u:2+3 a2 u2"),
+        ("s1 u1 a1 t1 s2", "s1 u1 a1 t1 u2", "u:1+1 a1 t1 u2"),
+        ("u1 s1 u2", "u1 u:1+2", "u1 u:1+2"),
+        ("s1", "s1", "u1"),
+        ("s1 a1 s2 u1", "s1 a1 u:2+1", "u1 a1 u:2+1"),
+    ],
+)
+def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> None:
+    """s1 is the system's message "1"; u:1+2 a user's, of two texts with a blank line between."""
+    roles = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+
+    def of(text: str) -> list[dict[str, str]]:
+        return [{"role": roles[one[0]], "content": one[1:].lstrip(":").replace("+", "\n\n")} for one in text.split()]
+
+    given = of(turns)
+    assert ChatForms(system="any").shown(given) == given
+    assert ChatForms(system="first").shown(given) == of(first)
+    assert ChatForms(system="none").shown(given) == of(none)
+    assert given == of(turns)
