@@ -21,6 +21,7 @@ from starlette.requests import Request
 from draft_node.http import requests as schemas
 from draft_node.http.body import BodyLimit, LargeWork, reads
 from draft_node.http.errors import ApiError
+from draft_node.http.messages.requests import MessagesRequest
 from draft_node.http.strict import Strict
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
@@ -237,11 +238,17 @@ def _of_file(read: Callable[[str], object], example: str | bytes, *, is_json: bo
 
 _CHAT = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "max_tokens": 9, "seed": 1,
          "temperature": 0.5, "stop": ["a"], "stream": True, "metadata": {"a": "b"}}  # fmt: skip
+_BLOCKS = [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": {"type": "url"}}]},
+           {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": ""}]}}]  # fmt: skip
+_AGENT = {"max_tokens": 9, "messages": [{"role": "user", "content": _BLOCKS}], "system": [{"type": "text", "text": ""}],
+          "tools": [{"name": "f", "input_schema": {}, "allowed_callers": ["direct"]}, {"type": "web_search_20250305"}],
+          "thinking": {"type": "adaptive", "display": "omitted"}, "new": {"beta": 1}}  # fmt: skip
 _BODIES: tuple[tuple[type[Strict], dict[str, object]], ...] = (
     (schemas.ChatRequest, _CHAT),
     (schemas.CompletionRequest, {"prompt": [[1, 2], [3]], "n": 2, "goodspeed": {"max_draft": 3}, "logprobs": 2}),
     (schemas.TokenizeRequest, {"prompt": "text", "add_special_tokens": True}),
     (schemas.DetokenizeRequest, {"tokens": [1, 2, 3]}),
+    (MessagesRequest, _AGENT),
 )
 
 
@@ -270,7 +277,8 @@ def _body(data: bytes) -> None:
 def _right_body(random: Random) -> bytes:
     place = random.randrange(len(_BODIES))
     body = json.dumps(_BODIES[place][1]).encode()
-    return bytes((place,)) + b"content-type: application/json\ncontent-length: %d\n\n" % len(body) + body
+    head = b"content-type: application/json\nanthropic-beta: new\ncontent-length: %d\n\n" % len(body)
+    return bytes((place,)) + head + body
 
 
 def _wrong_body(random: Random) -> bytes:
