@@ -80,7 +80,8 @@ def allot(
     prompts = sorted((one for one in present if not one.is_decoding), key=lambda one: due[one.session_id] <= now)
     late = [one for one in decoding if due[one.session_id] <= now]  # the first ones
     round_s = _round_s([at - now for at in due.values()], tpots(late, now), decoding, rounds)
-    room = inf if round_s == inf else rounds.tokens_in(round_s)
+    # A round of a late session carries a token, even if it takes longer than that session's TPOT: so some are due.
+    room = inf if round_s == inf else max(1.0, rounds.tokens_in(round_s))
     kept_free = floor(room)
     num_kept = sum(kept_free.values())
     left = room - len(decoding) - num_kept

@@ -1,5 +1,6 @@
 """Promises at the verify node: who gets one, who is told, what a round does for them, and what breaks none."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -45,6 +46,31 @@ def serve(desk: Desk) -> list[Any]:
     answers = desk.finish(planned, duration_s)
     desk.acknowledge()
     return answers
+
+
+SLOWER = Linear(fixed_s=0.05, token_s=0.01)
+"""A machine that suddenly has too much to do: not even an empty round is over within the promised TPOT."""
+
+
+def test_beside_a_hopelessly_late_promise_other_clients_are_not_silent(desk: Desk) -> None:
+    """Rounds of the promised pace carry no token then; best effort is due its part of those that there are."""
+    ask(desk, 1, Slo(Objectives(tpot_s=0.02)), max_tokens=180)
+    desk.hello("quiet", draft_model="")
+    for number in range(2, 34):
+        ask(desk, number, None)
+    desk.open("quiet", 99, max_tokens=100)
+    got: list[int] = []
+    for _ in range(150):
+        planned = desk.core.plan(desk.now)
+        assert planned is not None
+        desk.finish(planned, SLOWER.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens))
+        desk.acknowledge()
+        got.append(len(desk.session(99).tokens))
+    late = desk.session(1).deadline
+    assert desk.session(1).promised
+    assert late.due < desk.now
+    rounds = [number for number, (before, now) in enumerate(pairwise(got)) if now > before]
+    assert max(later - number for number, later in pairwise([0, *rounds, len(got)])) <= 12, "an eighth is its floor"
 
 
 def told(answers: list[Any]) -> dict[bytes, bool | None]:
