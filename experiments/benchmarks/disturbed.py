@@ -1,4 +1,4 @@
-"""Loss of honest clients while another is slow or hostile: the p95 of their gaps between verdicts, with and without.
+"""Loss of honest clients while another is slow, hostile or greedy: their gaps between verdicts, with and without.
 
 Real processes: a verify node with continuous rounds, honest draft nodes that write one text after another, and one that
 disturbs. A gap is the time between two verdicts of one session, by its own draft node's clock (`at` of its events).
@@ -8,10 +8,15 @@ long as at full speed (that is measured first). It costs nobody CPU to be slow. 
 messages a second which are all refused (`flood.py`). It runs at the lowest priority, as an attacker would have
 a machine of its own; where cores are few take fewer honest clients (`--honest`), or it has no time left to send.
 
-Calm and disturbed phases alternate, and in every second pair their order is turned round. For each pair the ratio of
-the p95s; the median of the pairs is what counts.
+*prompt*: another draft node, whose user always has a new long prompt (--prompt-tokens) and wants one token of it.
 
-It takes about 13 minutes on two cores; about 25 s with --quick.
+Calm and disturbed phases alternate, and in every second pair their order is turned round. For each pair the ratio of
+the p95s (for *prompt* of the medians, which --json calls prompt_gap_ratio); the median of the pairs is what counts.
+
+With another target (a folder, and `--draft none` without a draft model): --by prompt --target FOLDER --draft none
+--threads 1 --honest 2 --prompt-tokens 4000 --phase-s 60. A calm phase begins when the last prompt is done.
+
+It takes about 17 minutes on two cores; about 35 s with --quick.
 """
 
 import asyncio
@@ -28,18 +33,25 @@ from typing import Any
 
 import numpy as np
 
+from experiments.benchmarks.nodes.greedy import Greedy, long_prompts
 from experiments.benchmarks.nodes.processes import START_S, command, ignore
 from experiments.benchmarks.nodes.proxy import Proxy
 from experiments.harness import benchmark
 from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded.prompts import load
-from goodspeed.engine import checkpoints
+from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.serving import prompts
+from goodspeed.serving.options import NO_MODEL
 from goodspeed.serving.prompts import Prompt
 
 SLOWER = 10.0
 WANTED = 1.10
 """Wanted: the highest ratio of a disturbed phase's p95 to a calm phase's."""
+
+PROMPT_WANTED = 3.0
+"""Wanted: the highest ratio of the medians beside long prompts."""
+
+WAYS = ("slow", "flood", "prompt")
 
 NUM_TEXTS = 5000  # more than anybody writes
 MAX_TOKENS = 150
@@ -52,10 +64,15 @@ class Plan:
     phase_s: float
     settle_s: float  # of each phase, before its gaps count
     rates: tuple[int, ...]  # messages a second
+    prompt_tokens: int
+    by: tuple[str, ...] = WAYS
+    target: str = "tiny-target"
+    draft: str = "tiny-draft-s"
+    threads: int | None = None  # of the verify node
 
 
-FULL = Plan(4, 5, 20.0, 2.0, (200, 1000))
-QUICK = Plan(1, 1, 1.2, 0.2, (200,))
+FULL = Plan(4, 5, 20.0, 2.0, (200, 1000), 1800)
+QUICK = Plan(1, 1, 1.2, 0.2, (200,), 900)
 
 
 @dataclass
@@ -92,6 +109,7 @@ class Site:
     slow: Gaps = field(default_factory=Gaps)
     proxy: Proxy | None = None
     flood: Child | None = None
+    greedy: Greedy | None = None
     counts: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)  # of the flood
 
     async def phase(self) -> tuple[float, float]:
@@ -101,32 +119,39 @@ class Site:
         await asyncio.sleep(self.plan.phase_s)
         return begin, time.monotonic()
 
-    def honest_p95_s(self, phase: tuple[float, float]) -> float:
-        for node in (*self.honest, self.slow):
-            if node.failed is not None:
+    def honest_gaps(self, phase: tuple[float, float]) -> list[float]:
+        for node in (*self.honest, self.slow, self.greedy):
+            if node is not None and node.failed is not None:
                 raise RuntimeError(f"a text failed: {node.failed}")
         gaps = [gap for node in self.honest for gap in node.between(*phase)]
         if not gaps:
             raise RuntimeError("no honest client got two verdicts in a phase; this machine is too slow for it")
-        return float(np.percentile(gaps, 95))
+        return gaps
 
-    async def pairs(self, what: str, disturb: Callable[[bool], Awaitable[Event]]) -> dict[str, Any]:
-        """Runs calm and disturbed phases in turn; returns their figures."""
+    async def pairs(
+        self, what: str, disturb: Callable[[bool], Awaitable[Event]], judged: str = "p95", wanted: float = WANTED
+    ) -> dict[str, Any]:
+        """Runs calm and disturbed phases in turn; returns their figures. judged: the one that counts."""
         pairs: list[dict[str, Any]] = []
         for number in range(self.plan.num_pairs):
-            p95_s, notes = {}, {}
+            figures, notes = {}, {}
             for disturbed in (False, True) if number % 2 == 0 else (True, False):
                 await disturb(disturbed)
                 phase = await self.phase()
-                p95_s[disturbed] = self.honest_p95_s(phase)
+                figures[disturbed] = figures_of(self.honest_gaps(phase))
                 notes[disturbed] = await disturb(False) | {"slow_gap_s": median(self.slow.between(*phase))}
-            ratio = p95_s[True] / p95_s[False]
-            pairs.append({"calm_p95_s": p95_s[False], "disturbed_p95_s": p95_s[True], "ratio": ratio} | notes[True])
+            calm, beside = (figures[disturbed] for disturbed in (False, True))
+            ratio = beside[judged] / calm[judged]
+            named = {
+                f"{name}_{key}_s": one[key] for name, one in (("calm", calm), ("disturbed", beside)) for key in one
+            }
+            pairs.append(named | {"ratio": ratio} | notes[True])
             pairs[-1]["calm_slow_gap_s"] = notes[False]["slow_gap_s"]
-            self.say(f"{what:<12} {p95_s[False] * 1e3:>9.1f} {p95_s[True] * 1e3:>12.1f} {ratio:>7.3f}")
+            words = "".join(f" {1e3 * calm[key]:>7.1f} {1e3 * beside[key]:>7.1f}" for key in calm)
+            self.say(f"{what:<12}{words} {ratio:>7.3f}")
         ratio = statistics.median(pair["ratio"] for pair in pairs)
-        self.say(f"{what}: median {ratio:.3f} (wanted: at most {WANTED:.2f})")
-        return {"what": what, "ratio": ratio, "reached": ratio <= WANTED, "pairs": pairs}
+        self.say(f"{what}: {judged} {ratio:.3f} times as long (wanted: at most {wanted:.2f})")
+        return {"what": what, "ratio": ratio, "reached": ratio <= wanted, "pairs": pairs}
 
     async def set_flood(self, rate: int, is_on: bool) -> Event:
         """Sets the flood's rate; returns what it sent, and what was refused, since the last call."""
@@ -139,6 +164,10 @@ class Site:
         assert self.proxy is not None
         self.proxy.delay_s = delay_s if is_on else 0.0
         return {}
+
+    async def set_prompts(self, is_on: bool) -> Event:
+        assert self.greedy is not None
+        return await self.greedy.ask(is_on)
 
     async def delay_for(self, times: float) -> float:
         """Returns the one-way delay that makes the slow client's gaps `times` as long: a guess, corrected twice."""
@@ -153,6 +182,10 @@ class Site:
         return delay
 
 
+def figures_of(gaps: list[float]) -> dict[str, float]:
+    return {"median": median(gaps), "p95": float(np.percentile(gaps, 95)), "longest": max(gaps)}
+
+
 def median(gaps: list[float]) -> float:
     return statistics.median(gaps) if gaps else 0.0
 
@@ -165,14 +198,18 @@ async def run(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
         lines = (prompts.to_json(Prompt(one.prompt, one.domain, one.seed)) for one in texts * (NUM_TEXTS // len(texts)))
         file.write_text("\n".join(lines), "utf-8")
         async with Processes(environment()) as processes:
-            verify = await processes.start("the verify node", verify_command(), ignore)
+            verify = await processes.start("the verify node", verify_command(plan), ignore)
             endpoint = str((await verify.expect("ready", START_S))["endpoint"])
             with Proxy(endpoint) as site.proxy:
                 await start(processes, site, endpoint, file)
-                say(f"{'disturbed by':<12} {'calm p95':>9} {'disturbed ms':>12} {'ratio':>7}")
-                results = [await site.pairs("slow", partial(site.set_slow, await site.delay_for(SLOWER)))]
-                for rate in plan.rates:
+                say("ms, calm and disturbed:   median             p95         longest   ratio")
+                results = []
+                if "slow" in plan.by:
+                    results.append(await site.pairs("slow", partial(site.set_slow, await site.delay_for(SLOWER))))
+                for rate in plan.rates if "flood" in plan.by else ():
                     results.append(await site.pairs(f"flood {rate}/s", partial(site.set_flood, rate)))
+                if "prompt" in plan.by:
+                    results.append(await site.pairs("prompt", site.set_prompts, "median", PROMPT_WANTED))
     return results
 
 
@@ -180,10 +217,23 @@ async def start(processes: Processes, site: Site, endpoint: str, file: Path) -> 
     """Starts all processes but the verify node."""
     nodes: dict[str, Gaps] = defaultdict(Gaps, {"slow": site.slow})
     children = []
-    for name in (*(f"honest-{number + 1}" for number in range(site.plan.num_honest)), "slow"):
+    plan = site.plan
+    for name in (*(f"honest-{number + 1}" for number in range(plan.num_honest)), *(["slow"] * ("slow" in plan.by))):
         address = endpoint if name != "slow" or site.proxy is None else site.proxy.endpoint
-        children.append(await processes.start(name, draft_command(name, address, file), nodes[name].hear))
+        words = [*draft_command(plan, name, address), f"--prompts={file}", f"--max-tokens={MAX_TOKENS}"]
+        children.append(await processes.start(name, words, nodes[name].hear))
+    if "prompt" in plan.by:
+        words = [*draft_command(plan, "greedy", endpoint), "--prompts=-", "--max-tokens=1"]
+        greedy = site.greedy = Greedy(long_prompts(plan.target, plan.prompt_tokens))
+        greedy.child = await processes.start("greedy", words, greedy.hear, takes_input=True)
+        await greedy.child.expect("connected", START_S)
     site.honest = [gaps for name, gaps in nodes.items() if name != "slow"]
+    await asyncio.gather(*(child.expect("tokens", START_S) for child in children))
+    if "flood" in plan.by:
+        await start_flood(processes, site, endpoint)
+
+
+async def start_flood(processes: Processes, site: Site, endpoint: str) -> None:
     words = [sys.executable, "-m", "experiments.benchmarks.nodes.flood", endpoint, "flood"]
 
     def hear(event: Event) -> None:
@@ -192,17 +242,18 @@ async def start(processes: Processes, site: Site, endpoint: str, file: Path) -> 
 
     site.flood = await processes.start("flood", words, hear, takes_input=True)
     assert site.flood.process.stdin is not None
-    site.flood.process.stdin.write(f"{checkpoints.load('tiny-target').tokenizer_fingerprint}\n".encode())
-    await asyncio.gather(site.flood.expect("ready", START_S), *(child.expect("tokens", START_S) for child in children))
+    site.flood.process.stdin.write(f"{tokenizer_folder.load(site.plan.target).tokenizer_fingerprint}\n".encode())
+    await site.flood.expect("ready", START_S)
 
 
-def verify_command() -> list[str]:
-    return command("verify_node", "--model=tiny-target", "--bind=tcp://127.0.0.1:0")
+def verify_command(plan: Plan) -> list[str]:
+    threads = [] if plan.threads is None else [f"--threads={plan.threads}"]
+    return command("verify_node", f"--model={plan.target}", "--bind=tcp://127.0.0.1:0", *threads)
 
 
-def draft_command(name: str, endpoint: str, file: Path) -> list[str]:
-    options = (f"--name={name}", f"--verify={endpoint}", f"--prompts={file}", "--max-sessions=1")
-    return command("draft_node", "--model=tiny-draft-s", f"--max-tokens={MAX_TOKENS}", *options)
+def draft_command(plan: Plan, name: str, endpoint: str) -> list[str]:
+    model = [f"--model={plan.draft}", *([f"--tokenizer={plan.target}"] * (plan.draft == NO_MODEL))]
+    return command("draft_node", *model, f"--name={name}", f"--verify={endpoint}", "--max-sessions=1")
 
 
 def main() -> int:
@@ -211,15 +262,25 @@ def main() -> int:
     parser.add_argument(
         "--phase-s", type=float, metavar="S", help="length of a phase; default: 20, or 1.2 with --quick"
     )
+    parser.add_argument("--by", nargs="+", choices=WAYS, default=WAYS, help="who disturbs; default: each")
+    parser.add_argument("--target", default=FULL.target, help="default: %(default)s", metavar="NAME|FOLDER")
+    parser.add_argument("--draft", default=FULL.draft, help="default: %(default)s", metavar="NAME|FOLDER|none")
+    parser.add_argument("--threads", type=int, metavar="N", help="of the verify node")
+    parser.add_argument("--prompt-tokens", type=int, metavar="N", help="default: 1800, or 900 with --quick")
     options = parser.parse_args()
     plan = QUICK if options.quick else FULL
+    plan = replace(plan, by=tuple(options.by), target=options.target, draft=options.draft, threads=options.threads)
+    if options.prompt_tokens is not None:
+        plan = replace(plan, prompt_tokens=max(16, options.prompt_tokens))
     if options.honest is not None:
         plan = replace(plan, num_honest=max(1, options.honest))
     if options.phase_s is not None:
         plan = replace(plan, phase_s=max(1.0, options.phase_s))
     say = partial(benchmark.say, options)
     results = asyncio.run(run(plan, say))
-    benchmark.report(options, {"benchmark": "disturbed", "plan": asdict(plan), "wanted": WANTED, "results": results})
+    found = {"benchmark": "disturbed", "plan": asdict(plan), "wanted": WANTED, "prompt_wanted": PROMPT_WANTED}
+    ratio = next((result["ratio"] for result in results if result["what"] == "prompt"), None)
+    benchmark.report(options, found | {"prompt_gap_ratio": ratio, "results": results})
     return 0
 
 
