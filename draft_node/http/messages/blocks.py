@@ -14,11 +14,11 @@ from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import depth
 
 
-class TextBlock(OfMessages, TextPart):
+class InputText(OfMessages, TextPart):
     """A text; its citations are not looked at."""
 
 
-Texts: TypeAlias = str | Annotated[list[TextBlock], listed(MAX_PARTS)]
+Texts: TypeAlias = str | Annotated[list[InputText], listed(MAX_PARTS)]
 Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
@@ -85,7 +85,7 @@ class SearchResult(OfMessages):
     type: Literal["search_result"]
     source: str
     title: str
-    content: Annotated[list[TextBlock], listed(MAX_PARTS)]
+    content: Annotated[list[InputText], listed(MAX_PARTS)]
 
     @property
     def text(self) -> str:
@@ -141,7 +141,7 @@ def _kind(given: Any) -> str:
 
 
 Shown: TypeAlias = Annotated[
-    Annotated[TextBlock, Tag("[text]")]
+    Annotated[InputText, Tag("[text]")]
     | Annotated[Unseen, Tag("[image]")]
     | Annotated[Document, Tag("[document]")]
     | Annotated[Unseen, Tag("[container_upload]")]
@@ -152,7 +152,7 @@ Shown: TypeAlias = Annotated[
 """A block of a tool's result."""
 
 Block: TypeAlias = Annotated[
-    Annotated[TextBlock, Tag("[text]")]
+    Annotated[InputText, Tag("[text]")]
     | Annotated[ToolUse, Tag("[tool_use]")]
     | Annotated[ToolResult, Tag("[tool_result]")]
     | Annotated[Thought, Tag("[thinking]")]
@@ -172,9 +172,9 @@ WrittenSource.model_rebuild()
 ToolResult.model_rebuild()
 
 ROLES: dict[str, tuple[type, ...]] = {
-    "user": (TextBlock, ToolResult, Unseen, Document, SearchResult),
-    "assistant": (TextBlock, ToolUse, Thought, Compaction, LeftOut),
-    "system": (TextBlock, ToolChange),
+    "user": (InputText, ToolResult, Unseen, Document, SearchResult),
+    "assistant": (InputText, ToolUse, Thought, Compaction, LeftOut),
+    "system": (InputText, ToolChange),
 }
 """The blocks that messages of a role may have."""
 
@@ -187,7 +187,7 @@ class Message(OfMessages):
 
     @property
     def blocks(self) -> "list[Block]":
-        return [TextBlock(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+        return [InputText(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:

@@ -16,7 +16,7 @@ from draft_node.http.messages.blocks import (
     Document,
     Message,
     SearchResult,
-    TextBlock,
+    InputText,
     Texts,
     Thought,
     ToolChange,
@@ -113,7 +113,7 @@ class MessagesRequest(CountRequest, Asking):
         return self
 
 
-ASKED = (TextBlock, Unseen, Document, SearchResult)
+ASKED = (InputText, Unseen, Document, SearchResult)
 
 
 def _messages(request: CountRequest) -> Iterator[dict[str, Any]]:
@@ -141,7 +141,7 @@ def _answer(blocks: Sequence[Block]) -> dict[str, Any]:
         if isinstance(one, ToolUse)
     ]
     thought = "".join(one.thinking for one in blocks if isinstance(one, Thought))
-    said = text_of(block for block in blocks if isinstance(block, TextBlock | Compaction))
+    said = text_of(block for block in blocks if isinstance(block, InputText | Compaction))
     return {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
 
 

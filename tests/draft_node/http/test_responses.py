@@ -219,7 +219,7 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
         ({"input": [{"role": "user"}]}, "input.0.content"),
         ({"input": [{"content": "x"}]}, "input.0.role"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content.0"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
         ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input.0.call_id"),
         ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input.0.output"),
         *(({"input": [{"role": "user", "content": "x", name: "y"}]}, f"input.0.{name}") for name in OF_CALLS),

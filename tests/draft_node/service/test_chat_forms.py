@@ -8,6 +8,7 @@ import pytest
 from draft_node.parsing.formats import TOOLS
 from draft_node.parsing.parser import ONLY_CONTENT
 from draft_node.service.chat_forms import ChatForms, depth, opened
+from goodspeed.engine.tokenizing.text import NOTHING
 from goodspeed.errors import ConfigError
 from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
 
@@ -117,7 +118,7 @@ def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> 
         return [{"role": roles[one[0]], "content": one[1:].lstrip(":").replace("+", "\n\n")} for one in text.split()]
 
     given = of(turns)
-    assert ChatForms(system="any").shown(given) == given
-    assert ChatForms(system="first").shown(given) == of(first)
-    assert ChatForms(system="none").shown(given) == of(none)
+    assert ChatForms(system="any").shown(given, NOTHING)[0] == given
+    assert ChatForms(system="first").shown(given, NOTHING)[0] == of(first)
+    assert ChatForms(system="none").shown(given, NOTHING)[0] == of(none)
     assert given == of(turns)
