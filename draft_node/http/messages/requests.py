@@ -5,6 +5,7 @@ A message's blocks become one message of the chat; each tool result becomes a se
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Annotated, Any, Literal, Self
 
@@ -14,9 +15,9 @@ from draft_node.http.messages.blocks import (
     Block,
     Compaction,
     Document,
+    InputText,
     Message,
     SearchResult,
-    InputText,
     Texts,
     Thought,
     ToolChange,
@@ -87,11 +88,11 @@ class CountRequest(OfMessages):
     def _has_tools_of_its_own(self) -> Self:
         """Refuses a request for tools that are all left out: the model would answer as if it had used them."""
         if self.tools and not any(isinstance(tool, CustomTool) for tool in self.tools):
-            what = f"must have tools of your own: nothing runs {self.tools[0].type} here; send some, or none at all"
+            what = f"must have one of your own: nothing runs {self.tools[0].type} here; send one, or leave tools out"
             raise refused("tools", what)
         return self
 
-    @property
+    @cached_property
     def own_tools(self) -> list[CustomTool]:
         """The tools that the model sees: all from the beginning, also those that a later message adds."""
         own = [tool for tool in self.tools or () if isinstance(tool, CustomTool)]

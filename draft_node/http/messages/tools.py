@@ -56,7 +56,7 @@ class LearnedTool(LeftOut):
         raise refused("type", what)
 
 
-HOSTED = re.compile(r"[a-z_]{1,40}_\d{8}|mcp_toolset")
+HOSTED = re.compile(r"[a-z0-9_]{1,40}_\d{8}|tool_search_tool_[a-z0-9]+|mcp_toolset")
 LEARNED = re.compile(r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}")
 
 
