@@ -16,13 +16,12 @@ from draft_node.parsing.schemas import (
     check_parameters,
     choices_of,
     is_legible,
-    is_of_object,
     may_be_call,
     parameters_of,
     types_of,
 )
 from goodspeed.constraint.forcing import ANY_TEXT, without
-from goodspeed.constraint.references import PLACE, Resolver, standalone
+from goodspeed.constraint.references import Resolver, standalone
 
 LINE = r'"\n"'
 BARE_CALL = r"/[\s\x1c-\x1f]*\{/ | "  # after blanks: those of Python's str.isspace
@@ -238,9 +237,6 @@ class _Writer:
         if not self._has_schema(tool):
             return {"type": "object"}
         found: dict[str, Any] = standalone(tool.schema, tool.schema, is_lenient=not tool.strict)
-        whole = found["$defs"][found["$ref"].removeprefix(PLACE)] if [*found] == ["$ref", "$defs"] else {}
-        if whole and is_of_object(whole):  # the tool refers to its whole schema, which may allow more than objects
-            found = {**whole, "$defs": found["$defs"]}
         return {**found, "type": "object"}
 
     def _has_schema(self, tool: Tool) -> bool:

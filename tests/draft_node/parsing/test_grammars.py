@@ -562,6 +562,20 @@ def test_a_reference_means_the_same_in_every_format(
     assert is_whole(compiled, written_call(name, "g", {"s": True}))
 
 
+@pytest.mark.parametrize(("schema", "right", "wrong"), REFERRING.values(), ids=REFERRING)
+@pytest.mark.parametrize("is_after_thinking", [False, True])
+def test_a_reference_means_the_same_in_a_format_of_the_content(
+    schema: dict[str, Any], right: dict[str, Any], wrong: dict[str, Any], is_after_thinking: bool
+) -> None:
+    constraint = Constraint("json_schema", json.dumps(schema))
+    if is_after_thinking:
+        form = Form(Formats(THINKING["think"]), IDS, "may", content=schema)
+        constraint = Constraint("grammar", grammar(form, ()))
+    compiled = GRAMMARS.get(constraint)
+    ordered = [{key: each[key] for key in (*schema["properties"], *each) if key in each} for each in (right, wrong)]
+    assert [is_whole(compiled, json.dumps(each)) for each in ordered] == [True, False]
+
+
 def written_call(name: str, tool: str, arguments: dict[str, Any]) -> str:
     said = json.dumps(arguments)
     match name:
