@@ -101,11 +101,13 @@ def computed(run: Recording) -> Acceptances:
     made = []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
-        (text,) = write_after([prompt], [run.header.temperature], opened.max_tokens)
+        temperature = run.header.temperature
+        assert temperature is not None
+        (text,) = write_after([prompt], [temperature], opened.max_tokens)
         (path,) = model_paths(opened.draft_model, [text])
         known = Text(
             domain=opened.domain,
-            temperature=run.header.temperature,
+            temperature=temperature,
             seed=opened.seed,
             prompt_len=opened.prompt_len,
             own="",
