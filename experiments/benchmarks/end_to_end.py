@@ -148,9 +148,7 @@ def drafts(served: ByGoodSpeed) -> dict[str, Any]:
     return {
         "drafted": {way: dict(counts) for way, counts in drafted.items()},
         "accepted": {way: dict(served.num_accepted[way]) for way in drafted},
-        "draft_acceptance_rate": {
-            way: served.num_accepted[way]["all"] / counts["all"] for way, counts in drafted.items()
-        },
+        "draft_acceptance_rate": {way: served.num_accepted[way]["all"] / of["all"] for way, of in drafted.items()},
     }
 
 
