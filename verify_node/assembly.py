@@ -159,6 +159,7 @@ def build(
 def read_constraints(checkpoint: Checkpoint) -> Constraints | None:
     """Returns the compiler of constraints; None, with a warning, for a tokenizer that llguidance cannot read."""
     constraints = Constraints(checkpoint, Trial(checkpoint))
+    constraints.prepare()
     try:
         logger.debug("structured output is served", extra={"num_words": constraints.table.num_words})
     except ConstraintError as error:

@@ -67,7 +67,9 @@ class Service(NodeState):
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
         self.unread = Unread()
-        self._forms = Forms(shared or Constraints(vocabulary, Trial(vocabulary)))
+        constraints = shared or Constraints(vocabulary, Trial(vocabulary))
+        constraints.prepare()
+        self._forms = Forms(constraints)
 
     # -- texts -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,19 @@ SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
 
 ANY = r"[^\n\r\u2028\u2029]"
 _BLANKS = r"\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_CLASSES = {"s": _BLANKS, "d": "0-9", "w": "0-9A-Za-z_"}
+_CLASSES = {
+    "s": _BLANKS,
+    "S": (
+        r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
+        r"\u3001-\ufefe\uff00-\U0010ffff"
+    ),
+    "d": "0-9",
+    "D": r"\x00-\x2f:-\U0010ffff",
+    "w": "0-9A-Za-z_",
+    "W": r"\x00-\x2f:-@\x5b-\x5e\x60\x7b-\U0010ffff",
+}
+"""Members of classes; an inner class would be none in Python."""
+
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 
 _QUANTIFIER = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})(\??)")
@@ -141,13 +153,8 @@ class _Translator:
         char = self._take()
         if not char:
             raise self._wrong("ends in a backslash; write two for the character")
-        if char in "dswDSW":
-            members = _CLASSES[char.lower()]
-            if char.islower():
-                return members if in_class else f"[{members}]"
-            if in_class and self._for_python:  # which has no class in a class
-                raise self._wrong(f"has \\{char} in a character class")
-            return f"[^{members}]"
+        if char in _CLASSES:
+            return _CLASSES[char] if in_class else f"[{_CLASSES[char]}]"
         if char == "b" and in_class:
             return _code(8)
         if char in "bB":
@@ -181,7 +188,7 @@ class _Translator:
 
 
 def _is_set(member: str) -> bool:
-    return member in _CLASSES.values() or member[:2] in (r"\p", r"\P", "[^")
+    return member in _CLASSES.values() or member[:2] in (r"\p", r"\P")
 
 
 def _literal(char: str) -> str:

@@ -61,8 +61,6 @@ class _Rewriter:
         self._is_lenient = is_lenient
         self._names = dict.fromkeys(_names_in(root))
         self._has_tuples = str(root.get("$schema")).rstrip("#").endswith(OLD_DRAFTS)
-        self._claims: dict[int, tuple[bool, bool]] = {}  # by the identity of a part
-        self._parts: list[Part] = []  # those of `_claims`, whose identities no other part may get
         self.has_open_names = False
 
     def part(self, part: Any) -> Any:
@@ -70,7 +68,6 @@ class _Rewriter:
         if not isinstance(part, dict):
             return part
         rules: tuple[tuple[Callable[[Part], Part], tuple[str, ...]], ...] = (
-            (self._combined, ("patternProperties",)),
             (self._text, ("pattern", "format")),
             (self._numbers, ("const", "enum", *BOUNDS)),
             (self._tuples, ()),
@@ -141,59 +138,27 @@ class _Rewriter:
         return part
 
     def _named(self, part: Part) -> Part:
-        """Adds the schemas of `patternProperties` to the properties that match: llguidance applies one of both.
+        """Writes a pattern whose matches are all names of the schema as properties.
 
-        A pattern whose matches all have names in the schema becomes properties, since llguidance would begin others.
+        llguidance would begin another name where none is left. Names with escapes are left out of the texts of a part
+        that is open: llguidance takes them for others than those that are described.
         """
         self.has_open_names |= any(key in part for key in NAMING) and part.get("additionalProperties") is not False
         patterns, properties = part.get("patternProperties"), part.get("properties")
         if not isinstance(patterns, dict):
             return part
-        described = properties if isinstance(properties, dict) else {}
-        found, left = {**part, "properties": {name: [each] for name, each in described.items()}}, dict[str, Any]()
+        found = {name: [each] for name, each in properties.items()} if isinstance(properties, dict) else {}
+        left: Part = {}
         for pattern, wanted in patterns.items():
             written, matches = translated(pattern), searched(pattern)
             matching = [name for name in self._names if matches(name)]
-            is_exhausted = matches_no_other(written, matching)
-            for name in matching:
-                if name in described or is_exhausted:
-                    found["properties"].setdefault(name, []).append(wanted)
-            if not is_exhausted:
+            if not matches_no_other(written, matching):
                 left[written] = wanted
-        found["properties"] = {
-            name: several[0] if len(several) == 1 else {"allOf": several}
-            for name, several in found["properties"].items()
-        }
-        return {**found, "patternProperties": left}
-
-    def _combined(self, part: Part) -> Part:
-        self._claimed(part)
-        return part
-
-    def _claimed(self, part: Any) -> tuple[bool, bool]:
-        """Returns whether a part restricts names by patterns, and all other names.
-
-        ValueError if several parts that apply together do, one of them by patterns: llguidance would apply one of them.
-        """
-        if not isinstance(part, dict):
-            return False, False
-        if id(part) in self._claims:
-            return self._claims[id(part)]
-        patterns, others = "patternProperties" in part, part.get("additionalProperties", True) is not True
-        self._parts.append(part)
-        self._claims[id(part)] = patterns, others  # while references lead back to it
-        beside = [*members_of(part, "allOf"), *([self._referred(part)] if "$ref" in part else [])]
-        claims = [self._claimed(each) for each in beside]
-        for key in ("anyOf", "oneOf"):
-            several = [self._claimed(each) for each in members_of(part, key)]
-            claims.append((any(by for by, _ in several), any(rest for _, rest in several)))
-        for by, rest in claims:
-            if (by and (patterns or others)) or (patterns and rest):
-                what = '"patternProperties" cannot be kept beside another schema of the same object'
-                raise ValueError(f"{what} that has patternProperties or additionalProperties; write them into one")
-            patterns, others = patterns or by, others or rest
-        self._claims[id(part)] = patterns, others
-        return patterns, others
+                continue
+            for name in matching:
+                found.setdefault(name, []).append(wanted)
+        described = {name: each[0] if len(each) == 1 else {"allOf": each} for name, each in found.items()}
+        return {**part, "properties": described, "patternProperties": left}
 
     def _alternatives(self, part: Part) -> Part:
         """Writes `anyOf` for a `oneOf` whose members have no value in common: llguidance sees that in few."""

@@ -8,7 +8,8 @@ cheap constraints again. The process has neither model nor keys. It reads JSON l
 import json
 import subprocess
 import weakref
-from threading import Lock, Timer
+from contextlib import suppress
+from threading import Lock, Thread, Timer
 
 from goodspeed.constraint.tokens import as_json
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -27,13 +28,22 @@ KILLED = f"compiling it takes too much time or memory; {LESS}"
 
 
 class Trial:
-    """One process for all constraints of a node, started at the first one. Thread-safe; callers take turns."""
+    """One process for all constraints of a node, started by `start` or at the first one. Thread-safe; callers take
+    turns."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self.num_killed = 0  # trials that ended the process
+
+    def start(self) -> None:
+        """Starts the process beside the caller; constraints wait until it has read the tokenizer."""
+        Thread(target=self._start, name="trial", daemon=True).start()
+
+    def _start(self) -> None:
+        with self._lock, suppress(ConstraintError):  # the first constraint is told
+            self._process = self._process or self._started()
 
     def problem(self, constraint: Constraint) -> str | None:
         """Returns why a constraint cannot be served; None if it is valid and cheap.

@@ -95,6 +95,11 @@ KEPT = [
         ['{"b": 1}', '{"a": 1, "b": 1, "c": true}'],
         ['{"a": 1}', '{"b": true}', '{"b": 1, "a": true}', '{"b": 1, "c": 1}'],
     ),
+    (  # also of schemas that apply together
+        {"allOf": [{"patternProperties": {"^a": INTEGER}}, {"additionalProperties": {"minimum": 3}}], "type": "object"},
+        ['{"a": 3}', '{"b": 3}', '{"b": "x"}'],
+        ['{"a": 2}', '{"a": "x"}', '{"b": 2}'],
+    ),
     # names with escapes are the same names
     (
         {"properties": {"a": INTEGER}, "additionalProperties": {"type": "string"}},
@@ -204,14 +209,6 @@ REFUSED = [
     (
         {"minProperties": 2, "additionalProperties": BOOLEAN},
         '"minProperties": 2 cannot be kept, since names that are not described may come twice; name all but one',
-    ),
-    (
-        {"allOf": [{"patternProperties": {"^a": INTEGER}}, {"additionalProperties": {"type": "string"}}]},
-        '"patternProperties" cannot be kept beside another schema of the same object',
-    ),
-    (
-        {"$ref": "#/$defs/x", "additionalProperties": False, "$defs": {"x": {"patternProperties": {"^a": INTEGER}}}},
-        '"patternProperties" cannot be kept beside another schema of the same object',
     ),
     ({"properties": {"a": {}}, "patternProperties": {"(?=a)": {}}}, "look-around"),
     ({"const": (1 << 53) + 1}, "the number 9007199254740993 cannot be kept exactly"),

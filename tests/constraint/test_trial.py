@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from goodspeed.constraint import compiling
 from goodspeed.constraint import trial as trials
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import KILLED, Trial
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import VOCABULARY
@@ -106,3 +108,33 @@ def test_what_does_not_pass_is_not_compiled_here(trial: Trial, monkeypatch: pyte
 def test_sources_of_any_characters_pass_the_pipe(trial: Trial) -> None:
     assert trial.problem(Constraint("choice", json.dumps(["é\n\u2028", "\x00"], ensure_ascii=False))) is None
     assert "cannot be read" in str(trial.problem(Constraint("json_schema", '{"const": "\ud800"}')))
+
+
+def test_the_process_may_start_beside_the_caller_and_starts_once() -> None:
+    trial = Trial(VOCABULARY)
+    trial.start()
+    trial.start()
+    assert trial.problem(GOOD) is None
+    process = trial._process
+    assert trial.problem(WRONG) is not None
+    assert trial._process is process
+    trial.close()
+
+
+def test_a_tokenizer_that_cannot_be_read_is_told_of_at_the_first_constraint() -> None:
+    trial = Trial(Vocabulary(name="x", tokenizer=object(), tokenizer_fingerprint="", eos_ids=(0,), num_tokens=1 << 20))
+    constraints = Constraints(trial._vocabulary, trial)
+    constraints.prepare()
+    assert "fast tokenizer" in str(constraints.compiled(GOOD))
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_large_vocabulary_is_read_before_the_first_constraint(
+    is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = list[Trial]()
+    monkeypatch.setattr(Trial, "start", lambda trial: started.append(trial))
+    monkeypatch.setattr(compiling, "MAX_QUICK_TOKENS", VOCABULARY.num_tokens - is_large)
+    constraints = Constraints(VOCABULARY, Trial(VOCABULARY))
+    constraints.prepare()
+    assert (len(started), constraints._table is not None) == (is_large, is_large)
