@@ -7,6 +7,7 @@ of their own. When the text takes a branch, the branch's rows move to the end of
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from draft_node.core.actions import Request
@@ -18,7 +19,10 @@ from goodspeed.exact.counts import num_common
 from goodspeed.exact.trees import BASE
 
 PREFILL_CHUNK = 256
-"""Most tokens prefilled per step and session, so that a long prompt does not delay the other sessions."""
+"""Most tokens prefilled per step and session."""
+
+FEW = 16
+"""Tokens of a text that every session may feed in a step; what a session feeds beyond them is prefill."""
 
 
 class Feed(NamedTuple):
@@ -33,6 +37,11 @@ class Feed(NamedTuple):
     @property
     def num_rows(self) -> int:
         return len(self.text) + len(self.nodes) + self.num_masks
+
+    @property
+    def num_prefill(self) -> int:
+        """Tokens of the text beyond those that every session may feed."""
+        return max(0, len(self.text) - FEW)
 
 
 @dataclass(slots=True)
@@ -66,6 +75,7 @@ class Caches:
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
         self._reserved = 0  # pages reserved for the jobs of this step
+        self._room = inf  # tokens that the rest of this step may prefill
         self._being_prefilled: set[bytes] = set()  # hashes of the prefixes that this step's jobs prefill next
         self.num_looked_up = 0  # tokens looked up in the prefix cache
         self.num_found = 0  # of these, tokens found there
@@ -125,8 +135,13 @@ class Caches:
             self.pool.withdraw(session_id)
         self._runner.free(session_id)
 
-    def begin_step(self) -> None:
-        """Starts reserving pages for the next forward pass."""
+    def lags(self, job: Job) -> bool:
+        """True if much of the job's text is not cached."""
+        return len(job.text) - self.num_cached(job) > FEW
+
+    def begin_step(self, room: float = inf) -> None:
+        """Starts reserving pages for the next forward pass. room: tokens to prefill."""
+        self._room = room
         self._num_steps += 1
         self._reserved = 0
         self._being_prefilled.clear()
@@ -161,6 +176,7 @@ class Caches:
                 return None
             self._evict(min(idle, key=lambda key: self._caches[key].used))
         self._reserved += self._needed(job, feed)
+        self._room -= feed.num_prefill
         self._caches[job.session_id].used = self._num_steps
         if (upcoming := self._upcoming(job)) is not None:
             self._being_prefilled.add(upcoming)
@@ -177,13 +193,13 @@ class Caches:
         return self._caches[job.session_id].length + feed.num_rows > self._context_len
 
     def _feed(self, job: Job, width: int) -> Feed:
-        """Returns the next uncached tokens of the text, at most PREFILL_CHUNK.
+        """Returns the next uncached tokens of the text, as many as there is room for.
 
         If they reach the end of the text, also returns the leaves to extend and their uncached ancestors.
         """
         cache = self._caches[job.session_id]
         first = len(cache.tokens)
-        text = job.text[first : first + PREFILL_CHUNK]
+        text = job.text[first : first + int(min(PREFILL_CHUNK, FEW + max(0.0, self._room)))]
         if first + len(text) < len(job.text) or job.length == 0:
             return Feed(text)
         leaves = tuple(job.leaves(width))

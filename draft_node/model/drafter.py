@@ -12,14 +12,15 @@ ratio rule it is drawn from exactly the distribution that is sent. Runs on the m
 import time
 from collections.abc import Sequence
 from itertools import compress
+from math import inf
 
 import torch
 from torch import Tensor
 
 from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.caches import Caches, Feed
+from draft_node.model.caches import PREFILL_CHUNK, Caches, Feed
 from draft_node.model.job import Job, Jobs, Row
-from draft_node.model.widths import MAX_WIDTH, Widths
+from draft_node.model.widths import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.runner import Runner
@@ -60,6 +61,7 @@ class Drafter(Jobs):
         self._counted = CountedTexts()
         self.caches = Caches(runner)
         self.widths = Widths(max_width, checkpoint.num_parallel)
+        self.prefill_rows = PrefillRows(PREFILL_CHUNK)
 
     @property
     def context_len(self) -> int:
@@ -102,7 +104,8 @@ class Drafter(Jobs):
     @torch.inference_mode()
     def step(self) -> list[Proposed]:
         """Runs one forward pass for all unfinished proposals; returns those that are complete."""
-        self.caches.begin_step()
+        is_shared = not all(self.caches.lags(job) for job in self._jobs.values())
+        self.caches.begin_step(self.prefill_rows.most if is_shared else inf)
         began = time.monotonic()
         width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
         fed: list[tuple[Job, Feed]] = []
@@ -120,8 +123,11 @@ class Drafter(Jobs):
             for job, _ in fed:
                 self.caches.publish(job)
             self._draw_all([row for job, feed in fed for row in _rows(job, feed)], logits)
+            took = time.monotonic() - began
             if all(feed.leaves for _, feed in fed):
-                self.widths.observe(sum(feed.num_rows for _, feed in fed), time.monotonic() - began)
+                self.widths.observe(sum(feed.num_rows for _, feed in fed), took)
+            if is_shared:
+                self.prefill_rows.observe(sum(feed.num_prefill for _, feed in fed), took)
         return self._end(done + [job for job, _ in fed if self._is_complete(job)])
 
     def _longest(self, request: Request) -> int:

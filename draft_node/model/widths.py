@@ -1,4 +1,6 @@
-"""Chooses how many leaves a step of the draft model extends, to maximize the expected accepted tokens per second.
+"""Chooses how many leaves a step of the draft model extends, and how much it prefills beside other proposals.
+
+The leaves are to maximize the expected accepted tokens per second.
 
 A token drafted after a leaf is useful only if the text reaches the leaf, so its value is the leaf's path probability.
 More leaves yield more accepted tokens. They take much longer where the time depends on the rows, and no longer where
@@ -13,9 +15,33 @@ MAX_WIDTH = 8
 TRIED_AGAIN = 64
 """One in TRIED_AGAIN steps has no branches, and one has twice the chosen leaves: this measures what leaves cost."""
 
+SHORTEST_S = 1e-9
+
 RISE, FALL = 0.1, 0.5
 """Weights of the newest time in the average: if it is longer than expected, and if not. Other work on the machine only
 adds time, so a longer time says less."""
+
+
+LONGEST = 2.7
+"""Longest step with prefill, in steps without, while other sessions draft; as for the verify node's rounds."""
+
+
+class PrefillRows:
+    """Adapts the tokens that a step prefills beside other proposals to the time that such steps take."""
+
+    def __init__(self, largest: int) -> None:
+        self.most = self._largest = largest
+        self._plain_s = 0.0  # of a step that prefills nothing, smoothed
+
+    def observe(self, num_prefill: int, seconds: float) -> None:
+        """Records the time of a step beside which other sessions drafted."""
+        if not num_prefill:
+            known = self._plain_s or seconds
+            self._plain_s = known + (seconds - known) * (RISE if seconds > known else FALL)
+        elif self._plain_s:
+            times = min(2.0, max(0.5, LONGEST * self._plain_s / max(seconds, SHORTEST_S)))
+            if times < 1.0 or num_prefill >= self.most - 1:  # a short prompt's end shows not how much would fit
+                self.most = int(min(self._largest, max(1, round(num_prefill * times))))
 
 
 class Widths:

@@ -23,6 +23,9 @@ FIRST_CONTEXT = 1024.0
 """Cached tokens whose attention takes as long as the rest of a row, before it is measured: so for models of 5 to 135
 million weights on a CPU. It is more for large ones, where the first rounds then prefill too little."""
 
+FIRST = 1.0, 1.0 / FIRST_CONTEXT, 1.0
+"""First costs of a row, of a row for each token before it, and of its logits: in rows of the profile."""
+
 FIRST_ROWS = 32.0
 """Rows that double the time of a round, before that is measured, where there is no profile: 20 on a CPU core, hundreds
 on a GPU."""
@@ -32,6 +35,9 @@ UNMEASURED = 32
 
 MOST_SURPRISE = 4.0
 """Largest factor by which one round's time may differ from its prediction in what is learned from it."""
+
+CHEAPEST = 1 / 64
+"""Least that anything is found to cost, as a share of what it costs at first: from there it rises in a few rounds."""
 
 PLAIN_SMOOTHING = 0.25
 
@@ -72,7 +78,7 @@ class Prefill:
         self._pool = pool
         self._model = cost.model if cost.profiled else Linear(fixed_s=1.0, token_s=1.0 / FIRST_ROWS)
         self._scale = 1.0 if cost.profiled else 0.0  # of the model, in rounds without prefill; 0: unknown
-        self._row, self._context, self._logits = 1.0, 1.0 / FIRST_CONTEXT, 1.0  # as in `Room`
+        self._row, self._context, self._logits = FIRST  # as in `Room`
         self._num_unmeasured = 0
 
     def begin(self, ready: Sequence[Session], awaited: Sequence[Session] = ()) -> None:
@@ -86,7 +92,7 @@ class Prefill:
         else:
             number, context = len(decoding), sum(len(session.tokens) for session in decoding)
             longest_s = LONGEST * self._model.round_s(number, number, context)
-            self.room = self._room(self._model.tokens_in(longest_s, number, context) - number)
+            self.room = self._room(max(1, self._model.tokens_in(longest_s, number, context) - number))
 
     def _decodes(self, session: Session) -> bool:
         return len(session.tokens) - self._pool.length(session.session_id) <= 1
@@ -122,10 +128,13 @@ class Prefill:
         more = self._model.round_s(num_decided + sum(parts), *shape) - usual
         if not self._scale or more <= 0.0:
             return
-        ratio, share = _bounded(seconds / (self._scale * (usual + more))), more / (usual + more) / sum(parts)
-        self._row *= ratio ** (share * parts[0])
-        self._context *= ratio ** (share * parts[1])
-        self._logits *= ratio ** (share * parts[2])
+        measured = seconds / self._scale
+        ratio = _bounded(measured / (usual + more))
+        share = 1.0 - usual / max(usual + more, measured)  # of prefill, where too little was predicted as measured
+        self._row, self._context, self._logits = (
+            max(CHEAPEST * first, known * ratio ** (share * part / sum(parts)))
+            for first, known, part in zip(FIRST, (self._row, self._context, self._logits), parts, strict=True)
+        )
 
 
 def _prefilled(entry: Entry) -> tuple[int, float, int]:

@@ -162,6 +162,18 @@ def test_prefill_and_drafting_share_forward_passes(monkeypatch):
     assert [[chunk.num_logits for chunk in chunks] for chunks in fed] == [[0, 1], [0, 1], [1, 1], [1]]
 
 
+def test_a_long_prompt_is_prefilled_slowly_only_beside_others(monkeypatch):
+    drafter = make_drafter()
+    drafter.prefill_rows.most = 4
+    monkeypatch.setattr(drafter.prefill_rows, "observe", lambda num_prefill, seconds: None)
+    fed = record_passes(drafter, monkeypatch)
+    long = [make_request(number, prompt=tuple(range(number, number + 50))) for number in (1, 2)]
+    short = make_request(3)
+    proposes = [wanted(short, short.prompt, 2), *(wanted(one, one.prompt, 1) for one in long)]
+    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5, 20, 16], [1, 20, 16], [10, 18]]
+
+
 def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
     drafter = make_drafter()
     fed = record_passes(drafter, monkeypatch)

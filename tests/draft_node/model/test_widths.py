@@ -1,6 +1,6 @@
 """A step is as wide as promises most accepted tokens a second."""
 
-from draft_node.model.widths import MAX_WIDTH, TRIED_AGAIN, Widths
+from draft_node.model.widths import MAX_WIDTH, TRIED_AGAIN, PrefillRows, Widths
 
 EVEN = [0.5] * MAX_WIDTH
 """Leaves of which each is worth as much as the first."""
@@ -63,3 +63,30 @@ def test_masks_are_no_branches():
     widths.observe(24, 1.0)
     widths.observe(45, 2.0)
     assert widths.choose([EVEN] * 3) < MAX_WIDTH, "eight tokens behind the first leaf: 22.5 in 2 s, and 12 in 1 s"
+
+
+# -- prefill beside other proposals ------------------------------------------------------------------------------------
+
+
+def test_a_step_prefills_what_makes_it_less_than_three_times_as_long() -> None:
+    rows = PrefillRows(256)
+    for _ in range(5):
+        rows.observe(0, 0.04)
+    took = []
+    for _ in range(12):
+        took.append(0.04 + 0.002 * rows.most)
+        rows.observe(rows.most, took[-1])
+    assert all(seconds <= 0.12 for seconds in took[5:])
+    assert all(seconds >= 0.09 for seconds in took[5:])
+
+
+def test_where_rows_take_no_time_a_step_prefills_whole_chunks() -> None:
+    rows = PrefillRows(256)
+    rows.observe(0, 0.01)
+    rows.observe(256, 1.0)
+    assert rows.most == 128
+    for _ in range(3):
+        rows.observe(rows.most, 0.01)
+    assert rows.most == 256
+    rows.observe(3, 0.01)
+    assert rows.most == 256, "a short prompt shows little"

@@ -3,6 +3,7 @@
 import logging
 import weakref
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -387,3 +388,14 @@ def test_its_time_is_no_time_of_the_target() -> None:
 def test_the_papers_rounds_refuse_it() -> None:
     with pytest.raises(ConfigError, match="--draft-model needs rounds that do not wait"):
         replace(CoreSettings(rounds="barrier"), has_draft_model=True)
+
+
+def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round() -> None:
+    own = OwnDrafts(TARGET, make_runner(TARGET))
+    text = request_of(text=tuple(range(2, 62)))
+    lengths = []
+    for room_left in (0.0, 20.0, inf):
+        own.add_to(Round(1, (), draft_requests=(text,), room_left=room_left), [Outcome(text.session_id, (5,), 0, 0.0)])
+        lengths.append(own.runner.pool.length(text.session_id))
+    assert lengths[:2] == [16, 36]
+    assert lengths[2] >= 60

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_so_does_one_after_the_other_for_ever() -> None:
     gaps = []
     for number in range(10, 16):
         serving.open("b", number, prompt=prompt(1500, number), max_tokens=1)
-        gaps += serving.serve(500, lambda number=number: serving.has_begun(number))
+        gaps += serving.serve(500, partial(serving.has_begun, number))
     assert median(gaps) <= 3.0 * usual_s
     num_plain = sum(not planned.prefilled for planned, _ in serving.rounds[20:])
     assert 1 <= num_plain <= 1 + len(gaps) / UNMEASURED
@@ -255,3 +256,23 @@ def test_the_own_draft_model_prefills_in_what_the_target_leaves() -> None:
     serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
     serving.serve(1)
     assert serving.rounds[-1][0].room_left < LEAST_PREFILL
+
+
+def test_a_prompt_advances_whatever_a_row_is_said_to_cost() -> None:
+    steep = Roofline((Linear(fixed_s=0.04), Linear(token_s=1.0)))
+    serving = Serving(CPU, steep)
+    serving.open("b", 9, prompt=prompt(60), max_tokens=5)
+    serving.serve(100, lambda: serving.has_begun(9))
+    assert serving.has_begun(9)
+
+
+def test_what_costs_nothing_can_be_found_to_cost_something() -> None:
+    serving = Serving(Machine(1e-6, 0.0), CPU.profile())
+    for number in range(20, 24):
+        serving.open("b", number, prompt=prompt(2000, number), max_tokens=1)
+        serving.serve(200, partial(serving.has_begun, number))
+    serving.machine = CPU
+    usual_s = median(serving.serve(20))
+    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    gaps = serving.serve(3000, lambda: serving.has_begun(9))
+    assert median(gaps) <= 3.0 * usual_s
