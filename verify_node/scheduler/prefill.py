@@ -30,7 +30,7 @@ FIRST_ROWS = 32.0
 """Rows that double the time of a round, before that is measured, where there is no profile: 20 on a CPU core, hundreds
 on a GPU."""
 
-UNMEASURED = 32
+UNMEASURED = 16
 """Rounds with prefill after which one prefills nothing, so that the time of such a round stays known."""
 
 MOST_SURPRISE = 4.0
@@ -39,7 +39,7 @@ MOST_SURPRISE = 4.0
 CHEAPEST = 1 / 64
 """Least that anything is found to cost, as a share of what it costs at first: from there it rises in a few rounds."""
 
-PLAIN_SMOOTHING = 0.25
+PLAIN_SMOOTHING = 0.5
 
 
 @dataclass(frozen=True, slots=True)
