@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from transformers import AutoModelForCausalLM
 
 from draft_node.core.actions import Fail, Finish, Request
@@ -148,9 +149,12 @@ def test_greedy_text_is_that_of_plain_transformers() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_a_draft_equal_to_the_target_is_always_accepted(verification: Verification) -> None:
-    """But for alternatives in trees, which are there for when it is not."""
+    """But for alternatives in trees, which are there for when it is not. Texts do not end: what follows is not accepted."""
     requests = [
-        make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=verification, drafter="model")
+        replace(
+            make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=verification, drafter="model"),
+            stop_ids=(),
+        )
         for i in range(3)
     ]
     cluster = Cluster({"preset": "paper"}, {"a": {"model": "tiny-target", "proposal": "dense-fp32"}})
