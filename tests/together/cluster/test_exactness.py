@@ -149,7 +149,7 @@ def test_greedy_text_is_that_of_plain_transformers() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_a_draft_equal_to_the_target_is_always_accepted(verification: Verification) -> None:
-    """But for alternatives in trees, which are there for when it is not. Texts do not end: what follows is not accepted."""
+    """But for alternatives in trees, which are for when it is not. Texts do not end: what follows would be dropped."""
     requests = [
         replace(
             make_request(prompt_ids(i), 32, temperature=1.0, seed=i, verification=verification, drafter="model"),
