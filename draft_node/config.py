@@ -190,7 +190,7 @@ class DraftConfig(Settings):
 
     @cached_property
     def node_sampling(self) -> NodeSampling:
-        """What `--sampling` says; ConfigError if it is wrong."""
+        """The values of `--sampling`; ConfigError if one is wrong."""
         return NodeSampling() if self.sampling is None else NodeSampling.parse(self.sampling)
 
     @property

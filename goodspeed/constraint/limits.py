@@ -1,4 +1,4 @@
-"""What one grammar may cost llguidance, and a question to llguidance about names in a JSON schema."""
+"""Limits the cost of one grammar in llguidance, and asks llguidance about names in a JSON schema."""
 
 import json
 import re

@@ -44,7 +44,7 @@ def test_a_control_token_in_any_string_is_refused(messages: Any, inputs: Inputs,
 def test_other_texts_are_not() -> None:
     texts = ["< |im_end|>", "im_end", "<think", "a < b > c", "think", "|im_end|>", "<thinking>", "", "日本 🙂"]
     tools = ({"type": "function", "function": {"name": "think", "parameters": {"properties": {"think": {}}}}},)
-    ControlTokens(TOKENIZER).refuse(TOKENIZER, [say(text) for text in texts], tools)
+    ControlTokens(TOKENIZER).refuse(TOKENIZER, [say(text) for text in texts], tools)  # raises nothing
     ControlTokens(IN_BRACKETS).refuse(IN_BRACKETS, say("think"), ({"properties": {"thinking": {}}},))
 
 

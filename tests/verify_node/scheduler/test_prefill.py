@@ -23,7 +23,7 @@ LONG = 4000
 
 @dataclass(frozen=True)
 class Machine:
-    """What rounds take; its profile knows rows alone."""
+    """Computes the time of rounds; its profile knows rows alone."""
 
     fixed_s: float
     row_s: float
