@@ -16,7 +16,7 @@ from draft_node.config import DraftConfig
 from draft_node.http import chat, completions, errors, page, prompts
 from draft_node.http.answering import Endpoint, add_route, now
 from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
-from draft_node.http.errors import READ, TAKE, ApiError, declared
+from draft_node.http.errors import AWAY, READ, ApiError, declared
 from draft_node.http.messages import shape as messages
 from draft_node.http.messages.requests import CountRequest
 from draft_node.http.names import names_of, served_name
@@ -172,7 +172,7 @@ def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) 
         """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
         return ModelList(object="list", data=[_model(name, service, started) for name in names_of(service, config)])
 
-    @routes.get("/v1/models/{name:path}", responses=TAKE)
+    @routes.get("/v1/models/{name:path}", responses=AWAY)
     async def model(name: str) -> Model:
         return _model(served_name(name, service, config), service, started)
 

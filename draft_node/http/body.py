@@ -34,9 +34,9 @@ class BodyLimit:
 
     The answer's header `X-GoodSpeed-Ignored` names the body's ignored members.
 
-    Routes open to everybody take no body, so none is buffered for them. The connection stays open after a refusal: the
-    server reads and drops the rest of the body. Closing would reset the connection, and many clients would never see
-    the answer.
+    Routes open to everybody take no body, so none is buffered for them, nor for the page at `/`. The connection stays
+    open after a refusal: the server reads and drops the rest of the body. Closing would reset the connection, and many
+    clients would never see the answer.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
@@ -44,7 +44,7 @@ class BodyLimit:
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS or scope["path"] == "/":
             await self._app(scope, receive, send)
             return
         try:

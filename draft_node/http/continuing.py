@@ -13,25 +13,11 @@ from draft_node.parsing.parser import Continued
 
 def of_request(options: ChatOptions, request: ChatRequest) -> ChatOptions:
     """Returns the options of a chat whose last message may be the assistant's; ApiError if it cannot be continued."""
-    if not _continues(request):
+    inputs = continued(options.inputs, request)
+    if not inputs.continues:
         return options
-    inputs = continued(options.inputs, request.messages)
     within = _within(text_of(request.messages[-1].content), options.parser.formats.thinking)
     return replace(options, inputs=inputs, parser=replace(options.parser, continued=within))
-
-
-def _continues(request: ChatRequest) -> bool:
-    """Returns whether the last message is continued: that of the assistant, unless the request asks for a new turn."""
-    is_own = request.messages[-1].role == "assistant"
-    asked, begins = request.continue_final_message, request.add_generation_prompt
-    if asked is not None and begins is asked:
-        what = "continue_final_message and add_generation_prompt contradict each other; send one of them"
-        raise ApiError(400, what, param="add_generation_prompt")
-    if not is_own and (asked or begins is False):
-        param = "continue_final_message" if asked else "add_generation_prompt"
-        what = f"{param}: the last message is not the assistant's, so there is none to continue; leave it out"
-        raise ApiError(400, what, param=param)
-    return is_own and asked is not False and not begins
 
 
 def _within(text: str, thinking: ThinkingFormat | None) -> Continued:

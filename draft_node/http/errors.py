@@ -209,6 +209,7 @@ def declared(*statuses: int, body: type[BaseModel] = ErrorBody) -> Answers:
 
 READ = declared(401, 404, 405, 413, 415)
 TAKE = declared(400, 401, 404, 405, 413, 415)
+AWAY = {**TAKE, **declared(503)}
 
 
 def working(body: type[BaseModel], away: int) -> Answers:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.http.body import LargeWork, Turns, check_elements, reads, takes
-from draft_node.http.errors import TAKE, ApiError
+from draft_node.http.errors import AWAY, ApiError
 from draft_node.http.names import served_name
 from draft_node.http.parts import text_of
 from draft_node.http.requests import (
@@ -49,12 +49,23 @@ async def encode_chat(
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
 
-def continued(inputs: Inputs, messages: Sequence[Message]) -> Inputs:
-    """Returns the template's inputs with which a last message of the assistant is continued; ApiError for calls."""
-    last = messages[-1]
-    if last.role != "assistant":
+def continued(inputs: Inputs, request: ChatRequest | TokenizeRequest) -> Inputs:
+    """Returns the template's inputs with which a last message of the assistant is continued, if it is to be.
+
+    ApiError if the request asks for what it has no message for, or for the continuation of calls.
+    """
+    messages, asked, begins = request.messages or [], request.continue_final_message, request.add_generation_prompt
+    is_own = messages[-1].role == "assistant"
+    if asked is not None and begins is asked:
+        what = "continue_final_message and add_generation_prompt contradict each other; send one of them"
+        raise ApiError(400, what, param="add_generation_prompt")
+    if not is_own and (asked or begins is False):
+        param = "continue_final_message" if asked else "add_generation_prompt"
+        what = f"{param}: the last message is not the assistant's, so there is none to continue; leave it out"
+        raise ApiError(400, what, param=param)
+    if not is_own or asked is False or begins:
         return inputs
-    if last.tool_calls:
+    if messages[-1].tool_calls:
         param = f"messages.{len(messages) - 1}.tool_calls"
         raise ApiError(400, f"{param}: calls cannot be continued; add their results after them", param=param)
     return replace(inputs, continues=True)
@@ -190,7 +201,7 @@ SLICE = 1 << 14
 def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     routes = APIRouter()
 
-    @routes.post("/tokenize", response_model=Tokenized, responses=TAKE, openapi_extra=takes(TokenizeRequest))
+    @routes.post("/tokenize", response_model=Tokenized, responses=AWAY, openapi_extra=takes(TokenizeRequest))
     async def tokenize(
         request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
     ) -> Response:
@@ -202,7 +213,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         user = turns.user
         if body.messages is not None:
             options = read_options(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
-            encoding = encode_chat(body.messages, service, turns, continued(options.inputs, body.messages))
+            encoding = encode_chat(body.messages, service, turns, continued(options.inputs, body))
         elif body.tools or body.chat_template_kwargs:
             name = "tools" if body.tools else "chat_template_kwargs"
             raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)
@@ -212,7 +223,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         content = await work.answers.run(user, len(ids), lambda: _tokenized(ids, service.context_len))
         return Response(content, media_type="application/json")
 
-    @routes.post("/detokenize", responses=TAKE, openapi_extra=takes(DetokenizeRequest))
+    @routes.post("/detokenize", responses=AWAY, openapi_extra=takes(DetokenizeRequest))
     async def detokenize(
         request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
     ) -> Detokenized:

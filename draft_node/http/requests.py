@@ -31,8 +31,11 @@ def listed(most: int | None, least: int | None = None) -> Any:
     return Field(fail_fast=True, min_length=least, max_length=most)
 
 
+MAX_NAME_CHARS, MAX_PAST_NAME_CHARS = 128, 256  # of tools
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
-PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]  # in a past call, of whatever was called
+PastName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)
+]  # of a past call
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
@@ -315,6 +318,8 @@ class TokenizeRequest(Strict):
     model: ModelName | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
+    continue_final_message: bool | None = Field(default=None, description="with messages, as in chats")
+    add_generation_prompt: bool | None = Field(default=None, description="its opposite")
     tools: Tools = Field(default=None, description="with messages")
     chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
 

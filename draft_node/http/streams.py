@@ -99,7 +99,7 @@ class EventStream(Response):
         self._others = events
         self._broken = broken
         self._between = between
-        self._is_sending = False
+        self._sending = asyncio.Lock()  # an event has several pieces
         self._sent_at = 0.0
 
     async def begin(self, receive: Receive) -> None:
@@ -147,9 +147,8 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": last})
 
     async def _send_one(self, send: Send, event: bytes) -> None:
-        self._is_sending = True
-        await _send_event(send, event)
-        self._is_sending = False
+        async with self._sending:
+            await _send_event(send, event)
         self._sent_at = asyncio.get_running_loop().time()
 
     async def _break_silence(self, send: Send) -> None:
@@ -157,7 +156,7 @@ class EventStream(Response):
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(max(0.0, self._sent_at + SILENT_S - clock()))
-            if self._is_sending:
+            if self._sending.locked():
                 self._sent_at = clock()
             elif clock() >= self._sent_at + SILENT_S:
                 await self._send_one(send, self._between)

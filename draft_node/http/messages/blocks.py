@@ -61,10 +61,18 @@ class ToolDefinition(OfMessages):
     definition: CustomTool
 
 
+def _kind_of_change(given: Any) -> str:
+    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+    return "[tool_definition]" if kind == "tool_definition" else "[tool_reference]"
+
+
 class ToolChange(LeftOut):
     """Adds a tool, or removes one. The model sees all tools from the beginning."""
 
-    tool: ToolDefinition | LeftOut
+    tool: Annotated[
+        Annotated[ToolDefinition, Tag("[tool_definition]")] | Annotated[LeftOut, Tag("[tool_reference]")],
+        Discriminator(_kind_of_change),
+    ]
 
     @property
     def definition(self) -> CustomTool | None:

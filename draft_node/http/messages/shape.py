@@ -154,7 +154,7 @@ ENDPOINT = Endpoint(
 
 def route_of_counts(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     routes = APIRouter()
-    responses = declared(400, 401, 404, 405, 413, 415, 429, body=FailureBody)
+    responses = declared(400, 401, 404, 405, 413, 415, 429, OVERLOADED, body=FailureBody)
 
     @routes.post(f"{MESSAGES}/count_tokens", responses=responses, openapi_extra=takes(CountRequest))
     async def count_tokens(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, Tag, model_validator
 
 from draft_node.http.parts import Unseen, content_of, kind_of, text_of
-from draft_node.http.requests import MAX_PARTS, listed
+from draft_node.http.requests import MAX_PARTS, MAX_PAST_NAME_CHARS, listed
 from draft_node.http.responses.tools import SEARCH, AnyTool, Toolbox, Tools, as_arguments, shown_name
 from draft_node.http.strict import LeftOut, Strict, refused
 
@@ -76,6 +76,13 @@ class InputReasoning(Item):
 
 class Called(Item):
     """A call of a tool."""
+
+    @model_validator(mode="after")
+    def _has_a_short_name(self) -> Self:
+        if len(shown := self.call[1]) > MAX_PAST_NAME_CHARS:
+            what = f"has {len(shown)} characters with its namespace's; at most {MAX_PAST_NAME_CHARS} can be shown"
+            raise refused("name", f"{what}, so shorten one")
+        return self
 
     @property
     @abstractmethod

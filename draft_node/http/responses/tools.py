@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, Tag, ValidationInfo, model_validator
 
 from draft_node.http.parts import kind_of
-from draft_node.http.requests import MAX_TOOLS, Function, Name, Schema, listed
-from draft_node.http.strict import LeftOut, Strict, tell_ignored
+from draft_node.http.requests import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, Schema, listed
+from draft_node.http.strict import LeftOut, Strict, refused, tell_ignored
 from draft_node.http.translation import Names
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 
@@ -82,6 +82,16 @@ class NamespaceTool(Strict):
     description: str | None = None
     tools: Annotated[list[OwnTool], listed(MAX_TOOLS)]
 
+    @model_validator(mode="after")
+    def _has_short_names(self) -> Self:
+        longest = max((shown_name(tool.name, self.name) for tool in self.tools), key=len, default="")
+        if len(longest) > MAX_NAME_CHARS:
+            what = (
+                f"has {longest} of {len(longest)} characters; at most {MAX_NAME_CHARS} can be shown, so shorten a name"
+            )
+            raise refused("tools", what)
+        return self
+
 
 class SearchTool(Strict):
     """Finds further tools; served if the client runs it."""
@@ -123,6 +133,10 @@ class WholeNamespace(Strict):
     name: Name
 
 
+class NamedSearch(Strict):
+    type: Literal["tool_search"]
+
+
 class AllowedTools(Strict):
     """Some of the tools, to which calls are restricted."""
 
@@ -134,8 +148,9 @@ class AllowedTools(Strict):
                 Annotated[NamedTool, Tag("[function]")]
                 | Annotated[NamedTool, Tag("[custom]")]
                 | Annotated[WholeNamespace, Tag("[namespace]")]
+                | Annotated[NamedSearch, Tag("[tool_search]")]
                 | Annotated[LeftOut, Tag(f"[{HOSTED}]")],
-                kind_of("function", ALIKE | {"tool_search": HOSTED}),
+                kind_of("function", ALIKE),
             ]
         ],
         listed(MAX_TOOLS),
@@ -200,7 +215,9 @@ class Toolbox:
         for one in asked.tools:
             if isinstance(one, WholeNamespace):
                 found = [each.function["name"] for each in self.served if each.namespace == one.name]
-                names += found or [one.name]  # the chat refuses a name that no tool has
+                names += found or [shown_name("", one.name)]  # the chat refuses a name that no tool has
+            elif isinstance(one, NamedSearch):
+                names += [SEARCH for each in self.served if each.kind == "tool_search"]
             elif isinstance(one, NamedTool):
                 names.append(shown_name(one.name, one.namespace))
         if not names and asked.mode == "auto":

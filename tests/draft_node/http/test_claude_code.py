@@ -113,6 +113,15 @@ def test_tools_that_a_later_message_adds_are_there_from_the_beginning() -> None:
     assert names >= {"tool_addition", "tool_removal", "clear_at", "output_config"}
 
 
+def test_a_tool_that_a_later_message_adds_is_checked_like_any_other() -> None:
+    new = {"type": "tool_definition", "definition": {"name": "not a name", "input_schema": {"type": "object"}}}
+    system = {"role": "system", "content": [{"type": "tool_addition", "tool": new}]}
+    asked = session(*turn(1), system, {"role": "user", "content": "Well?"})
+    answer = Api(service=service()).client.post(PATH, json=asked, headers=HEADERS)
+    assert answer.status_code == 400
+    assert "definition.name must match pattern" in answer.json()["error"]["message"]
+
+
 def test_a_reminder_of_the_system_is_a_part_of_the_users_turn() -> None:
     """The template would leave it out."""
     prompt, _ = prompt_of(*turn(1), {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Well?"})

@@ -340,6 +340,8 @@ APPLY, TRACKER = {"type": "custom", "name": "apply_patch"}, {"type": "namespace"
         (allowed("required", APPLY), OTHER, False),
         (allowed("auto", TRACKER), CLOSING, True),
         (allowed("auto", TRACKER), OWN, False),
+        (allowed("auto", APPLY, {"type": "tool_search"}), called("tool_search", query="logs"), True),
+        (allowed("required", {"type": "tool_search"}), OWN, False),
     ],
 )
 def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> None:
@@ -375,8 +377,14 @@ def test_tools_that_are_only_hosted_are_none() -> None:
             "tool_choice.tools",
             "no tool is named 'oh'",
         ),
-        ({"tool_choice": allowed("auto", {**TRACKER, "name": "crm"})}, "tool_choice.tools", "no tool is named 'crm'"),
+        ({"tool_choice": allowed("auto", {**TRACKER, "name": "crm"})}, "tool_choice.tools", "no tool is named 'crm__'"),
         ({"tool_choice": allowed("required", {"type": "mcp"})}, "tool_choice.tools", "must not be empty"),
+        (
+            {"tool_choice": allowed("required", {**TRACKER, "name": "exec_command"})},
+            "tool_choice.tools",
+            "no tool is named 'exec_command__'",
+        ),
+        ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools", "shorten a name"),
         ({"tool_choice": allowed("sometimes", APPLY)}, "tool_choice.mode", "'auto' or 'required'"),
         ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3.type", "send the item itself"),
         ({"input": [said("user"), {"type": "compaction_trigger"}]}, "input.1", "not supported"),

@@ -51,6 +51,9 @@ def test_every_way_to_ask_goes_on() -> None:
     num_tokens = here.chat(**body).json()["usage"]["prompt_tokens"]
     assert here.client.post("/tokenize", json=body).json()["count"] == num_tokens
     assert here.client.post("/v1/messages/count_tokens", json=body).json()["input_tokens"] == num_tokens
+    body["add_generation_prompt"] = True
+    anew = here.client.post("/tokenize", json=body).json()["count"]
+    assert anew == here.chat(**body).json()["usage"]["prompt_tokens"] > num_tokens
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read(small: Api) -> None:
 
 def test_no_body_is_read_for_those_who_need_no_key(small: Api) -> None:
     assert OPEN_PATHS
-    for path in OPEN_PATHS:
+    for path in (*OPEN_PATHS, "/"):
         answer = small.client.post(path, content=never(), headers={**JSON, "Content-Length": "100"})
         assert error_of(answer, 405)["code"] == "method_not_allowed"
 

@@ -178,6 +178,28 @@ async def test_a_user_who_reads_slowly_gets_nothing_in_between() -> None:
     assert user.idle == []
 
 
+@timed
+async def test_nothing_parts_an_event_that_comes_while_a_comment_is_taken_slowly() -> None:
+    event, sent = b"a" * (2 * streams.PIECE_BYTES + 1), list[bytes]()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"first"
+        await asyncio.sleep(streams.SILENT_S + 5.0)
+        yield event
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        await asyncio.sleep(7.0)
+
+    async def receive() -> Message:
+        await asyncio.sleep(1e6)
+        return {"type": "http.disconnect"}
+
+    await streams.EventStream(events(), lambda error: b"", COMMENT)({}, receive, send)
+    assert COMMENT in sent
+    assert event in b"".join(sent)
+
+
 @pytest.mark.parametrize("path", PATHS)
 @timed
 async def test_an_error_within_a_second_is_the_status(path: str) -> None:
