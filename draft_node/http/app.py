@@ -190,8 +190,7 @@ def _ready(service: Service) -> Ready:
     if service.draining:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
-        what = "not ready: the verify node is away, or refuses this node; see this node's standard error"
-        raise ApiError(503, what, code="verify_away")
+        raise ApiError(503, f"not ready: {service.absence}", code="verify_away")
     target = service.target
     return Ready(status="ready", target=target.name, target_fingerprint=target.fingerprint)
 

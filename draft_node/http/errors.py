@@ -83,7 +83,8 @@ def of_validation(error: ValidationError) -> ApiError:
     if not param:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
     if kind == "union_tag_invalid":
-        types = re.sub(r"[\[\]]", "", context["expected_tags"])
+        tags = re.findall(r"\[(.*?)\]", context["expected_tags"])
+        types = ", ".join(repr(tag) for tag in tags if tag not in UNWANTED)
         what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not supported; send one of {types}"
         return ApiError(400, what, param=param)
     place = param.rpartition(".")[2]
@@ -91,6 +92,11 @@ def of_validation(error: ValidationError) -> ApiError:
     code = "missing_parameter" if kind == "missing" else None
     return ApiError(400, f"{param} {says}", param=param, code=code)
 
+
+UNWANTED = frozenset(
+    ("web_search", "web_search_20250305", "bash_20250124", "item_reference", "compaction", "redacted_thinking")
+)
+"""Types that are known only to be refused by name, or left out."""
 
 UNIONS = {
     "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",

@@ -33,9 +33,7 @@ def listed(most: int | None, least: int | None = None) -> Any:
 
 MAX_NAME_CHARS, MAX_PAST_NAME_CHARS = 128, 256  # of tools
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
-PastName: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)
-]  # of a past call
+PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)]  # of a past call
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]

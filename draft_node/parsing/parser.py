@@ -87,9 +87,15 @@ class Parser:
         """Ends the text; returns the parts that were held back."""
         if self._body is not None:
             self._give_up()
-        self._add_text(self._blank + self._word)
+        if not self._is_in_end_of_call():
+            self._add_text(self._blank + self._word)
         self._blank = self._word = ""
         return self._given()
+
+    def _is_in_end_of_call(self) -> bool:
+        """True if the text was cut within the marker that ends a call, which is complete."""
+        ends = self._tools.ends if self._tools is not None and self._num_calls and self._at_border else ()
+        return bool(self._word) and any(marker.startswith(self._word) for marker in ends)
 
     def _given(self) -> list[Part]:
         self._flush()

@@ -151,7 +151,7 @@ CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
 NAMES = (
     (
         r"This model's maximum context length is (\d+) tokens, but the messages have (\d+) tokens( at least)?.*",
-        r"prompt is too long: \2 tokens > \1 maximum\3",
+        lambda found: f"prompt is too long: {found[2]} tokens > {found[1]} maximum{' (or more)' * bool(found[3])}",
     ),
     (r"\bmessages(\.\d+(\.\w+)*)?", "messages"),
     (r"\bmax_completion_tokens\b", "max_tokens"),

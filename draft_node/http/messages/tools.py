@@ -52,7 +52,7 @@ class LearnedTool(LeftOut):
 
     @model_validator(mode="after")
     def _is_unknown(self) -> Self:
-        what = "is a tool whose schema this model has not learned; send one of your own, with name and input_schema"
+        what = "is of a tool whose schema this model has not learned; send one of your own, with name and input_schema"
         raise refused("type", what)
 
 

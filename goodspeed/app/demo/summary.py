@@ -126,19 +126,25 @@ def _client(one: Progress, config: DemoConfig) -> dict[str, Any]:
     }
 
 
+def _shown(client: dict[str, Any]) -> str:
+    """Returns the name of a client's draft model, without folders."""
+    return printable(str(client["draft_model"]).rstrip("/").rpartition("/")[2])
+
+
 def to_text(result: dict[str, Any]) -> str:
     """Returns the result as a table, for people."""
+    width = max(14, *(len(_shown(one)) for one in result["clients"]))
     lines = [
         f"{result['policy']} policy, {result['rounds']} rounds, {result['verification']} verification, "
         f"budget {result['budget']}, target {result['model']}",
         "",
-        f"{'client':<11} {'domain':<9} {'draft model':<14} {'tokens':>6} {'rounds':>8} {'accepted':>8} "
+        f"{'client':<11} {'domain':<9} {'draft model':<{width}} {'tokens':>6} {'rounds':>8} {'accepted':>8} "
         f"{'goodput':>8} {'tokens/s':>8}",
     ]
     for one in result["clients"]:
         rounds = f"{one['num_rounds']}/{one['num_rounds_passed']}"
         lines.append(
-            f"{one['name']:<11} {printable(one['domain']) or '-':<9} {one['draft_model']:<14} {one['num_tokens']:>6} "
+            f"{one['name']:<11} {printable(one['domain']) or '-':<9} {_shown(one):<{width}} {one['num_tokens']:>6} "
             f"{rounds:>8} {one['draft_acceptance_rate']:>8.2f} {one['goodput']:>8.2f} {one['tokens_per_s']:>8.1f}"
         )
     lines += ["", *(f"{one['name']:<11} {printable(one['text'])[:TEXT_WIDTH]}" for one in result["clients"])]

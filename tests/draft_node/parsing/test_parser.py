@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draft_node.parsing.formats import Call, Content, Formats, Thinking, ThinkingFormat
+from draft_node.parsing.formats import TOOLS, Call, Content, Formats, Thinking, ThinkingFormat
 from tests.draft_node.parsing.texts import ALL, CASES, HERMES, Case, parse
 
 MARKERS = sorted(
@@ -56,6 +56,13 @@ def test_parts_of_a_text_in_every_chunking(case: Case) -> None:
     for pieces in chunkings:
         assert "".join(pieces) == case.text
         assert parse(case.formats, *pieces, is_thinking=case.is_thinking) == whole
+
+
+@pytest.mark.parametrize("rest", ["\n", "\n<", "\n</tool", "\n</tool_call"])
+def test_a_text_cut_within_the_end_of_a_call_says_nothing_more(rest: str) -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {}}'
+    (found,) = parse(Formats(tools=TOOLS["hermes"]), call + rest)
+    assert isinstance(found, Call)
 
 
 @pytest.mark.thorough
