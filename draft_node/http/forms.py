@@ -3,15 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from draft_node.http.body import Turns
 from draft_node.http.errors import ApiError
 from draft_node.http.requests import ResponseFormat, Schema, StructuredOutputs
 from draft_node.http.tools import ChatOptions
 from draft_node.parsing.formats import Formats
-from draft_node.parsing.grammars import Form, Opened, Tool, grammar, loosened
+from draft_node.parsing.grammars import Form, Opened, Tool, TooLong, grammar, loosened
 from draft_node.service import chat_forms
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.service import Service
@@ -103,7 +105,7 @@ async def form_with_tools(
     options: ChatOptions,
     service: Service,
     prompt: tuple[int, ...],
-    user: str,
+    turns: Turns,
     *,
     param: str,
     ignore_eos: bool | None,
@@ -118,12 +120,12 @@ async def form_with_tools(
         if ignore_eos:
             what = "ignore_eos: an answer with constrained calls ends where its form ends; leave it out"
             raise ApiError(400, what, param="ignore_eos")
-        return await _of_calls(form, options, service, opened, user)
+        return await _of_calls(form, options, service, opened, turns)
     if form is None:
         return None
     with _refused(param):
         whole = _after_thinking(form, options, service.chats, opened)
-    return whole if whole.source == form.source else await _served(whole, param, service, user)
+    return whole if whole.source == form.source else await _served(whole, param, service, turns.user)
 
 
 @contextmanager
@@ -146,18 +148,19 @@ async def _served(form: Constraint, param: str, service: Service, user: str) -> 
 
 
 async def _of_calls(
-    form: Constraint | None, options: ChatOptions, service: Service, opened: Opened, user: str
+    form: Constraint | None, options: ChatOptions, service: Service, opened: Opened, turns: Turns
 ) -> Constraint:
     """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
 
-    If it cannot, a tool that is not strict is loosened if its schema alone cannot be served, or if there are many.
+    If it cannot, a tool that is not strict is loosened if its schema alone cannot be served, if there are many, or if
+    the schemas together are too long.
     """
     stops, tools = service.defaults(chat=True).stop, of_functions(options)
 
     async def served(several: list[Tool]) -> Constraint:
         with _refused("tools"):
-            found = of_tools(form, options, several, service.chats, opened, stops)
-        return await _served(found, "tools", service, user)
+            found = await turns.run(partial(of_tools, form, options, several, service.chats, opened, stops))
+        return await _served(found, "tools", service, turns.user)
 
     async def is_served(tool: Tool) -> bool:
         try:
@@ -173,7 +176,7 @@ async def _of_calls(
         loose = [tool for tool in tools if not tool.strict]
         if error.status != 400 or not loose or not options.is_forced:
             raise
-    few = len(loose) <= MAX_TRIED
+        few = len(loose) <= MAX_TRIED and not isinstance(error.__cause__, TooLong)
     return await served([one if one.strict or (few and await is_served(one)) else loosened(one) for one in tools])
 
 

@@ -129,7 +129,7 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
         default = min(default, most_told(request, num_logprobs))
     max_tokens = max_tokens_of(request, default, ids, service)
     of = "response_format" if request.structured_outputs is None else "structured_outputs"
-    kept = await form_with_tools(form, options, service, ids[0], user, param=of, ignore_eos=request.ignore_eos)
+    kept = await form_with_tools(form, options, service, ids[0], caller.turns, param=of, ignore_eos=request.ignore_eos)
     continuing.check_free(options, is_constrained=kept is not None)
     texts = _wanted(request, caller, ids, max_tokens, num_logprobs, kept)
     parser = options.parser

@@ -1,10 +1,15 @@
 """Answers keep a form: strict tools, calls that are required, and formats beside them and after thinking."""
 
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from draft_node.http import forms
+from draft_node.http.body import LARGE
+from draft_node.parsing.grammars import Form, Tool, grammar
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
@@ -238,3 +243,22 @@ def test_a_tool_that_is_not_strict_is_loosened_if_its_schema_cannot_be_served(nu
         assert may_end_after(here, says("g0", '"x"')) is (num_others > 8)
     error = error_of(here.chat(tools=[tool_of(nothing, strict=True), *others], tool_choice="required"))
     assert "tools" in error["param"]
+
+
+def test_tools_that_are_too_long_together_are_loosened_at_once_and_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each could be served alone, so trying them one by one would take long and say nothing."""
+    built: list[tuple[int, str]] = []
+
+    def counted(form: Form, tools: Sequence[Tool]) -> str:
+        built.append((len(tools), threading.current_thread().name.partition("_")[0]))
+        return grammar(form, tools)
+
+    monkeypatch.setattr(forms, "grammar", counted)
+    long = {"properties": {"a": {"enum": ["x" * LARGE]}}, "required": ["a"]}
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": long}} for i in range(3)]
+    here = api("x")
+    assert here.chat(tools=tools, tool_choice="required").status_code == 200
+    assert built == [(3, "bodies"), (3, "bodies")]
+    assert may_end_after(here, '<tool_call>\n{"name": "f2", "arguments": {"a": 1}}\n</tool_call>')
