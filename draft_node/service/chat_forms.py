@@ -101,18 +101,20 @@ class ChatForms:
         if self.system == "any":
             return messages
         found, waiting = list[Turn](), list[str]()
+        num_first = next((i for i, one in enumerate(messages) if one["role"] != "system"), len(messages))
+        if num_first and self.system == "first":
+            found = [_joined(messages[num_first - 1], [one["content"] for one in messages[:num_first]])]
+            messages = messages[num_first:]
         for message in messages:
-            if message["role"] != "system":
-                if waiting and message["role"] == "user":
-                    message = _joined(message, [*waiting, message["content"]])
-                else:
-                    _say(waiting, found)
-                waiting = []
-                found.append(message)
-            elif self.system == "none" or len(found) > 1 or (found and found[0]["role"] != "system"):
+            if message["role"] == "system":
                 waiting.append(message["content"])
+                continue
+            if waiting and message["role"] == "user":
+                message = _joined(message, [*waiting, message["content"]])
             else:
-                found = [_joined(message, [*(one["content"] for one in found), message["content"]])]
+                _say(waiting, found)
+            waiting = []
+            found.append(message)
         _say(waiting, found)
         return found
 

@@ -1,13 +1,15 @@
 """A node knows what its chat template supports, and the settings that it is given."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from draft_node.parsing.formats import TOOLS
 from draft_node.parsing.parser import ONLY_CONTENT
-from draft_node.service.chat_forms import ChatForms, depth, opened
+from draft_node.service import chat_forms
+from draft_node.service.chat_forms import ChatForms, System, depth, opened
 from goodspeed.engine.tokenizing.text import NOTHING
 from goodspeed.errors import ConfigError
 from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
@@ -122,3 +124,22 @@ def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> 
     assert ChatForms(system="first").shown(given, NOTHING)[0] == of(first)
     assert ChatForms(system="none").shown(given, NOTHING)[0] == of(none)
     assert given == of(turns)
+
+
+@pytest.mark.parametrize(("system", "most"), [("first", 100), ("none", 101)])
+def test_messages_of_the_system_at_the_beginning_are_joined_once(
+    system: System, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joining them one by one would copy all of them for each."""
+    num_joined: list[int] = []
+
+    def counted(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
+        num_joined.append(len(texts))
+        return joined(message, texts)
+
+    joined = chat_forms._joined
+    monkeypatch.setattr(chat_forms, "_joined", counted)
+    turns = [{"role": "system", "content": str(i)} for i in range(100)]
+    [shown, *_] = ChatForms(system=system).shown([*turns, {"role": "user", "content": "u"}], NOTHING)[0]
+    assert shown["content"].startswith("0\n\n1\n\n")
+    assert num_joined == [most]
