@@ -6,7 +6,7 @@ Accepts unknown members that request nothing: null, false and empty values, and 
 
 import difflib
 import re
-from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
@@ -111,8 +111,7 @@ class Strict(BaseModel):
             if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
                 continue
             if name not in self.ignores:
-                fields = type(self).model_fields.items()
-                advice = INSTEAD.get(name) or _nearest(name, [field.alias or own for own, field in fields])
+                advice = INSTEAD.get(name) or (_nearest(name, type(self)) if len(name) <= MAX_NAME else None)
                 if advice or not (isinstance(info.context, Ignored) and info.context.takes(name)):
                     what = f"is not a supported parameter; {advice or 'leave it out'}"
                     raise refused(name, what, "unknown_parameter")
@@ -139,9 +138,11 @@ def tell_ignored(name: str, info: ValidationInfo) -> None:
         info.context.add(name)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    """Returns advice for a misspelt member."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8) if len(name) <= MAX_NAME else []
+@lru_cache(maxsize=1024)  # a body has the same names in thousands of parts
+def _nearest(name: str, part: type[Strict]) -> str | None:
+    """Returns advice for a misspelt member of a part."""
+    known = [field.alias or own for own, field in part.model_fields.items()]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else None
 
 

@@ -1,5 +1,6 @@
 """Whole requests of Claude Code: the first turn, one after tools, a long session, another server's history."""
 
+import difflib
 import json
 import re
 from collections import Counter
@@ -232,6 +233,22 @@ def test_but_not_what_is_misspelt_or_cannot_be_served(more: dict[str, Any], mess
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(message)
     assert len(answer.headers["X-GoodSpeed-Ignored"]) < 4096
+
+
+def test_a_name_is_compared_with_known_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same one is in thousands of blocks."""
+    compared: list[str] = []
+
+    def counted(name: str, *args: Any, **options: Any) -> list[str]:
+        compared.append(name)
+        return get_close_matches(name, *args, **options)
+
+    get_close_matches = difflib.get_close_matches
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    blocks = [{"type": "text", "text": "x", "compared_once": 1}] * 50
+    _, names = prompt_of(messages=[{"role": "user", "content": blocks}])
+    assert "compared_once" in names
+    assert compared == ["compared_once"]
 
 
 def test_without_a_beta_an_unknown_member_is_refused() -> None:
