@@ -66,8 +66,8 @@ INSTEAD = {
 }
 """Advice for unsupported members."""
 
-MAX_UNKNOWN = 64
-"""Most ignored names beyond which unknown members are refused, announced or not."""
+MAX_IGNORED = 64
+"""Most ignored names that a header lists; beyond it unknown members are refused, announced or not."""
 
 MAX_NAME = 64
 """Longer names of members are not compared with known ones, since that takes time."""
@@ -85,9 +85,10 @@ class Ignored(set[str]):
 
     def takes(self, name: str) -> bool:
         """True if an unknown member is ignored: few are, whose names fit into a header."""
-        return (
-            self.takes_unknown and len(self) < MAX_UNKNOWN and re.fullmatch(r"[\w.-]{1,64}", name, re.ASCII) is not None
-        )
+        if name in self:
+            return self.takes_unknown
+        is_short = re.fullmatch(r"[\w.-]{1,64}", name, re.ASCII) is not None
+        return self.takes_unknown and is_short and len(self) < MAX_IGNORED
 
 
 class Strict(BaseModel):
@@ -133,8 +134,8 @@ class LeftOut(BaseModel):
 
 
 def tell_ignored(name: str, info: ValidationInfo) -> None:
-    """Adds a name to the ignored ones that the answer's header lists."""
-    if info.context is not None:
+    """Adds a name to the ignored ones that the answer's header lists, unless these are many."""
+    if info.context is not None and len(info.context) < MAX_IGNORED:
         info.context.add(name)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.http.body import LARGE
-from draft_node.http.strict import IGNORED
+from draft_node.http.strict import IGNORED, MAX_IGNORED
 from tests.draft_node.http.fake import Api, error_of
 
 CACHE = {"type": "ephemeral"}
@@ -59,3 +59,27 @@ def test_a_refusal_says_what_was_ignored_too(api: Api) -> None:
 def test_a_large_body_is_read_likewise(api: Api) -> None:
     api.service.context_len = api.service.max_chars = 4 * LARGE
     assert told(api.complete(prompt="x" * LARGE, cache_control=CACHE)) == "cache_control"
+
+
+SAID = {"role": "user", "content": "hi"}
+BLOCKS = [{"type": f"{first}{second}_tool_result"} for first in "abcdefghij" for second in "abcdefghij"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("messages", {"max_tokens": 1, "messages": [SAID, {"role": "assistant", "content": BLOCKS}, SAID]}),
+        ("responses", {"input": [SAID, *({"type": f"web_search_call_20{i:02}_01_01"} for i in range(100))]}),
+    ],
+)
+def test_of_very_many_names_some_are_said(api: Api, path: str, body: dict[str, Any]) -> None:
+    """The header would else be as long as the body, and many clients refuse such a header."""
+    answer = api.client.post(f"/v1/{path}", json=body)
+    assert len(set((told(answer) or "").split(", "))) == MAX_IGNORED
+
+
+def test_a_name_that_is_ignored_once_is_ignored_again(api: Api) -> None:
+    blocks = [{"type": "text", "text": "hi", **{f"x{i}": 1 for i in range(MAX_IGNORED)}}] * 2
+    body = {"max_tokens": 1, "messages": [{"role": "user", "content": blocks}]}
+    answer = api.client.post("/v1/messages", json=body, headers={"anthropic-beta": "x"})
+    assert len((told(answer) or "").split(", ")) == MAX_IGNORED
