@@ -63,8 +63,19 @@ INSTEAD = {
     "mcp_servers": "let the client call these servers, and send what they offer as tools",
     "output_format": "send output_config.format",
     "background": "a request waits for its response, or streams it",
+    **dict.fromkeys(("system", "instructions"), "send a message of the system"),
+    "extra_body": "send its members themselves",
 }
 """Advice for unsupported members."""
+
+ALIKE = (
+    ("messages", "input", "prompt"),
+    ("max_tokens", "max_output_tokens"),
+    ("stop", "stop_sequences"),
+    ("reasoning_effort", "reasoning.effort", "output_config.effort"),
+    ("response_format", "text.format", "output_config.format", "structured_outputs"),
+)
+"""Names of the same thing in the APIs that are served here."""
 
 MAX_IGNORED = 64
 """Most ignored names that a header lists; beyond it unknown members are refused, announced or not."""
@@ -112,7 +123,7 @@ class Strict(BaseModel):
             if value is None or value is False or value in ("", [], {}) or _is_neutral(name, value):
                 continue
             if name not in self.ignores:
-                advice = INSTEAD.get(name) or (_nearest(name, type(self)) if len(name) <= MAX_NAME else None)
+                advice = INSTEAD.get(name) or (_known_as(name, type(self)) if len(name) <= MAX_NAME else None)
                 if advice or not (isinstance(info.context, Ignored) and info.context.takes(name)):
                     what = f"is not a supported parameter; {advice or 'leave it out'}"
                     raise refused(name, what, "unknown_parameter")
@@ -140,9 +151,14 @@ def tell_ignored(name: str, info: ValidationInfo) -> None:
 
 
 @lru_cache(maxsize=1024)  # a body has the same names in thousands of parts
-def _nearest(name: str, part: type[Strict]) -> str | None:
-    """Returns advice for a misspelt member of a part."""
+def _known_as(name: str, part: type[Strict]) -> str | None:
+    """Returns advice for a member of a part that is misspelt, or is one of another API."""
     known = [field.alias or own for own, field in part.model_fields.items()]
+    for alike in ALIKE:
+        if any(one.partition(".")[0] == name for one in alike):
+            for one in alike:
+                if one.partition(".")[0] in known:
+                    return f"send {one}"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else None
 

@@ -164,7 +164,7 @@ CHATS: Rows = [
     ),
     ({"prediction": {"type": "content"}}, "prediction.content must be given"),
     ({"prediction": {**EXPECTED, "type": "guess"}}, "prediction.type must be 'content'"),
-    ({"prompt": "hello"}, "prompt is not a supported parameter; leave it out"),
+    ({"prompt": "hello"}, "prompt is not a supported parameter; send messages"),
     ({"reasoning_effort": "high"}, "reasoning_effort is not supported: this model's chat template knows none"),
     ({"tool_choice": "required"}, "tool_choice requires a call, but there are no tools; send tools"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools are not supported: this model has no"),
@@ -233,3 +233,27 @@ def test_what_is_not_served_is_named_with_advice(api: Api, name: str) -> None:
 def test_other_routes(api: Api, method: str, path: str, body: object, expected: str) -> None:
     answer = api.client.request(method, path, json=body)
     assert error_of(answer, answer.status_code)["message"].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "instead"),
+    [
+        ("chat/completions", "stop_sequences", "send stop"),
+        ("chat/completions", "max_output_tokens", "send max_tokens"),
+        ("chat/completions", "system", "send a message of the system"),
+        ("chat/completions", "reasoning", "send reasoning_effort"),
+        ("completions", "response_format", "send structured_outputs"),
+        ("responses", "max_tokens", "send max_output_tokens"),
+        ("responses", "response_format", "send text.format"),
+        ("messages", "stop", "send stop_sequences"),
+        ("messages", "response_format", "send output_config.format"),
+    ],
+)
+def test_a_member_of_another_api_is_refused_with_its_name_here(path: str, name: str, instead: str) -> None:
+    needed = {"completions": {"prompt": "hi"}, "responses": {"input": "hi"}}.get(
+        path, {"messages": [{"role": "user", "content": "hi"}]}
+    )
+    limit = "max_output_tokens" if path == "responses" else "max_tokens"
+    answer = Api().client.post(f"/v1/{path}", json={limit: 5, **needed, name: "x"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == f"{name} is not a supported parameter; {instead}"
