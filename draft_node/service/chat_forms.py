@@ -96,7 +96,7 @@ class ChatForms:
         """Returns a conversation with all messages of the system where the template shows them.
 
         Those at the beginning become one, if the template shows the first alone; later ones, which agents send as
-        reminders, a part of the user's message beside them, or one of their own.
+        reminders, a part of the user's message beside them, or one of their own, after the results of tools.
         """
         if self.system == "any":
             return messages
@@ -109,11 +109,12 @@ class ChatForms:
             if message["role"] == "system":
                 waiting.append(message["content"])
                 continue
-            if waiting and message["role"] == "user":
-                message = _joined(message, [*waiting, message["content"]])
-            else:
-                _say(waiting, found)
-            waiting = []
+            if message["role"] != "tool":  # nothing stands between a call and its results
+                if waiting and message["role"] == "user":
+                    message = _joined(message, [*waiting, message["content"]])
+                else:
+                    _say(waiting, found)
+                waiting = []
             found.append(message)
         _say(waiting, found)
         return found
