@@ -36,11 +36,15 @@ B = TypeVar("B", bound=Asking)
 LARGE = 1 << 11
 """Tokens and alternatives from which an answer is serialized on another thread, to keep the event loop free."""
 
+BYTES = 32
+"""Bytes of JSON that an answer repeats from its request and that count as a token."""
+
 
 class Shape(ABC):
     """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
 
     between: ClassVar[bytes] = b": waiting\n\n"  # sent in silences of a stream; clients ignore it
+    num_repeated: int = 0  # size of what the answer, and a stream's first and last events, repeat from the request
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -169,14 +173,15 @@ async def _collect(shape: Shape, service: Service) -> None:
 
 
 async def _events(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
-    """Yields the events of a stream. Serializes long prompts on the thread for large answers."""
-    size_of_prompts = _size_of_prompts(shape.batch)  # the first events show them
+    """Yields the events of a stream. Serializes long prompts and requests on the thread for large answers."""
+    size_of_first = _size_of_prompts(shape.batch) + shape.num_repeated
     async with aclosing(_items(shape, service)) as items:
         async for index, item in items:
             shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
             work = partial(shape.events, index, item)
-            size = size_of_prompts + (_size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else 0)
-            size_of_prompts = 0
+            size = size_of_first
+            size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else shape.num_repeated
+            size_of_first = 0
             for event in work() if size < LARGE else await answers.run(user, size, work):
                 yield event
     for event in shape.last():
@@ -190,8 +195,9 @@ async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
 
 
 def _size(shape: Shape) -> int:
-    """Counts an answer's entries: tokens and alternatives, of texts and of the prompts that it shows."""
+    """Counts an answer's entries: tokens and alternatives, of texts and of what it repeats from the request."""
     told = _size_of_prompts(shape.batch) + sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
+    told += shape.num_repeated
     texts = zip(shape.choices, shape.batch.texts, strict=True)
     return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)
 

@@ -1,5 +1,6 @@
 """`POST /v1/responses`: converts the request to a chat, and its text to a response, whole or as events."""
 
+import copy
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from draft_node.http.answering import Endpoint, now
+from draft_node.http.answering import BYTES, Endpoint, now
 from draft_node.http.choices import metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.errors import ApiError
 from draft_node.http.responses.events import (
@@ -44,6 +45,7 @@ class ResponseShape(Itemised):
     def __init__(self, request: ResponsesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch)
         self.body = _begun_body(request, batch.texts[0], model)
+        self.num_repeated = len(self.written()) // BYTES
         self._toolbox = request.toolbox
         self._numbers = count()
 
@@ -153,7 +155,9 @@ class ResponseShape(Itemised):
         return {"item_id": item.id, "output_index": len(self.body.output) - 1}
 
     def _of_body(self, name: str) -> Event:
-        return self._event(name, response=self.body.model_copy(deep=True))
+        """Returns an event with the response as it is now; only its output changes in place."""
+        output = copy.deepcopy(self.body.output)
+        return self._event(name, response=self.body.model_copy(update={"output": output}))
 
     def _event(self, kind: str, /, **fields: Any) -> Event:
         return Event(type=kind, sequence_number=next(self._numbers), **fields)
@@ -188,7 +192,7 @@ async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
     chat = await caller.turns.run(partial(chat_of, body))
     with renamed(names_of(body)):
         batch = await of_chat(chat, caller)
-    return ResponseShape(body, batch, caller.model_of(body))
+    return await caller.turns.run(partial(ResponseShape, body, batch, caller.model_of(body)))
 
 
 ENDPOINT = Endpoint(

@@ -11,19 +11,26 @@ import pytest
 from starlette.types import Message
 
 from draft_node.http import answering, sampling, streams
+from draft_node.http.answering import BYTES, LARGE
 from draft_node.http.body import LargeWork
 from draft_node.http.choices import Choice
 from draft_node.http.completions import CompletionShape
 from draft_node.http.logprobs import for_chat, for_completion
 from draft_node.http.requests import CompletionRequest
+from draft_node.http.responses.events import Event
+from draft_node.http.responses.shape import ResponseShape
 from draft_node.http.wanted import Batch
-from draft_node.service.request import Wanted
+from draft_node.service.answer import Piece
+from draft_node.service.chat_forms import ChatForms
+from draft_node.service.request import Ended, Wanted
 from goodspeed.serving.web.bodies import CompletionChoice, TopLogprob
 from goodspeed.wire.messages import Sampling
+from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
 from tests.waiting import run_async, until
 
 NUM_TOP = 20
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
 
 
@@ -125,6 +132,50 @@ def test_long_prompts_are_shown_where_large_answers_are_made(
     writers.clear()
     Api().complete(max_tokens=1, stream=stream, **{shown: True})
     assert "answers" not in writers
+
+
+@pytest.mark.parametrize(
+    ("stream", "where"), [(False, ["bodies", "answers"]), (True, ["bodies", "answers", "asyncio", "answers"])]
+)
+def test_a_long_request_is_repeated_where_large_answers_are_made(
+    stream: bool, where: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A response has the tools of its request: in the first and last events of a stream. None copies them."""
+    writers: list[str] = []
+
+    class Noted(ResponseShape):
+        def __init__(self, *args: Any) -> None:
+            self._note()
+            super().__init__(*args)
+
+        def events(self, index: int, item: Piece | Ended) -> list[bytes]:
+            self._note()
+            return super().events(index, item)
+
+        def whole(self) -> bytes:
+            self._note()
+            return super().whole()
+
+        def _note(self) -> None:
+            writers.append(threading.current_thread().name.partition("_")[0])
+
+        def _of_body(self, name: str) -> Event:
+            event = super()._of_body(name)
+            assert event.response is not None
+            assert event.response.tools is self.body.tools
+            return event
+
+    monkeypatch.setattr("draft_node.http.responses.shape.ResponseShape", Noted)
+    api = Api()
+    api.service.chats, api.service.max_chars = ChatForms.of(tokenizer(QWEN3)), 1 << 20
+    says = "x" * (LARGE * BYTES)
+    asked = {"input": "x", "max_output_tokens": 2, "stream": stream}
+    answer = api.client.post("/v1/responses", json={**asked, "tools": [{**TOOL, "description": says}]})
+    assert answer.text.count(says) == (3 if stream else 1)
+    assert [name if name in ("bodies", "answers") else "asyncio" for name in writers] == where
+    writers.clear()
+    api.client.post("/v1/responses", json={**asked, "tools": [TOOL]})
+    assert not {"bodies", "answers"} & set(writers)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
