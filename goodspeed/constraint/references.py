@@ -36,6 +36,11 @@ IDENTITIES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$sc
 
 MAX_PARTS = 1 << 14
 """Most parts of a schema; one that is written out has at most 65,536 characters, and so fewer parts."""
+TOO_MANY = f"the schema has more than {MAX_PARTS} parts; leave some out"
+
+MAX_URIS, MAX_URI = 1 << 10, 512
+"""Most URIs in the `$id`s and references of a schema, and characters of one without its fragment: joining two costs as
+much as hundreds of characters that are read."""
 
 PLACE = "#/$defs/"
 MAX_CHAIN = 8
@@ -79,26 +84,29 @@ def with_subschemas(part: Part, change: Callable[[Any], Any]) -> Part:
 
 
 class Resolver:
-    """Finds what the references in one schema refer to."""
+    """Finds what the references in one schema refer to. Reads the schema at the first reference."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._problem: str | None = None  # why no reference can be followed
         self._places: dict[str, Any] = {"": root}  # by URI with fragment, except for pointers
         self._bases: dict[int, str] = {}  # URI of the resource in which a part lies, by the part's identity
         self._num_dynamic: dict[str, int] = {}
         self._num_resources = 0
-        self._index(root, "")
+        self._uris: dict[tuple[str, str], str] = {}  # by base and relative reference
+        self._num_joined = 0  # with those that are no URI
 
     def target(self, key: str, part: Part) -> Any:
         """Returns the part to which a part's reference refers; ValueError if there is none. key: of `REFERENCES`."""
         reference = part[key]
         if not isinstance(reference, str):
             raise ValueError(f"{key} must be a string, such as {PLACE}name")
+        self._read()
         if key == "$dynamicRef" and self._num_dynamic.get(reference.rpartition("#")[2], 0) > 1:
             raise ValueError(f'"{key}": {_shown(reference)} has several targets, so it cannot be kept; write $ref')
         if key == "$recursiveRef" and self._num_resources > 1:
             raise ValueError(f'"{key}" cannot be kept in a schema of several resources; write $ref')
-        base = self._bases.get(id(part), "")
-        uri, fragment = urldefrag(base + reference if reference[:1] == "#" else urljoin(base, reference))
+        uri, fragment = self._joined(self._bases.get(id(part), ""), key, reference)
         if uri not in self._places:
             what = f'"{key}": {_shown(reference)} leads out of the schema, and nothing is fetched'
             raise ValueError(f'{what}; put what it names into "$defs"')
@@ -108,16 +116,27 @@ class Resolver:
             found = self._places.get(f"{uri}#{fragment}")
         if found is None:
             raise ValueError(f'"{key}": {_shown(reference)} does not exist in the schema')
-        if id(found) not in self._bases:  # a part that no keyword makes a schema
-            self._index(found, uri)
+        self._index(found, uri)  # unless a keyword makes it a schema, which is read
         return found
+
+    def _read(self) -> None:
+        """Reads the schema once; ValueError for a wrong `$id`, or too many parts."""
+        if self._problem is None and id(self._root) not in self._bases:
+            try:
+                self._index(self._root, "")
+            except ValueError as error:
+                self._problem = str(error)
+        if self._problem is not None:
+            raise ValueError(self._problem)
 
     def _index(self, part: Any, base: str) -> None:
         if not isinstance(part, dict) or id(part) in self._bases:
             return
+        if len(self._bases) >= MAX_PARTS:
+            raise ValueError(TOO_MANY)
         for key in ("$id", "id"):
             if isinstance(name := part.get(key), str) and "$ref" not in part:
-                uri, fragment = urldefrag(urljoin(base, name))
+                uri, fragment = self._joined(base, key, name)
                 if fragment:  # as anchors were written up to draft 7
                     self._places.setdefault(f"{base}#{fragment}", part)
                 else:
@@ -130,6 +149,18 @@ class Resolver:
                 self._places[f"{base}#{name}"] = part
                 self._num_dynamic[name] = self._num_dynamic.get(name, 0) + (key == "$dynamicAnchor")
         with_subschemas(part, lambda each: self._index(each, base))
+
+    def _joined(self, base: str, key: str, reference: str) -> tuple[str, str]:
+        """Returns the URI to which a reference leads from a base, and its fragment. key: the keyword that has it."""
+        relative, _, fragment = reference.partition("#")
+        if not relative:
+            return base, fragment
+        if (base, relative) not in self._uris:
+            self._num_joined += 1
+            if self._num_joined > MAX_URIS:
+                raise ValueError(f"the schema has more than {MAX_URIS} URIs; leave some out, or write {PLACE}name")
+            self._uris[base, relative] = _uri(base, key, relative)
+        return self._uris[base, relative], fragment
 
     def _at(self, found: Any, pointer: str) -> Any:
         for step in pointer.split("/")[1:]:
@@ -168,7 +199,7 @@ class _Bundle:
                 continue
             self._seen.add(id(one))
             if len(self._seen) > MAX_PARTS:
-                raise ValueError(f"the schema has more than {MAX_PARTS} parts; leave some out")
+                raise ValueError(TOO_MANY)
             for key in REFERENCES:
                 if key in one and isinstance(target := self._target(key, one), dict):
                     self._targets[id(target)] = target
@@ -207,6 +238,16 @@ class _Bundle:
 def _is_idle(key: str, value: Any) -> bool:
     """True if a keyword restricts nothing: it describes, or names a part, or is unknown and may hold parts."""
     return key in ANNOTATIONS or key in IDENTITIES or isinstance(value, dict | list)
+
+
+def _uri(base: str, key: str, relative: str) -> str:
+    try:
+        uri = urldefrag(f"{urljoin(base, relative)}#").url if len(relative) <= MAX_URI else relative
+    except ValueError as error:
+        raise ValueError(f'"{key}": {_shown(relative)} is no URI: {error}') from error
+    if len(uri) > MAX_URI:
+        raise ValueError(f'"{key}": {_shown(relative)} leads to a URI of more than {MAX_URI} characters; shorten it')
+    return uri
 
 
 def _shown(reference: str) -> str:

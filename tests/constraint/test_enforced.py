@@ -219,6 +219,16 @@ REFUSED = [
     ({"type": "string", "format": "unknown"}, "Unknown format: unknown"),
     ({**ENDLESS, "$defs": {"x": ENDLESS}}, "no text satisfies it; make its recursion end"),
     ({"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/x"}}}, "no text satisfies it; make its recursion end"),
+    ({"$id": "http://[x", "items": {"$ref": "#/$defs/x"}}, "\"$id\": 'http://[x' is no URI: Invalid IPv6 URL"),
+    ({"$ref": "http://[x"}, "\"$ref\": 'http://[x' is no URI: Invalid IPv6 URL"),
+    (
+        {"$id": "http://h/" + "a/" * 300, "items": {"$ref": "#/$defs/x"}},
+        "leads to a URI of more than 512 characters; shorten it",
+    ),
+    (
+        {"$id": "http://h/" + "a/" * 200, "items": {"$ref": "a/" * 100}},
+        "leads to a URI of more than 512 characters; shorten it",
+    ),
     ({"$ref": "https://example.com/x"}, "leads out of the schema, and nothing is fetched"),
     ({"$dynamicRef": "#n", "$defs": {"a": {"$dynamicAnchor": "n"}, "b": {"$dynamicAnchor": "n"}}}, "several targets"),
     ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 'the members of "oneOf" may have values in common'),

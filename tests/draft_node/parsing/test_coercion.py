@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from draft_node.parsing.schemas import arguments_of, types_of
+from goodspeed.constraint import references
 from goodspeed.constraint.references import Resolver
 
 SCHEMA: dict[str, Any] = {
@@ -87,3 +88,47 @@ def test_types() -> None:
     assert types_of(SCHEMA["properties"]["loop"], Resolver(SCHEMA)) == {"array"}
     assert types_of({"oneOf": [{"type": "string"}, {"allOf": [{"type": "null"}]}]}, Resolver({})) == {"string", "null"}
     assert types_of(None, Resolver({})) == types_of(True, Resolver({})) == frozenset()
+
+
+N = {"$ref": "#/$defs/n"}
+DEFS = {"n": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("root", "inner"),
+    [
+        ({"$id": "http://[#"}, {}),
+        ({"$id": "http://a/"}, {"$id": "http://[x"}),
+        ({"$id": "http://h/" + "a/" * 1_000}, {}),
+        ({}, {"anyOf": [{} for _ in range(references.MAX_PARTS)]}),
+        ({}, {"anyOf": [{"$id": f"b{number}"} for number in range(references.MAX_URIS + 1)]}),
+    ],
+    ids=["root", "inner", "long", "parts", "URIs"],
+)
+def test_references_that_cannot_be_followed_leave_the_other_parameters_their_types(
+    root: dict[str, Any], inner: dict[str, Any]
+) -> None:
+    schema = {"properties": {"n": {"type": "integer"}, "r": N, "i": inner}, "$defs": DEFS, **root}
+    assert json.loads(arguments_of({"n": "1", "r": "1", "i": "1"}, schema) or "") == {"n": 1, "r": "1", "i": "1"}
+
+
+def test_a_schema_is_read_once_and_only_for_its_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = list[str]()
+    plain = references.urljoin
+
+    def counted(base: str, relative: str) -> str:
+        joined.append(base)
+        return plain(base, relative)
+
+    monkeypatch.setattr(references, "urljoin", counted)
+    parts = [{"$id": f"b{number}"} for number in range(100)]
+    schema = {"$id": "http://h/", "properties": {"n": {"type": "integer"}, "r": N}, "anyOf": parts, "$defs": DEFS}
+    assert arguments_of({"n": "1"}, schema) == '{"n": 1}'
+    assert joined == []
+    assert arguments_of({"r": "1"}, schema) == '{"r": 1}'
+    assert len(joined) == 101
+    wrong = {f"x{number}": {"$ref": f"http://[{number}"} for number in range(references.MAX_URIS)}
+    assert arguments_of({**dict.fromkeys(wrong, "1"), "r": "1"}, {**schema, "properties": {**wrong, "r": N}})
+    assert len(joined) == 101 + references.MAX_URIS
+    assert arguments_of({"r": "1"}, {**schema, "$id": "http://h/" + "a/" * 1_000}) == '{"r": "1"}'
+    assert max(map(len, joined)) <= references.MAX_URI
