@@ -34,6 +34,9 @@ ANNOTATIONS = frozenset(
 IDENTITIES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema", *DEFINITIONS)
 """Keywords that only name a part, or hold what others refer to: they mean nothing once references are resolved."""
 
+UP_TO_DRAFT_7 = ("draft-04/schema", "draft-06/schema", "draft-07/schema")
+"""Ends of `$schema` in drafts that ignore what stands beside `$ref`, and so `$id`."""
+
 MAX_PARTS = 1 << 14
 """Most parts of a schema; one that is written out has at most 65,536 characters, and so fewer parts."""
 TOO_MANY = f"the schema has more than {MAX_PARTS} parts; leave some out"
@@ -83,11 +86,17 @@ def with_subschemas(part: Part, change: Callable[[Any], Any]) -> Part:
     return found
 
 
+def is_of(schema: Mapping[str, Any], drafts: tuple[str, ...]) -> bool:
+    """True if a schema is written for one of these drafts, which are ends of its `$schema`."""
+    return str(schema.get("$schema")).rstrip("#").endswith(drafts)
+
+
 class Resolver:
     """Finds what the references in one schema refer to. Reads the schema at the first reference."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._is_old = is_of(root, UP_TO_DRAFT_7)
         self._problem: str | None = None  # why no reference can be followed
         self._places: dict[str, Any] = {"": root}  # by URI with fragment, except for pointers
         self._bases: dict[int, str] = {}  # URI of the resource in which a part lies, by the part's identity
@@ -135,7 +144,7 @@ class Resolver:
         if len(self._bases) >= MAX_PARTS:
             raise ValueError(TOO_MANY)
         for key in ("$id", "id"):
-            if isinstance(name := part.get(key), str) and "$ref" not in part:
+            if isinstance(name := part.get(key), str) and not ("$ref" in part and (self._is_old or key == "id")):
                 uri, fragment = self._joined(base, key, name)
                 if fragment:  # as anchors were written up to draft 7
                     self._places.setdefault(f"{base}#{fragment}", part)

@@ -12,7 +12,7 @@ from typing import Any
 from goodspeed.constraint.endless import kind_of, kinds_of, members_of, values_of, without_endless
 from goodspeed.constraint.limits import matches_no_other
 from goodspeed.constraint.patterns import searched, translated
-from goodspeed.constraint.references import PLACE, Part, standalone, with_subschemas
+from goodspeed.constraint.references import PLACE, UP_TO_DRAFT_7, Part, is_of, standalone, with_subschemas
 from goodspeed.errors import ConstraintError
 
 _YEAR = "(?:[0-9][0-9][0-9][1-9]|[0-9][0-9][1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -23,7 +23,7 @@ TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-](?:[01]
 FORMATS = {"date": f"^{DATE}$", "time": f"^{TIME}$", "date-time": f"^{DATE}T{TIME}$"}
 """Patterns for formats: llguidance's own have a February 29 in every year, and a leap second in every minute."""
 
-OLD_DRAFTS = ("draft-04/schema", "draft-06/schema", "draft-07/schema", "draft/2019-09/schema")
+OLD_DRAFTS = (*UP_TO_DRAFT_7, "draft/2019-09/schema")
 MAX_HOSTNAME = 253
 
 NAMING = ("properties", "patternProperties", "required")
@@ -60,7 +60,7 @@ class _Rewriter:
         self._defs: Part = root.get("$defs", {})
         self._is_lenient = is_lenient
         self._names = dict.fromkeys(_names_in(root))
-        self._has_tuples = str(root.get("$schema")).rstrip("#").endswith(OLD_DRAFTS)
+        self._has_tuples = is_of(root, OLD_DRAFTS)
         self.has_open_names = False
 
     def part(self, part: Any) -> Any:

@@ -72,6 +72,15 @@ CAT, DOG = (
     for kind in ("cat", "dog")
 )
 ENDLESS = {"type": "object", "properties": {"y": {"$ref": "#/$defs/x"}}, "required": ["y"]}
+RESOURCES = {
+    "$id": "http://a/b",
+    "$defs": {
+        "d": {"type": "string"},
+        "c": {"$id": "c", "$defs": {"d": INTEGER}, "$ref": "#/$defs/d"},
+    },
+    "properties": {"x": {"$ref": "#/$defs/c"}},
+    "required": ["x"],
+}
 KEPT = [
     # patternProperties apply to described properties, too
     ({"properties": {"score": {}}, "patternProperties": {"^score$": INTEGER}}, ['{"score": 1}'], ['{"score": "x"}']),
@@ -133,6 +142,15 @@ KEPT = [
         {"oneOf": [{"const": 1}, {"const": 2}, {"const": 3}], "anyOf": [{"minimum": 2}], "allOf": [{"maximum": 2}]},
         ["2"],
         ["1", "3"],
+    ),
+    # an $id beside $ref counts, but for drafts up to 7
+    (RESOURCES, ['{"x": 5}'], ['{"x": "a"}']),
+    ({"$schema": "https://json-schema.org/draft/2019-09/schema#", **RESOURCES}, ['{"x": 5}'], ['{"x": "a"}']),
+    ({"$schema": "http://json-schema.org/draft-07/schema#", **RESOURCES}, ['{"x": "a"}'], ['{"x": 5}']),
+    (
+        {"$id": "http://a/b", "$ref": "http://a/b#/$defs/x", "$defs": {"x": INTEGER}},
+        ["5"],
+        ['"a"'],
     ),
     # additionalItems is no keyword of draft 2020-12
     (
