@@ -5,7 +5,7 @@ express the same, it does; else a `ConstraintError` says what to change. A lenie
 loses what cannot be kept instead.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -163,12 +163,44 @@ class _Rewriter:
     def _alternatives(self, part: Part) -> Part:
         """Writes `anyOf` for a `oneOf` whose members have no value in common: llguidance sees that in few."""
         members = members_of(part, "oneOf")
-        if not members or not all(self._are_apart(one, other, 0) for one, other in combinations(members, 2)):
+        if not members or not all(self._are_apart(one, other, 0) for one, other in self._near(members)):
             return part
         if "anyOf" not in part:
             return {("anyOf" if key == "oneOf" else key): value for key, value in part.items()}
         found = {key: value for key, value in part.items() if key != "oneOf"}
         return {**found, "allOf": [*members_of(part, "allOf"), {"anyOf": members}]}
+
+    def _near(self, members: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        """Yields the pairs of members that may have a value in common, without those that constants tell apart."""
+        names = _required(self._together(members[0]))
+        known = [found for name in (None, *names) if (found := self._all_constants(members, name)) is not None]
+        if not known:
+            yield from combinations(members, 2)
+            return
+        having: dict[Any, list[Any]] = {}  # members by constant
+        for member, constants in zip(members, max(known, key=lambda each: len(set().union(*each))), strict=True):
+            for constant in constants:
+                others = having.setdefault(constant, [])
+                yield from ((other, member) for other in others)
+                others.append(member)
+
+    def _all_constants(self, members: Sequence[Any], name: str | None) -> list[set[Any]] | None:
+        """Returns the only values of each member, or of its required property; None if one has others."""
+        found = list[set[Any]]()
+        for member in members:
+            if (constants := self._constants(member, name)) is None:
+                return None
+            found.append(constants)
+        return found
+
+    def _constants(self, member: Any, name: str | None) -> set[Any] | None:
+        parts = self._together(member)
+        if name is not None:
+            if name not in _required(parts) or not any(kinds_of(part) == {"object"} for part in parts):
+                return None
+            known = [properties for part in parts if isinstance(properties := part.get("properties"), dict)]
+            parts = [part for properties in known for part in self._together(properties.get(name))]
+        return next((set(map(_key, values)) for part in parts if (values := values_of(part)) is not None), None)
 
     def _referred(self, part: Part) -> Any:
         return self._defs.get(part["$ref"].removeprefix(PLACE), True)
@@ -194,14 +226,25 @@ class _Rewriter:
             return True
         these, those = values_of(one), values_of(other)
         if these is not None and those is not None:
-            return not any(kind_of(left) == kind_of(right) and left == right for left in these for right in those)
+            return set(map(_key, these)).isdisjoint(map(_key, those))
         left, right = one.get("properties"), other.get("properties")
         if kinds != {"object"} or not isinstance(left, dict) or not isinstance(right, dict):
             return False
-        names = {str(name) for part in (one, other) for name in members_of(part, "required")}
         return any(
-            name in left and name in right and self._are_apart(left[name], right[name], depth + 1) for name in names
+            name in left and name in right and self._are_apart(left[name], right[name], depth + 1)
+            for name in _required((one, other))
         )
+
+
+def _required(parts: Iterable[Part]) -> set[str]:
+    return {str(name) for part in parts for name in members_of(part, "required")}
+
+
+def _key(value: Any) -> Any:
+    """Returns a hashable object that equal values of JSON have in common, and no others."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _key(each)) for name, each in value.items())
+    return kind_of(value), tuple(map(_key, value)) if isinstance(value, list) else value
 
 
 def _is_open(part: Part) -> bool:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from goodspeed.constraint import compiling
+from goodspeed.constraint import compiling, schemas
+from goodspeed.constraint.endless import kind_of
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.constraint.schemas import DATE, FORMATS
+from goodspeed.constraint.schemas import DATE, FORMATS, enforceable
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CLOSERS, CONSTRAINTS, END, NUM_TOKENS, decode, encode
@@ -81,6 +82,7 @@ RESOURCES = {
     "properties": {"x": {"$ref": "#/$defs/c"}},
     "required": ["x"],
 }
+VERSIONED = {"type": "object", "required": ["v", "kind"]}
 KEPT = [
     # patternProperties apply to described properties, too
     ({"properties": {"score": {}}, "patternProperties": {"^score$": INTEGER}}, ['{"score": 1}'], ['{"score": "x"}']),
@@ -137,6 +139,12 @@ KEPT = [
         ['{"kind": "cow"}', '{"kind": "dog", "n": "x"}', "{}"],
     ),
     ({"oneOf": [{"const": 1}, {"const": 2}, {"enum": ["1", True]}]}, ["1", "2", '"1"', "true"], ["3", "false"]),
+    ({"oneOf": [{"enum": [1, 1.0, [1]]}, {"enum": [True, [True]]}, False]}, ["1", "true", "[true]"], ["2"]),
+    (  # of several constants, one tells members apart
+        {"oneOf": [VERSIONED | {"properties": {"v": {"const": 1}, "kind": {"const": kind}}} for kind in "abc"]},
+        ['{"v": 1, "kind": "b"}'],
+        ['{"v": 1, "kind": "d"}', '{"v": 1}'],
+    ),
     ({"oneOf": [{"type": "integer"}, {"type": ["string", "null"]}], "minimum": 3}, ["3", "null"], ["2"]),
     (
         {"oneOf": [{"const": 1}, {"const": 2}, {"const": 3}], "anyOf": [{"minimum": 2}], "allOf": [{"maximum": 2}]},
@@ -199,6 +207,31 @@ def test_what_a_schema_allows(schema: dict[str, Any], right: list[str], wrong: l
     assert [text for text in wrong if allows(schema, text)] == []
 
 
+CONSTANTS = [{"const": f"c{number}"} for number in range(400)]
+TAGGED = [
+    {"type": "object", "properties": {"kind": each, "n": INTEGER}, "required": ["kind", "n"]} for each in CONSTANTS
+]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [CONSTANTS, TAGGED, [{"enum": [*range(start, start + 1_000)]} for start in (0, 1_000)]],
+    ids=["constants", "tags", "enums"],
+)
+def test_the_work_to_tell_constants_apart_grows_with_their_number(
+    members: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = list[Any]()
+
+    def counted(value: Any) -> str:
+        compared.append(value)
+        return kind_of(value)
+
+    monkeypatch.setattr(schemas, "kind_of", counted)
+    assert enforceable({"oneOf": members}) == ({"anyOf": members}, members is TAGGED)
+    assert len(compared) <= 4_000
+
+
 @pytest.mark.parametrize("pattern", ["^score$", "^(score|mark)$", "^sc?ore$"])
 def test_no_name_begins_where_none_is_left(pattern: str) -> None:
     """After the comma nothing could follow."""
@@ -250,6 +283,15 @@ REFUSED = [
     ({"$ref": "https://example.com/x"}, "leads out of the schema, and nothing is fetched"),
     ({"$dynamicRef": "#n", "$defs": {"a": {"$dynamicAnchor": "n"}, "b": {"$dynamicAnchor": "n"}}}, "several targets"),
     ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 'the members of "oneOf" may have values in common'),
+    ({"oneOf": [{"const": 1}, {"const": 2}, {"enum": [3, 1.0]}]}, 'the members of "oneOf" may have values in common'),
+    (  # any of them may be 5
+        {"oneOf": [{"properties": {"kind": {"const": kind}}, "required": ["kind"]} for kind in "ab"]},
+        'the members of "oneOf" may have values in common',
+    ),
+    (
+        {"oneOf": [{"type": "object", "properties": {"kind": {"const": kind}}} for kind in "ab"]},
+        'the members of "oneOf" may have values in common',
+    ),
     ({"type": "object", "uniqueItems": True}, 'keywords that cannot be kept: ["uniqueItems"]'),
     ({"minimum": 3, "maximum": 2, "type": "integer"}, "no text satisfies it: minimum (3) is greater than maximum (2)"),
     ({"type": "string", "pattern": "^a{9}$", "maxLength": 3}, "no text satisfies it: "),
