@@ -55,7 +55,7 @@ def plan(
     prefilled = {entry.session_id: entry for entry in planned.entries if entry.num_prefill}
     for session in ready:
         if (entry := prefilled.get(session.session_id)) is not None:
-            session.client.note_prefill(number, entry.num_prefill)
+            session.client.note_prefill(number, room.cost_of(entry))
     return planned
 
 

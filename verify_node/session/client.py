@@ -122,7 +122,7 @@ class Client:
     num_late: int = 0  # late drafts that rounds waited for, less the drafts completed since
     compiled_at: float = 0.0  # end of its latest turn to have a constraint compiled
     prefill_round: int = 0  # latest round in which its texts were prefilled
-    prefilled: float = 0.0  # rows prefilled by its weight, older rounds counting less
+    prefilled: float = 0.0  # cost of its prefill by its weight, older rounds counting less
     retry_round: int = 0  # verify round before which rounds wait for none of its drafts
     num_tokens: int = 0  # delivered since this node started, like all counters below
     num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified drafted tokens, by source
@@ -162,9 +162,9 @@ class Client:
         """Prefill that it recently had, by its weight, as of verify round `number`: clients with less come first."""
         return self.prefilled * PREFILL_KEPT ** (number - self.prefill_round)
 
-    def note_prefill(self, number: int, num_rows: int) -> None:
-        """Adds what verify round `number` prefills of its texts."""
-        self.prefilled = self.prefilled_by(number) + num_rows / self.weight
+    def note_prefill(self, number: int, cost: float) -> None:
+        """Adds the cost of what verify round `number` prefills of its texts, as `prefill.Room` counts it."""
+        self.prefilled = self.prefilled_by(number) + cost / self.weight
         self.prefill_round = number
 
     # -- times and gains of its drafts -----------------------------------------------------------------------------

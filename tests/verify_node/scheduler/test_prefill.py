@@ -90,6 +90,13 @@ class Serving:
         entries = [entry for planned, _ in self.rounds for entry in planned.entries if entry.num_prefill]
         return [entry.num_prefill for entry in entries if entry.session_id == session_id(number)]
 
+    def prefill_s(self, number: int, begun: int = 0) -> float:
+        """Seconds that its prompt took, from the round `begun` on."""
+        entries = [entry for planned, _ in self.rounds[begun:] for entry in planned.entries if entry.num_prefill]
+        own = [entry for entry in entries if entry.session_id == session_id(number)]
+        attended_to = sum(attended(entry.start, entry.num_prefill) for entry in own)
+        return self.machine.row_s * sum(entry.num_prefill for entry in own) + self.machine.attended_s * attended_to
+
 
 def prompt(length: int, first: int = 1) -> tuple[int, ...]:
     return (first, *(1 + number % 25 for number in range(1, length)))
@@ -176,16 +183,31 @@ def test_a_text_that_is_opened_again_is_prefilled_like_a_prompt() -> None:
 
 
 def test_clients_get_prefill_by_their_weights() -> None:
-    machine = Machine(0.04, 0.002)
-    serving = Serving(machine, machine.profile())
+    serving = Serving(CPU, CPU.profile())
     serving.desk.core.allocator.client("b").weight = 2.0
     for name, number in (("b", 8), ("c", 9)):
         serving.open(name, number, prompt=prompt(LONG, number), max_tokens=5)
     serving.serve(90)
-    assert sum(serving.prefill_of(8)) / sum(serving.prefill_of(9)) == pytest.approx(2.0, rel=0.15)
+    assert serving.prefill_s(8) / serving.prefill_s(9) == pytest.approx(2.0, rel=0.15)
     serving.serve(1000, lambda: serving.has_begun(9))
     assert serving.has_begun(8)
     assert serving.has_begun(9)
+
+
+def test_a_client_behind_a_long_context_takes_no_more_time_than_another() -> None:
+    serving = Serving(CPU, CPU.profile(), num_decoding=0)
+    serving.open("c", 8, prompt=prompt(20_000), max_tokens=5)
+    serving.serve(100, lambda: serving.desk.core.pool.length(session_id(8)) > 16_000)
+    for number in (1, 2):
+        serving.open("a", number, max_tokens=20_000)
+    serving.serve(40)
+    serving.open("b", 9, prompt=prompt(LONG, 2), max_tokens=5)
+    begun = len(serving.rounds)
+    serving.serve(100)
+    assert not serving.has_begun(8)
+    assert not serving.has_begun(9)
+    ratio = serving.prefill_s(9, begun) / serving.prefill_s(8, begun)
+    assert 0.6 < ratio < 1.6, "what rows cost behind a long context is learned roughly"
 
 
 def test_a_client_that_comes_later_waits_for_no_long_prompt_and_stops_none_for_long() -> None:
