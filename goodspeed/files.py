@@ -75,7 +75,8 @@ def _locked(path: Path) -> int:
 
 def _release(path: Path, descriptor: int) -> None:
     with suppress(OSError):  # in a folder that cannot be written to any more the file stays
-        if os.fstat(descriptor).st_size == 0:  # a file of somebody else is not removed
+        found = os.fstat(descriptor)
+        if found.st_size == 0 and os.path.samestat(found, path.stat()):  # a file of somebody else is not removed
             path.unlink()
     os.close(descriptor)
 

@@ -43,3 +43,15 @@ def test_what_is_in_a_file_is_not_removed(tmp_path: Path) -> None:
     path.write_text("somebody's")
     Lock(path).release()
     assert path.read_text() == "somebody's"
+
+
+def test_the_file_of_another_holder_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = Lock(path)
+    path.unlink()  # by whoever clears the folder
+    second = Lock(path)
+    first.release()
+    with pytest.raises(BlockingIOError):
+        Lock(path)
+    second.release()
+    assert not path.exists()
