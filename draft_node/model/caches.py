@@ -22,7 +22,8 @@ PREFILL_CHUNK = 256
 """Most tokens prefilled per step and session."""
 
 FEW = 16
-"""Tokens of a text that every session may feed in a step; what a session feeds beyond them is prefill."""
+"""Most tokens that a text lacks in its cache without lagging. A lagging session prefills, in the room of a step; the
+others feed their tokens in every step."""
 
 
 class Feed(NamedTuple):
@@ -33,15 +34,11 @@ class Feed(NamedTuple):
     nodes: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()  # nodes (or the base) to extend; empty: the step only fills the cache
     num_masks: int = 0
+    num_prefill: int = 0  # tokens of the text of a lagging session
 
     @property
     def num_rows(self) -> int:
         return len(self.text) + len(self.nodes) + self.num_masks
-
-    @property
-    def num_prefill(self) -> int:
-        """Tokens of the text beyond those that every session may feed."""
-        return max(0, len(self.text) - FEW)
 
 
 @dataclass(slots=True)
@@ -154,7 +151,8 @@ class Caches:
 
     def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
         """Reserves pages for a job's input of this step. None: the context or the pool does not suffice, or the text
-        has a token that this model lacks.
+        has a token that this model lacks. An input without rows: the job has nothing to feed; or it lags, and others
+        prefill all that this step may.
 
         If pages are short, drops the job's branches first; then evicts idle sessions, the least recently used first.
 
@@ -178,7 +176,7 @@ class Caches:
         self._reserved += self._needed(job, feed)
         self._room -= feed.num_prefill
         self._caches[job.session_id].used = self._num_steps
-        if (upcoming := self._upcoming(job)) is not None:
+        if feed.num_rows and (upcoming := self._upcoming(job)) is not None:
             self._being_prefilled.add(upcoming)
         return feed
 
@@ -198,17 +196,17 @@ class Caches:
         If they reach the end of the text, also returns the leaves to extend and their uncached ancestors.
         """
         cache = self._caches[job.session_id]
-        first = len(cache.tokens)
-        text = job.text[first : first + int(min(PREFILL_CHUNK, FEW + max(0.0, self._room)))]
-        if first + len(text) < len(job.text) or job.length == 0:
-            return Feed(text)
-        leaves = tuple(job.leaves(width))
+        first, lags = len(cache.tokens), self.lags(job)
+        text = job.text[first : first + int(min(PREFILL_CHUNK, self._room if lags else FEW))]
+        num_prefill = len(text) if lags else 0
+        leaves = tuple(job.leaves(width)) if first + len(text) == len(job.text) and job.length else ()
         if not leaves:
-            return Feed(text)
+            return Feed(text, num_prefill=num_prefill)
         behind = [leaf for leaf in leaves if leaf != BASE and job.tree.parents[leaf] not in cache.rows]
         above = {node for leaf in behind for node in job.tree.path(leaf)[:-1] if node not in cache.rows}
         nodes = (*sorted(above), *(leaf for leaf in leaves if leaf != BASE))
-        return Feed(text, nodes, leaves, self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes)))
+        num_masks = self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes))
+        return Feed(text, nodes, leaves, num_masks, num_prefill)
 
     def _num_masks(self, job: Job, leaf: int, num_rows: int) -> int:
         """Returns the number of mask tokens after the first leaf: one less than the tokens of one forward pass."""

@@ -114,10 +114,10 @@ class Drafter(Jobs):
             if self.caches.waits_for_another(job):
                 continue
             feed = self.caches.reserve(job, self._jobs, width)
-            if feed is None or not feed.num_rows:
-                done.append(job)
-            else:
+            if feed is not None and feed.num_rows:
                 fed.append((job, feed))
+            elif feed is None or not self.caches.lags(job):  # else others prefill in this step
+                done.append(job)
         if fed:
             logits = self.runner.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
             for job, _ in fed:

@@ -171,7 +171,26 @@ def test_a_long_prompt_is_prefilled_slowly_only_beside_others(monkeypatch):
     short = make_request(3)
     proposes = [wanted(short, short.prompt, 2), *(wanted(one, one.prompt, 1) for one in long)]
     assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
-    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5, 20, 16], [1, 20, 16], [10, 18]]
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5, 4], [1, 4], [42, 50]]
+
+
+def test_beside_others_many_prompts_prefill_together_no_more_than_one_would(monkeypatch):
+    drafter = make_drafter()
+    drafter.prefill_rows.most = 20
+    counted: list[int] = []
+    monkeypatch.setattr(drafter.prefill_rows, "observe", lambda num_prefill, seconds: counted.append(num_prefill))
+    fed = record_passes(drafter, monkeypatch)
+    requests = [make_request(number, prompt=tuple(range(number, number + 30))) for number in range(1, 6)]
+    short = make_request(9)
+    proposes = [wanted(short, short.prompt, 6), *(wanted(one, one.prompt, 1) for one in requests)]
+    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed[:4]] == [
+        [5, 20],
+        [1, 10, 20],
+        [1, 10, 20],
+        [1, 10, 20],
+    ]
+    assert counted[:4] == [20] * 4
 
 
 def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
