@@ -105,7 +105,7 @@ class Drafter(Jobs):
     def step(self) -> list[Proposed]:
         """Runs one forward pass for all unfinished proposals; returns those that are complete."""
         is_shared = not all(self.caches.lags(job) for job in self._jobs.values())
-        self.caches.begin_step(self.prefill_rows.most if is_shared else inf)
+        self.caches.begin_step(self.prefill_rows.choose() if is_shared else inf)
         began = time.monotonic()
         width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
         fed: list[tuple[Job, Feed]] = []

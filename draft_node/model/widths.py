@@ -25,6 +25,9 @@ adds time, so a longer time says less."""
 LONGEST = 2.7
 """Longest step with prefill, in steps without, while other sessions draft; as for the verify node's rounds."""
 
+UNMEASURED = 16
+"""Steps with prefill after which one prefills nothing, so that the time of such a step stays known."""
+
 
 class PrefillRows:
     """Adapts the tokens that a step prefills beside other proposals to the time that such steps take."""
@@ -32,9 +35,18 @@ class PrefillRows:
     def __init__(self, largest: int) -> None:
         self.most = self._largest = largest
         self._plain_s = 0.0  # of a step that prefills nothing, smoothed
+        self._num_unmeasured = 0  # steps with prefill since the latest one without
+
+    def choose(self) -> int:
+        """Returns the most tokens that the next step prefills."""
+        if self._num_unmeasured >= UNMEASURED:
+            self._num_unmeasured = 0  # whatever becomes of this step
+            return 0
+        return self.most
 
     def observe(self, num_prefill: int, seconds: float) -> None:
         """Records the time of a step beside which other sessions drafted."""
+        self._num_unmeasured = self._num_unmeasured + 1 if num_prefill else 0
         if not num_prefill:
             known = self._plain_s or seconds
             self._plain_s = known + (seconds - known) * (RISE if seconds > known else FALL)

@@ -193,6 +193,17 @@ def test_beside_others_many_prompts_prefill_together_no_more_than_one_would(monk
     assert counted[:4] == [20] * 4
 
 
+def test_prompts_wait_in_a_step_that_prefills_nothing(monkeypatch):
+    drafter = make_drafter()
+    rooms = [0, 20, 0]
+    monkeypatch.setattr(drafter.prefill_rows, "choose", lambda: rooms.pop(0))
+    fed = record_passes(drafter, monkeypatch)
+    long, short = make_request(1, prompt=tuple(range(50))), make_request(2)
+    proposes = [wanted(long, long.prompt, 1), wanted(short, short.prompt, 3)]
+    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5], [20, 1], [1], [30]]
+
+
 def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
     drafter = make_drafter()
     fed = record_passes(drafter, monkeypatch)

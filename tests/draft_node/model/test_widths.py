@@ -1,6 +1,6 @@
 """A step is as wide as promises most accepted tokens a second."""
 
-from draft_node.model.widths import MAX_WIDTH, TRIED_AGAIN, PrefillRows, Widths
+from draft_node.model.widths import MAX_WIDTH, TRIED_AGAIN, UNMEASURED, PrefillRows, Widths
 
 EVEN = [0.5] * MAX_WIDTH
 """Leaves of which each is worth as much as the first."""
@@ -90,3 +90,16 @@ def test_where_rows_take_no_time_a_step_prefills_whole_chunks() -> None:
     assert rows.most == 256
     rows.observe(3, 0.01)
     assert rows.most == 256, "a short prompt shows little"
+
+
+def test_steps_that_became_longer_without_prefill_are_noticed_beside_prompts_that_never_end() -> None:
+    rows = PrefillRows(256)
+    for _ in range(20):
+        rows.observe(0, 0.01)
+    chosen = []
+    for _ in range(20 * UNMEASURED):
+        chosen.append(rows.choose())
+        rows.observe(chosen[-1], 0.06 + 0.0002 * chosen[-1])  # more sessions draft now
+    assert chosen[UNMEASURED] == 0
+    assert chosen[-UNMEASURED:].count(0) <= 1
+    assert max(chosen[-UNMEASURED:]) == 256
