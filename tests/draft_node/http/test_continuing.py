@@ -47,7 +47,7 @@ def test_every_way_to_ask_goes_on() -> None:
     assert here.client.post("/v1/responses", json={"input": items}).status_code == 200
     assert len(here.service.prompts) == 3  # type: ignore[attr-defined]
     assert all(one.endswith("assistant\nThe capital is") for one in here.service.prompts)  # type: ignore[attr-defined]
-    body = {"messages": [USER, BEGUN]}
+    body: dict[str, Any] = {"messages": [USER, BEGUN]}
     num_tokens = here.chat(**body).json()["usage"]["prompt_tokens"]
     assert here.client.post("/tokenize", json=body).json()["count"] == num_tokens
     assert here.client.post("/v1/messages/count_tokens", json=body).json()["input_tokens"] == num_tokens

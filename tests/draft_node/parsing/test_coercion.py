@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_references_that_cannot_be_followed_leave_the_other_parameters_their_typ
 
 def test_a_schema_is_read_once_and_only_for_its_references(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = list[str]()
-    plain = references.urljoin
+    plain = urljoin
 
     def counted(base: str, relative: str) -> str:
         joined.append(base)

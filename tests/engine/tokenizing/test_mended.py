@@ -4,10 +4,10 @@ import codecs
 import fcntl
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from goodspeed.engine.tokenizing import mended as module
 from goodspeed.engine.tokenizing.mended import PREFIX, mended
 
 
@@ -62,7 +62,7 @@ def test_copies_of_killed_processes_are_removed_and_no_others(tmp_path: Path, te
 def test_a_copy_that_failed_is_made_again(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save(tmp_path / "model")
     with monkeypatch.context() as patched:
-        patched.setattr(module.TemporaryDirectory, "__init__", _refuse)
+        patched.setattr(TemporaryDirectory, "__init__", _refuse)
         with pytest.raises(OSError, match="full"):
             mended(folder)
     assert (mended(folder) / "weights").exists()
