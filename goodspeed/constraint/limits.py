@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -23,6 +24,25 @@ _MANY = ("*", "+", ".", ",}", "[^")
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 
 
+def matching(pattern: str) -> Callable[[str], bool]:
+    """Returns a function that says whether a pattern (in Rust's syntax) matches in a text.
+
+    The function raises a ValueError if the pattern is wrong or costs too much.
+    """
+    beginning = _matcher({"type": "string", "pattern": pattern})
+
+    def matches(text: str) -> bool:
+        matcher = beginning.deep_copy()
+        said = json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f").encode()
+        num_taken = matcher.try_consume_tokens([*said])
+        if matcher.is_error():
+            what = f'the pattern "{pattern[:100]}" is wrong, or costs too much to search in names'
+            raise ValueError(f"{what}; write a simpler one")
+        return num_taken == len(said)
+
+    return matches
+
+
 def matches_no_other(pattern: str, names: Collection[str]) -> bool:
     """True if a pattern (in Rust's syntax) matches these names of an object, all of which it matches, and no other.
 
@@ -38,11 +58,15 @@ def matches_no_other(pattern: str, names: Collection[str]) -> bool:
         "patternProperties": {pattern: {"const": 0}},
         "additionalProperties": False,
     }
-    grammar = LLMatcher.grammar_from_lark(f"start: json\njson: %json {json.dumps({**schema, 'type': 'object'})}")
-    matcher = LLMatcher(_BYTES, grammar, log_level=0, limits=LIMITS)
+    matcher = _matcher({**schema, "type": "object"})
     if matcher.is_error():
         return False
     begun = "".join(f"{json.dumps(name, ensure_ascii=False)}:0," for name in names)
     matcher.try_consume_tokens([*f"{{{begun}".encode()])
     matcher.compute_bitmask()
     return bool(matcher.is_error())
+
+
+def _matcher(schema: Mapping[str, Any]) -> LLMatcher:
+    grammar = LLMatcher.grammar_from_lark(f"start: json\njson: %json {json.dumps(schema)}")
+    return LLMatcher(_BYTES, grammar, log_level=0, limits=LIMITS)

@@ -40,9 +40,15 @@ def translated(pattern: str) -> str:
     return _Translator(pattern).translated()
 
 
-def searched(pattern: str) -> Callable[[str], bool]:
-    """Returns a function that says whether a pattern matches in a text; ValueError if it cannot be told.
+def has_properties(written: str) -> bool:
+    """True if a translated pattern may have properties of characters, which Python's `re` does not know."""
+    return r"\p{" in written or r"\P{" in written
 
+
+def searched(pattern: str) -> Callable[[str], bool]:
+    """Returns a function that says whether a pattern without properties of characters matches in a text.
+
+    ValueError if it cannot be told.
     It takes as long as `re` does, for some patterns forever: call it within a trial (`trial.py`) first.
     """
     try:

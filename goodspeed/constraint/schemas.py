@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Any
 
 from goodspeed.constraint.endless import kind_of, kinds_of, members_of, values_of, without_endless
-from goodspeed.constraint.limits import matches_no_other
-from goodspeed.constraint.patterns import searched, translated
+from goodspeed.constraint.limits import matches_no_other, matching
+from goodspeed.constraint.patterns import has_properties, searched, translated
 from goodspeed.constraint.references import PLACE, UP_TO_DRAFT_7, Part, is_of, standalone, with_subschemas
 from goodspeed.errors import ConstraintError
 
@@ -150,12 +150,13 @@ class _Rewriter:
         found = {name: [each] for name, each in properties.items()} if isinstance(properties, dict) else {}
         left: Part = {}
         for pattern, wanted in patterns.items():
-            written, matches = translated(pattern), searched(pattern)
-            matching = [name for name in self._names if matches(name)]
-            if not matches_no_other(written, matching):
+            written = translated(pattern)
+            matches = matching(written) if has_properties(written) else searched(pattern)
+            names = [name for name in self._names if matches(name)]
+            if not matches_no_other(written, names):
                 left[written] = wanted
                 continue
-            for name in matching:
+            for name in names:
                 found.setdefault(name, []).append(wanted)
         described = {name: each[0] if len(each) == 1 else {"allOf": each} for name, each in found.items()}
         return {**part, "properties": described, "patternProperties": left}

@@ -111,6 +111,17 @@ KEPT = [
         ['{"a": 3}', '{"b": 3}', '{"b": "x"}'],
         ['{"a": 2}', '{"a": "x"}', '{"b": 2}'],
     ),
+    # also by properties of characters
+    (
+        {"properties": {"É": {}, "é": {}}, "patternProperties": {r"^\p{Lu}": INTEGER}, "additionalProperties": BOOLEAN},
+        ['{"É": 1, "é": "x", "A": 1, "b": true}'],
+        ['{"É": 1, "é": "x", "A": true}', '{"b": 1}'],
+    ),
+    (
+        {"properties": {"É": {}}, "patternProperties": {r"^[\p{Lu}]$": {"minimum": 3}, r"^\P{L}$": BOOLEAN}},
+        ['{"É": 3}', '{"E": 3}', '{"É": 3, "1": true}'],
+        ['{"É": 2}', '{"E": 2}', '{"É": 3, "1": 1}'],
+    ),
     # names with escapes are the same names
     (
         {"properties": {"a": INTEGER}, "additionalProperties": {"type": "string"}},
@@ -262,6 +273,7 @@ REFUSED = [
         '"minProperties": 2 cannot be kept, since names that are not described may come twice; name all but one',
     ),
     ({"properties": {"a": {}}, "patternProperties": {"(?=a)": {}}}, "look-around"),
+    ({"properties": {"a": {}}, "patternProperties": {r"\p{Nothing}": {}}}, "is wrong, or costs too much to search"),
     ({"const": (1 << 53) + 1}, "the number 9007199254740993 cannot be kept exactly"),
     ({"enum": [{"a": [12345678901234567890]}]}, "the number 12345678901234567890 cannot be kept exactly"),
     ({"type": "integer", "minimum": (1 << 53) + 1}, "cannot be kept exactly"),
