@@ -81,7 +81,7 @@ def test_a_conversation(page: Page) -> None:
     page.write("#secret", "another-key")
     page.wait(lambda: "not known here" in page.text("#model"))
     page.write("#secret", "the-key-itself")
-    page.wait(lambda: page.text("#model") == "goodspeed")
+    page.wait(lambda: page.text("#model") == "big-model")
 
     page.write("#text", "<i>hi</i>")
     page.wait(lambda: page.answers() == [ANSWER])
@@ -114,5 +114,5 @@ def test_a_conversation(page: Page) -> None:
     assert page.errors() == []
 
     page.click("#new")
-    page.wait(lambda: page.text("#model") == "goodspeed")  # the key is kept
+    page.wait(lambda: page.text("#model") == "big-model")  # the key is kept
     assert page.answers() == []
