@@ -231,7 +231,7 @@ def show(name: str, result: dict[str, Any]) -> str:
 def main() -> int:
     options = benchmark.parser("round", __doc__, "fewer settings, rounds and runs").parse_args()
     torch.set_num_threads(1)
-    num_rounds, num_runs = (5, 2) if options.quick else (40, 7)
+    num_rounds, num_runs = (12, 2) if options.quick else (40, 7)  # the first seven prefill prompts
     checkpoint, recording = checkpoints.load("tiny-target"), Recording.empty()
     benchmark.say(options, HEADER)
     results = {}
