@@ -47,7 +47,7 @@ def test_what_takes_too_long_ends_the_process_and_is_the_only_one_refused(trial:
     assert found[GOOD.source] is None
     assert "unclosed group" in str(found[WRONG.source])
     assert trial.num_killed == num_killed + 1
-    assert process.returncode == -signal.SIGPROF  # by its own limit of processor time
+    assert process.returncode in (-signal.SIGPROF, -signal.SIGABRT)  # by its own limits of processor time, or of memory
 
 
 def test_a_process_that_hangs_is_killed_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ LONG_CONNECT_TIMEOUT_S = 600.0
 """Nodes wait so long for an absent verify node; a restart takes half a minute where the machine is busy."""
 
 NUM_TEXTS = 3  # at once, of each draft node
-NUM_TOKENS = {"frail": 1500}
+NUM_TOKENS = {"frail": 1500, "far": 300}
 """The tokens of a text, where the test's number is too small: one that is to break must not be over."""
 
 
