@@ -129,7 +129,7 @@ $(CLIENTS)/.ready: $(READY) Makefile
 	@touch $@
 
 clients: $(CLIENTS)/.ready
-	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin -m clients tests/together/http tests/draft_node/http/test_agents.py $(ARGS)
+	$(CLIENTS)/bin/python -m pytest -p no:langsmith_plugin -m clients tests/together/http tests/draft_node/http $(ARGS)
 
 # Known vulnerabilities of all that is installed, from the package index, or with ARGS="--vulnerability-service osv". Needs
 # the network, so CI does not run it. --strict: a package of which the service says nothing is an error, not a pass.

@@ -1,4 +1,4 @@
-"""What the demo takes of a node's stream."""
+"""The demo takes the text of a node's stream alone."""
 
 import asyncio
 

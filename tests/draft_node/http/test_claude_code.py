@@ -47,7 +47,7 @@ def ignored(answer: Any) -> set[str]:
 
 
 def prompt_of(*turns: dict[str, Any], **more: Any) -> tuple[str, set[str]]:
-    """What the model gets for a session, and the names of what it does not get."""
+    """Returns the prompt that the model gets for a session, and the names of what it does not get."""
     found = service()
     answer = ask(Api(service=found), session(*turns, **more))
     return found.prompts[-1], ignored(answer)
