@@ -24,7 +24,7 @@ class CircuitBreaker:
 
     def is_open(self, now: float) -> bool:
         """Returns True if the model must not be used now; a running step that takes too long counts, too."""
-        return now < self._until or self._is_late(now)
+        return now < self._until or self.late_since(now) is not None
 
     def begin(self, now: float) -> None:
         """Notes the start of a step."""
@@ -32,7 +32,7 @@ class CircuitBreaker:
 
     def end(self, now: float) -> bool:
         """Notes the end of a step without an exception. Returns whether it was in time."""
-        in_time = not self._is_late(now)
+        in_time = self.late_since(now) is None
         self._began = None
         return in_time
 
@@ -47,6 +47,7 @@ class CircuitBreaker:
         self.num_failures += 1
         self.num_in_a_row += 1
 
-    def _is_late(self, now: float) -> bool:
+    def late_since(self, now: float) -> float | None:
+        """Returns when the running step began if it takes too long; else None."""
         began = self._began
-        return began is not None and now - began > DRAFTING_TIMEOUT_S
+        return began if began is not None and now - began > DRAFTING_TIMEOUT_S else None

@@ -66,10 +66,14 @@ class Drafting:
         self._known: set[bytes] = set()  # sessions passed to the drafter, or queued for it
         self._work = asyncio.Event()
         self._thread = ModelThread()
+        self._told: float | None = None  # start of the last step that the log told to hang
 
     def want(self, propose: Propose, now: float) -> Proposed | None:
         """Queues a request. Returns an empty proposal at once if the circuit breaker is open, or tests with another."""
         session_id = propose.request.session_id
+        if (began := self.breaker.late_since(now)) not in (None, self._told):
+            self._told = began
+            logger.warning("the draft model hangs; its sessions continue without drafts")
         on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
         if self.breaker.is_open(now) or on_trial:
             return Proposed(session_id, propose.epoch, propose.round, ())
