@@ -6,18 +6,11 @@ from typing import Any
 
 import gguf
 
+from goodspeed.engine.gguf.vocabulary import GPT2, SPLITS, WHOLE_WORDS
 from goodspeed.engine.tokenizing.text import PROBE, num_shared, num_tokens
 from goodspeed.errors import UnsupportedModelError
 
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
-_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-GPT2 = "gpt-2"
-PRE_TOKENIZERS = {
-    (GPT2,): "gpt-2",
-    ("digits", GPT2): "smollm",
-    (_WORDS + r"\p{N}{1,3}" + _REST, "bytes"): "llama-bpe",
-    (_WORDS + r"\p{N}" + _REST, "bytes"): "qwen2",
-}
+PRE_TOKENIZERS = {steps: name for name, steps in reversed(SPLITS.items())}
 """llama.cpp's name of each pre-tokenizer, by the patterns that split a text before the merges."""
 
 SPECIAL = {"bos": "bos_token_id", "eos": "eos_token_id", "unk": "unk_token_id", "pad": "pad_token_id"}
@@ -48,7 +41,7 @@ class GgufVocabulary:
         if model["type"] != "BPE" or model.get("byte_fallback"):
             raise UnsupportedModelError(f"its tokenizer is {model['type']}, but only byte-level BPE can be exported")
         pre_tokenizer = _pre_tokenizer(described)
-        if bool(model.get("ignore_merges")) != (pre_tokenizer == "llama-bpe"):
+        if bool(model.get("ignore_merges")) != (SPLITS[pre_tokenizer][0] in WHOLE_WORDS):
             raise UnsupportedModelError(f"its tokenizer's ignore_merges differs from llama.cpp's for {pre_tokenizer}")
         num = num_shared(tokenizer, num_rows)
         if num is None:

@@ -54,14 +54,14 @@ def load(name: str) -> Vocabulary:
 
 
 def _load_tokenizer(folder: Path) -> Any:
-    with _torch_out_of_sight():
+    with torch_out_of_sight():
         from transformers import AutoTokenizer
 
         return with_template(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), folder)
 
 
 @contextmanager
-def _torch_out_of_sight() -> Iterator[None]:
+def torch_out_of_sight() -> Iterator[None]:
     """Hides torch from transformers: importing torch takes seconds and 300 MB, and a tokenizer does not need it."""
     if "torch" in sys.modules:
         yield

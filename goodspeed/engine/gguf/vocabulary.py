@@ -1,0 +1,207 @@
+"""Makes a GGUF file's tokenizer, a byte-level BPE: its model's own, and llama.cpp's. Loads no torch.
+
+transformers converts such a tokenizer too, but takes digits of SmolLM2's together, and cuts up added tokens that are
+not spelled in the byte alphabet, such as DeepSeek's. A file says how texts are split before the merges only by a name;
+with another split its tokens would be wrong, so a file of an unknown name is refused.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE
+
+from goodspeed.engine.gguf.file import GgufFile, damaged
+from goodspeed.engine.tokenizing.generation_settings import MAX_EOS_IDS
+from goodspeed.engine.tokenizing.text import fingerprint, num_shared
+from goodspeed.engine.tokenizing.tokenizer_folder import torch_out_of_sight
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import GoodSpeedError, UnsupportedModelError, first_line
+
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
+"""Types of tokens. An unused one is a placeholder for an id without a token."""
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WORDS = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_REST_WITH_MARKS = r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+GPT2 = "gpt-2"
+LLAMA3_SPLIT = _WORDS + r"\p{N}{1,3}" + _REST
+QWEN2_SPLIT = _WORDS + r"\p{N}" + _REST
+QWEN35_SPLIT = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}" + _REST_WITH_MARKS
+TEKKEN_SPLIT = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+SPLITS = {
+    GPT2: (GPT2,),
+    "smollm": ("digits", GPT2),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral"), (LLAMA3_SPLIT, "bytes")),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), (QWEN2_SPLIT, "bytes")),
+    "qwen35": (QWEN35_SPLIT, "bytes"),
+    "tekken": (TEKKEN_SPLIT, "bytes"),
+}
+"""The steps that split a text before the merges, by llama.cpp's name of them."""
+
+WHOLE_WORDS = (LLAMA3_SPLIT, TEKKEN_SPLIT)
+"""Splits of vocabularies in which a word that is a token is never merged from parts. Their texts begin with `bos`
+unless the file says otherwise."""
+
+COMPOSED = (QWEN2_SPLIT, QWEN35_SPLIT)
+"""Splits of vocabularies of texts in Unicode's composed form (NFC)."""
+
+ENDS = ("eos", "eot", "eom")
+"""Fields with an id that ends a text."""
+
+NAMES_OF_ENDS = frozenset(
+    {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>"}
+)
+"""Control tokens that end a text in whichever file, as in llama.cpp: many files name only one of several."""
+
+
+def load(file: GgufFile) -> Vocabulary:
+    """Returns the file's vocabulary. CheckpointError if it is damaged, UnsupportedModelError if it cannot be made."""
+    described = _Described.of(file)
+    try:
+        tokenizer = _wrapped(described)
+        tokenizer_fingerprint = fingerprint(tokenizer)
+    except GoodSpeedError:
+        raise
+    except Exception as error:  # whatever the libraries raise for vocabularies that they refuse
+        raise damaged(file.name, f"its tokenizer cannot be made ({first_line(error)})") from error
+    num_known = num_shared(tokenizer, file.vocab_size)
+    if num_known is None:
+        what = f"its tokenizer has {len(described.tokens)} tokens, but the model {file.vocab_size} rows"
+        raise damaged(file.name, what)
+    return Vocabulary(
+        name=file.name,
+        tokenizer=tokenizer,
+        tokenizer_fingerprint=tokenizer_fingerprint,
+        eos_ids=described.eos_ids(num_known),
+        num_tokens=num_known,
+    )
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What a file says of its tokenizer."""
+
+    file: GgufFile
+    split: tuple[str, ...]  # steps, see SPLITS
+    tokens: list[str]
+    kinds: list[int]  # types of the tokens
+
+    @classmethod
+    def of(cls, file: GgufFile) -> "_Described":
+        split = _split(file)
+        tokens = file.items("tokenizer.ggml.tokens", str)
+        kinds = [NORMAL] * len(tokens)
+        if "tokenizer.ggml.token_type" in file.fields:
+            kinds = file.items("tokenizer.ggml.token_type", int)
+        if len(kinds) != len(tokens):
+            raise damaged(file.name, f"it has {len(tokens)} tokens, but types of {len(kinds)}")
+        return cls(file, split, tokens, kinds)
+
+    def added(self, kind: int) -> list[str]:
+        return [token for token, of in zip(self.tokens, self.kinds, strict=True) if of == kind]
+
+    def special(self, name: str) -> str | None:
+        """Returns the token of a field such as `eos`; None if the file has none."""
+        key = f"tokenizer.ggml.{name}_token_id"
+        number = self.file.fields.get(key)
+        if number is None:
+            return None
+        if type(number) is not int or not 0 <= number < len(self.tokens):
+            raise damaged(self.file.name, f"{key} is {ascii(number)[:40]}, but there are {len(self.tokens)} tokens")
+        return self.tokens[number]
+
+    def eos_ids(self, num_known: int) -> tuple[int, ...]:
+        """Returns the ids below num_known that end a text."""
+        given = [self.special(name) for name in ENDS]
+        named = [token for token in self.added(CONTROL) if token in NAMES_OF_ENDS]
+        ids = (self.tokens.index(token) for token in dict.fromkeys((*given, *named)) if token is not None)
+        if len(known := tuple(number for number in ids if number < num_known)) > MAX_EOS_IDS:
+            raise damaged(self.file.name, f"{len(known)} tokens end a text, but at most {MAX_EOS_IDS} may")
+        return known
+
+    def adds(self, name: str) -> str | None:
+        """Returns the token `bos` or `eos` if it is put around prompts."""
+        default = name == "bos" and self.split[0] in WHOLE_WORDS
+        if not self.file.fields.get(f"tokenizer.ggml.add_{name}_token", default):
+            return None
+        if (token := self.special(name)) is None:
+            raise damaged(self.file.name, f"prompts are to have a token {name}, but it names none")
+        return token
+
+    def templates(self) -> str | dict[str, str] | None:
+        """Returns the chat template, or several by their names."""
+        fields = self.file.fields
+        found = {"default": fields.get("tokenizer.chat_template")}
+        for name in fields.get("tokenizer.chat_templates") or ():
+            found[name] = fields.get(f"tokenizer.chat_template.{name}")
+        texts = {name: text for name, text in found.items() if isinstance(text, str) and text}
+        return texts if len(texts) > 1 else texts.get("default")
+
+
+def _split(file: GgufFile) -> tuple[str, ...]:
+    kind, name = (file.fields.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+    if kind is None:
+        raise UnsupportedModelError(f"{file.name}: the GGUF file has no tokenizer; use a file with one")
+    if kind != "gpt2":
+        what = f"its tokenizer is of kind {ascii(kind)[:40]}, but only byte-level BPE ('gpt2') is supported"
+        raise UnsupportedModelError(f"{file.name}: {what}; use another model, or the original checkpoint")
+    if name not in SPLITS:
+        how = "the GGUF file does not say how its tokenizer splits texts"
+        if name is not None:
+            how = f"its tokenizer splits texts as {ascii(name)[:40]}, which is none of {', '.join(SPLITS)}"
+        raise UnsupportedModelError(f"{file.name}: {how}; use a newer file, or the original checkpoint")
+    return SPLITS[name]
+
+
+def _wrapped(described: _Described) -> Any:
+    """Returns the tokenizer in transformers' class."""
+    names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    special = {f"{name}_token": described.special(field) for name, field in names.items()}
+    with torch_out_of_sight():
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast(
+            tokenizer_object=_backend(described),
+            model_max_length=described.file.context_len,
+            clean_up_tokenization_spaces=False,
+            chat_template=described.templates(),
+            **{name: token for name, token in special.items() if token is not None},
+        )
+
+
+def _backend(described: _Described) -> Tokenizer:
+    split = described.split
+    merges = described.file.items("tokenizer.ggml.merges", str)
+    vocab = {token: i for i, token in enumerate(described.tokens) if described.kinds[i] != UNUSED}
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    found = Tokenizer(BPE(vocab, pairs, ignore_merges=split[0] in WHOLE_WORDS))
+    if split[0] in COMPOSED:
+        found.normalizer = normalizers.NFC()
+    steps = [_step(step) for step in split]
+    found.pre_tokenizer = steps[0] if len(steps) == 1 else pre_tokenizers.Sequence(steps)
+    found.decoder = decoders.ByteLevel()
+    found.add_special_tokens([AddedToken(token, normalized=False) for token in described.added(CONTROL)])
+    found.add_tokens([AddedToken(token, normalized=False) for token in described.added(USER_DEFINED)])
+    around = {name: token for name in ("bos", "eos") if (token := described.adds(name)) is not None}
+    parts = [around.get("bos"), "$A", around.get("eos")]
+    found.post_processor = processors.TemplateProcessing(
+        single=[part for part in parts if part is not None],
+        special_tokens=[(token, described.tokens.index(token)) for token in dict.fromkeys(around.values())],
+    )
+    return found
+
+
+def _step(step: str) -> Any:
+    if step == "digits":
+        return pre_tokenizers.Digits(individual_digits=True)
+    if step in (GPT2, "bytes"):
+        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=step == GPT2)
+    return pre_tokenizers.Split(Regex(step), behavior="isolated")

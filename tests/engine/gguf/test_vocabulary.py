@@ -1,0 +1,161 @@
+"""A GGUF file's tokenizer is its model's, or is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodspeed.embedded import models
+from goodspeed.engine.gguf import vocabulary
+from goodspeed.engine.gguf.file import read
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, special_ids
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import CheckpointError, UnsupportedModelError
+from tests import gguf_files
+from tests.gguf_files import FIELDS, WEIGHTS, Fields, content
+
+TEXT = "Déjà vu 1234: it's  <|end|> 漢字\n\n🙂 <|im_end|>"
+
+
+def load(path: Path, fields: Fields, rows: int = 8) -> Vocabulary:
+    path.write_bytes(content(FIELDS | fields, WEIGHTS | {"token_embd.weight": ((1, rows), 0, bytes(4 * rows))}))
+    return vocabulary.load(read(path, "it"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "it.gguf"
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_an_exported_model_has_the_tokenizer_of_its_checkpoint(name: str) -> None:
+    found, theirs = vocabulary.load(read(Path(gguf_files.made(name)), name)), tokenizer_folder.load(name)
+    assert found.tokenizer_fingerprint == theirs.tokenizer_fingerprint
+    assert (found.eos_ids, found.num_tokens) == (theirs.eos_ids, theirs.num_tokens)
+    messages = [{"role": "user", "content": TEXT}]
+    assert encode_chat(found.tokenizer, messages) == encode_chat(theirs.tokenizer, messages)
+    assert found.tokenizer.model_max_length == 2048
+
+
+def test_tokens_are_special_added_or_not_there_as_their_types_say(path: Path) -> None:
+    found = load(path, {})
+    assert encode_part(found.tokenizer, "abb<tool>a<|im_end|>") == [3, 1, 5, 0, 4]
+    assert decode(found.tokenizer, [3, 5, 2, 4]) == "ab<tool> "
+    assert special_ids(found.tokenizer) == {4}
+    assert "[PAD6]" not in found.tokenizer.get_vocab()
+    assert (found.num_tokens, found.eos_ids, found.tokenizer.eos_token) == (6, (4,), "<|im_end|>")
+
+
+def test_tokens_without_types_are_ordinary(path: Path) -> None:
+    fields = {key: value for key, value in FIELDS.items() if key != "tokenizer.ggml.token_type"}
+    path.write_bytes(content(fields))
+    assert vocabulary.load(read(path, "it")).num_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, [3]),
+        ({"tokenizer.ggml.add_bos_token": (7, False)}, [3]),
+        ({"tokenizer.ggml.add_bos_token": (7, True)}, [4, 3]),
+        ({"tokenizer.ggml.add_bos_token": (7, True), "tokenizer.ggml.add_eos_token": (7, True)}, [4, 3, 4]),
+        ({"tokenizer.ggml.pre": (8, "llama-bpe")}, [4, 3]),  # by default there
+        ({"tokenizer.ggml.pre": (8, "llama-bpe"), "tokenizer.ggml.add_bos_token": (7, False)}, [3]),
+    ],
+)
+def test_prompts_begin_and_end_as_the_file_says(path: Path, fields: Fields, wanted: list[int]) -> None:
+    found = load(path, {"tokenizer.ggml.bos_token_id": (4, 4)} | fields)
+    assert found.tokenizer("ab")["input_ids"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("pre", "words"),
+    [
+        ("gpt-2", [" 1234", " it", "'", "S", " aB", " x", "\u0301", "y", "\n\n", " z"]),
+        ("smollm", [" ", "1", "2", "3", "4", " it", "'", "S", " aB", " x", "\u0301", "y", "\n\n", " z"]),
+        ("llama-bpe", [" ", "123", "4", " it", "'S", " aB", " x", "\u0301y", "\n\n", " z"]),
+        ("qwen2", [" ", "1", "2", "3", "4", " it", "'S", " aB", " x", "\u0301y", "\n\n", " z"]),
+        ("qwen35", [" ", "1", "2", "3", "4", " it", "'S", " aB", " x\u0301y", "\n\n", " z"]),
+        ("tekken", [" ", "1", "2", "3", "4", " it", "'S", " a", "B", " x\u0301y", "\n\n", " z"]),
+    ],
+)
+def test_texts_are_split_as_the_file_says(path: Path, pre: str, words: list[str]) -> None:
+    found = load(path, {"tokenizer.ggml.pre": (8, pre), "tokenizer.ggml.bos_token_id": (4, 4)})
+    backend = found.tokenizer.backend_tokenizer
+    parts = backend.pre_tokenizer.pre_tokenize_str(" 1234 it'S aB x\u0301y\n\n z")
+    assert [backend.decoder.decode([part]) for part, _ in parts] == words
+
+
+def test_ends_are_all_that_the_file_names_and_those_known_by_name(path: Path) -> None:
+    tokens = ["a", "b", "<|eot_id|>", "<|end|>", "<|im_end|>", "<x>", "<|endoftext|>"]
+    fields: Fields = {
+        "tokenizer.ggml.tokens": (9, (8, tokens)),
+        "tokenizer.ggml.token_type": (9, (5, [1, 1, 3, 1, 3, 3, 3])),  # one that is no control token ends nothing
+        "tokenizer.ggml.merges": (9, (8, [])),
+        "tokenizer.ggml.eos_token_id": (4, 6),
+        "tokenizer.ggml.eot_token_id": (4, 5),
+    }
+    assert load(path, fields).eos_ids == (6, 5, 2, 4)
+
+
+def test_several_chat_templates_keep_their_names(path: Path) -> None:
+    one: Fields = {"tokenizer.chat_template": (8, "plain")}
+    assert load(path, one).tokenizer.chat_template == "plain"
+    several = one | {
+        "tokenizer.chat_templates": (9, (8, ["tool_use"])),
+        "tokenizer.chat_template.tool_use": (8, "tools"),
+    }
+    assert load(path, several).tokenizer.chat_template == {"default": "plain", "tool_use": "tools"}
+    assert load(path, {}).tokenizer.chat_template is None
+
+
+REFUSED: list[tuple[Fields, type[Exception], str]] = [
+    ({"tokenizer.ggml.model": (8, "llama")}, UnsupportedModelError, "of kind 'llama'"),
+    ({"tokenizer.ggml.model": (4, 7)}, UnsupportedModelError, "of kind 7"),
+    (
+        {"tokenizer.ggml.pre": (8, "default")},
+        UnsupportedModelError,
+        "splits texts as 'default', which is none of gpt-2",
+    ),
+    ({"tokenizer.ggml.tokens": (9, (4, [1, 2]))}, CheckpointError, "ggml.tokens is no list of str"),
+    ({"tokenizer.ggml.tokens": (8, "a")}, CheckpointError, "ggml.tokens is 'a'"),
+    ({"tokenizer.ggml.token_type": (9, (5, [1]))}, CheckpointError, "7 tokens, but types of 1"),
+    ({"tokenizer.ggml.merges": (9, (8, ["a z"]))}, CheckpointError, "its tokenizer cannot be made"),
+    ({"tokenizer.ggml.merges": (9, (8, ["ab"]))}, CheckpointError, "its tokenizer cannot be made"),
+    ({"tokenizer.ggml.eos_token_id": (4, 7)}, CheckpointError, "eos_token_id is 7, but there are 7 tokens"),
+    ({"tokenizer.ggml.add_bos_token": (7, True)}, CheckpointError, "a token bos, but it names none"),
+]
+
+
+@pytest.mark.parametrize(("fields", "kind", "told"), REFUSED)
+def test_a_tokenizer_that_would_be_wrong_is_refused(path: Path, fields: Fields, kind: Any, told: str) -> None:
+    with pytest.raises(kind, match=told) as raised:
+        load(path, fields)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"), [("model", "has no tokenizer"), ("pre", "does not say how"), ("tokens", "tokens is missing")]
+)
+def test_a_tokenizer_that_is_not_told_is_refused(path: Path, missing: str, told: str) -> None:
+    path.write_bytes(content({key: value for key, value in FIELDS.items() if key != f"tokenizer.ggml.{missing}"}))
+    with pytest.raises(CheckpointError, match=told):
+        vocabulary.load(read(path, "it"))
+
+
+def test_more_tokens_than_rows_are_refused(path: Path) -> None:
+    assert load(path, {}, rows=6).num_tokens == 6
+    with pytest.raises(CheckpointError, match="its tokenizer has 7 tokens, but the model 2 rows"):
+        load(path, {}, rows=2)
+
+
+def test_no_torch_is_loaded() -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom goodspeed.engine.gguf import file, vocabulary\n"
+        f"vocabulary.load(file.read(Path({gguf_files.made('tiny-draft-s')!r}), 'it'))\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
