@@ -15,8 +15,8 @@ from draft_node.daemon import DraftDaemon
 from draft_node.histories import HistoryKeeper, Report
 from draft_node.model.drafting import Drafting
 from draft_node.preflight import read_keys
+from goodspeed.engine import sources
 from goodspeed.engine.folders import public_name
-from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
@@ -50,8 +50,8 @@ def assemble(
 
 def load(config: DraftConfig) -> Vocabulary:
     """Returns the model's checkpoint, or only the tokenizer for a node that loads no weights itself."""
-    if config.tokenizer is not None:
-        return tokenizer_folder.load(config.tokenizer)
+    if config.tokenizer is not None or config.is_llamacpp:
+        return sources.load_tokenizer(config.tokenizer or config.model)
     from draft_node.model import loading  # torch
 
     return loading.load(config)

@@ -44,7 +44,7 @@ class DraftConfig(Settings):
         None,
         shown="the model's own",
         group=options.MODEL,
-        help=f"the target's, with --model {NO_MODEL} (n-gram drafts) or llama.cpp",
+        help=f"the target's, with --model {NO_MODEL} (n-gram drafts) or http://; for a GGUF file in place of its own",
         metavar="NAME|FOLDER",
     )
     verify: tuple[str, ...] = option(

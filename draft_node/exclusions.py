@@ -68,7 +68,7 @@ def _check_model(config: "DraftConfig") -> None:
 
 def _check_llamacpp(config: "DraftConfig") -> None:
     """Refuses what llama.cpp's server cannot do, or is told by its own options."""
-    if config.tokenizer is None:
+    if config.is_url and config.tokenizer is None:
         raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER, the target's")
     weights = "give the draft model as safetensors, by a folder or a hub name"
     for flag in _given(config, OF_WEIGHTS):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from draft_node import histories
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.service import standard_input
-from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.errors import ConfigError
+from goodspeed.engine import sources
+from goodspeed.errors import ConfigError, UnsupportedModelError, need
 from goodspeed.ngram import history_file
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.prompts import Prompt, read_file
@@ -56,14 +56,26 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
     _check_folders(config)
     http = bind_http(config.http, config.api_key)
-    if config.has_model and not config.is_llamacpp:
-        find_model(config.model, reporter)
+    _check_model(config, reporter)
     return Found(config, keys, http, prompts)
+
+
+def _check_model(config: DraftConfig, reporter: Reporter) -> None:
+    if config.is_url or not config.has_model:
+        return
+    if config.is_llamacpp:
+        need(f"--model {config.model}", "llamacpp", "xllamacpp")
+        sources.find_source(config.model)
+    elif sources.kind_of(config.model) == "openvino":
+        what = "a draft node does not draft with a model of OpenVINO"
+        raise UnsupportedModelError(f"--model {config.model}: {what}; give a GGUF file or a checkpoint")
+    else:
+        find_model(config.model, reporter, config.device, config.dtype)
 
 
 def _check_folders(config: DraftConfig) -> None:
     if config.tokenizer is not None:
-        tokenizer_folder.find(config.tokenizer)
+        sources.find_tokenizer(config.tokenizer)
     for folder in config.corpus:
         if not Path(folder).is_dir():
             raise ConfigError(f"--corpus {folder}: there is no such folder; give one with text files")

@@ -38,7 +38,7 @@ def run(namespace: argparse.Namespace) -> int:
         raise ConfigError("--prompt is empty; give at least one character")
     config.constraint()  # reports an unreadable file before the model is loaded
     reporter = Reporter("goodspeed")
-    find_model(config.model, reporter)
+    find_model(config.model, reporter, config.device, config.dtype)
     reporter.say("loading %s ...", config.model)
     import torch  # after the options are checked: it takes seconds
 

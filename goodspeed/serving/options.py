@@ -7,6 +7,7 @@ the help.
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeAlias, get_args
 
+from goodspeed.embedded.models import is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
@@ -18,7 +19,7 @@ NO_MODEL = "none"
 
 def is_llamacpp(model: str) -> bool:
     """Returns whether llama.cpp runs this draft model: of a GGUF file, or at a running server."""
-    return model.lower().endswith(".gguf") or is_url(model)
+    return is_gguf(model) or is_url(model)
 
 
 def is_url(model: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, need, reason
+from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, reason
 from goodspeed.serving import starting
 from goodspeed.serving.config import Settings, add_options, group_of
 from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
@@ -238,9 +238,9 @@ def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None
     return web.bind_http(http, api_key)
 
 
-def find_model(name: str, reporter: Reporter) -> None:
-    """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or no torch to run it."""
-    need(f"--model {name}", "torch", "torch")
-    from goodspeed.engine.folders import find_folder
+def find_model(name: str, reporter: Reporter, device: str = "cpu", dtype: str = "auto", num_ranks: int = 1) -> None:
+    """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or nothing to run it so."""
+    from goodspeed.engine import sources
 
-    find_folder(name, reporter.say)
+    sources.refuse_settings(name, device, dtype, num_ranks)
+    sources.find_source(name, reporter.say)

@@ -234,6 +234,8 @@ def test_extras_are_what_the_project_file_has() -> None:
         (("torch", "gguf"), ("export-gguf", "x", "y.gguf"), "`goodspeed export-gguf`", "torch, gguf", "torch,llamacpp"),
         (("torch",), VERIFY, "--model tiny-target", "torch", "torch"),
         (("torch",), (*DRAFT, "--model", "tiny-draft-s"), "--model tiny-draft-s", "torch", "torch"),
+        (("openvino",), (VERIFY[0], "--model", "x.gguf", *VERIFY[3:]), "--model x.gguf", "openvino", "openvino"),
+        (("xllamacpp",), (*DRAFT, "--model", "x.gguf"), "--model x.gguf", "xllamacpp", "llamacpp"),
     ],
 )
 def test_without_an_extra_a_command_says_what_to_install(
@@ -250,8 +252,8 @@ def test_without_an_extra_a_command_says_what_to_install(
 
 @pytest.mark.parametrize("model", ["none", "a GGUF file"])
 def test_a_draft_node_without_weights_needs_no_torch(model: str) -> None:
-    name = model if model == "none" else gguf_files.made("tiny-draft-s")
-    ended = without(("torch",), *DRAFT, "--model", name, "--tokenizer", "tiny-target")
+    words = ("none", "--tokenizer", "tiny-target") if model == "none" else (gguf_files.made("tiny-draft-s"),)
+    ended = without(("torch",), *DRAFT, "--model", *words)
     assert "torch" not in ended.stderr.lower()
     assert "verify node" in ended.stderr.splitlines()[-1]  # it got as far as to miss it
 

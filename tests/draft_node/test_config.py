@@ -31,7 +31,7 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--preset", "paper"), "--preset needs"),
         ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
         ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
-        (("--model", "x.gguf"), "--model x.gguf needs --tokenizer NAME|FOLDER, the target's"),
+        (SERVER[:2], "--model http://127.0.0.1:8080 needs --tokenizer NAME|FOLDER, the target's"),
         (
             (*LLAMACPP, "--dtype", "bfloat16"),
             "--dtype is not for llama.cpp; leave it out, or give the draft model as",
@@ -63,6 +63,7 @@ def test_a_node_without_a_model_or_with_one() -> None:
     assert parsed("--model", "./none").has_model  # the folder of that name
     assert all(parsed(*words, "--drafter", "model").is_llamacpp for words in (LLAMACPP, SERVER))
     assert parsed(*LLAMACPP, "--threads", "2").threads == 2
+    assert all(parsed("--model", name).is_llamacpp for name in ("x.gguf", "smollm2"))  # with a tokenizer of their own
 
 
 def test_the_paper_by_one_switch() -> None:

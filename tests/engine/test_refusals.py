@@ -68,7 +68,11 @@ WRONG: list[tuple[Damage, str, str]] = [
     (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the checkpoint again"),
     (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
-    (lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"), "GGUF is not supported", "use the original checkpoint"),
+    (
+        lambda f: (f / WEIGHTS).rename(f / "x-Q4_K_M.gguf"),
+        "its weights are GGUF files",
+        "name that file, or use the original checkpoint",
+    ),
     (lambda f: (f / WEIGHTS).rename(f / "x.safetensors"), "the weights are neither in", "get the checkpoint again"),
     (cut(WEIGHTS, 1000), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),
     (with_bytes(WEIGHTS, b""), f"{WEIGHTS} is damaged or incomplete", "get the checkpoint again"),
@@ -111,18 +115,18 @@ def test_a_repository_of_gguf_is_named_so(
     without(WEIGHTS, *(() if has_config else ("config.json",)))(folder)
     monkeypatch.setattr(folders, "snapshot_download", lambda *names, **options: str(folder))
     with pytest.raises(
-        CheckpointError, match=r"^someone/Model-GGUF: GGUF is not supported; use the original checkpoint"
+        CheckpointError, match=r"^someone/Model-GGUF: its weights are GGUF files; download one .* and name that file"
     ):
         checkpoints.load("someone/Model-GGUF")
 
 
-@pytest.mark.parametrize("name", ["model.gguf", "nowhere/model.Q4_K_M.GGUF"])
-def test_a_file_of_gguf_is_named_so_whether_it_is_there_or_not(
+@pytest.mark.parametrize("name", ["model.gguf", "nowhere/model.Q4_K_M.GGUF", "smollm2"])
+def test_a_file_of_gguf_is_no_checkpoint_whether_it_is_there_or_not(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.gguf").touch()
-    with pytest.raises(CheckpointError, match=f"^{name}: GGUF is not supported; use the original checkpoint"):
+    with pytest.raises(CheckpointError, match=f"^{name}: it is a GGUF file, but this takes a checkpoint; use the"):
         checkpoints.load(name)
 
 

@@ -58,6 +58,7 @@ held = [open("/dev/null") for _ in range(84)]
 
 VERIFY = ("verify_node", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 DRAFT = ("draft_node", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:5999")
+SMOLLM2 = ("--model", "smollm2")
 NO_MODEL = ("--model", "tiny-goose")  # a fault of the machine is said before one of the model
 IN_USE = "BUSY: Address already in use; another program listens"
 
@@ -94,6 +95,15 @@ REFUSED = [
         2,
         ["--tp 4: tiny-target has 6 attention heads, which cannot be split", "use at most --tp 3"],
     ),
+    (
+        (*VERIFY, *SMOLLM2, "--device", "cuda"),
+        2,
+        ["--device cuda: smollm2 is a GGUF file, which is computed on a CPU only; leave it out, or use a checkpoint"],
+    ),
+    ((*VERIFY, *SMOLLM2, "--tp", "2"), 2, ["--tp 2: smollm2 is a GGUF file, which cannot be split; leave it out"]),
+    ((*VERIFY, *SMOLLM2, "--dtype", "bfloat16"), 2, ["smollm2 is a GGUF file, for which it is auto or float32"]),
+    ((*VERIFY, "--model", "no/such.gguf"), 1, ["no/such.gguf: it cannot be read (No such file or directory); give"]),
+    ((*VERIFY, "--draft-model", "KEYS/damaged.gguf"), 1, ["KEYS/damaged.gguf: this is no GGUF file; get it again"]),
     ((*VERIFY, "--polici", "fixed"), 2, ["unknown option --polici; did you mean --policy?"]),
     ((*VERIFY, "--memory-fraction", "1.5"), 2, ["--memory-fraction 1.5 is too large"]),
     ((*DRAFT, "--http", "BUSY", *NO_MODEL), 1, [f"cannot bind --http {IN_USE}"]),
@@ -114,15 +124,20 @@ REFUSED = [
     ((*DRAFT, "--temperature", "200"), 2, ["--temperature 200.0 is too large"]),
     ((*DRAFT, "--verification", "trust"), 2, ["--verification 'trust' is unknown"]),
     ((*DRAFT, *NO_MODEL), 1, ["model 'tiny-goose' was not found"]),
+    ((*DRAFT, "--model", "no/such.gguf"), 1, ["no/such.gguf: it cannot be read (No such file or directory); give"]),
+    ((*DRAFT, "--model", "KEYS/damaged.gguf"), 1, ["KEYS/damaged.gguf: this is no GGUF file; get it again"]),
+    ((*DRAFT, "--model", "none", "--tokenizer", "no.gguf"), 1, ["--tokenizer no.gguf: it cannot be read (No such"]),
 ]
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """BUSY: HOST:PORT where somebody listens. KEYS: a folder with two halves of two pairs of keys, as one pair."""
+    """BUSY: HOST:PORT where somebody listens. KEYS: a folder with two halves of two pairs of keys, as one pair, and a
+    damaged GGUF file."""
     keys_folder = tmp_path_factory.mktemp("keys")
     one, two = new_pair(), new_pair()
     keys.write_secret(keys_folder / "verify.key", replace(one, public_key=two.public_key))
+    (keys_folder / "damaged.gguf").write_bytes(b"GGML")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

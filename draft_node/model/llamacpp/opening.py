@@ -12,6 +12,7 @@ from draft_node.model.llamacpp.drafter import PREFILL_CHUNK, LlamaDrafter
 from draft_node.model.llamacpp.server import KEY_VARIABLE, Server
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
+from goodspeed.engine import sources
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, NotInstalled, reason
 from goodspeed.wire.endpoints import is_loopback
@@ -30,7 +31,9 @@ def make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting:
     if config.is_url:
         server = at_url(config.model, os.environ, trusted_network=config.trusted_network)
     else:
-        server = in_process(Path(config.model), config.threads or 1, min(config.max_sessions, MAX_SLOTS))
+        server = in_process(
+            sources.find_source(config.model).path, config.threads or 1, min(config.max_sessions, MAX_SLOTS)
+        )
     try:
         num_tokens = server.check(vocabulary)
     except BaseException:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from goodspeed.app.pad import in_cache
+from goodspeed.embedded import models
 from goodspeed.embedded.prompts import PATH as HELD_OUT
 from goodspeed.engine import host_memory
 from goodspeed.engine.tokenizing import tokenizer_folder
@@ -172,22 +173,21 @@ class DemoConfig(Settings):
 
         say: as of `with_target`, whose default has a tokenizer.
         """
-        from goodspeed.engine import folders  # late: it imports the hub's client
+        from goodspeed.engine import sources  # late: it imports the hub's client
 
         for name in dict.fromkeys(self.draft_model_names()):
             if name != NO_MODEL and not is_llamacpp(name):
-                folders.find_folder(name, say)
+                sources.find_source(name, say)
                 continue
             try:
-                tokenizer_folder.find(self.target)
+                sources.find_tokenizer(self.target)
             except CheckpointError:
                 what = f"{self._draft_nodes(name)} need the target's tokenizer, and there is no {tokenizer_folder.FILE}"
                 where = "an embedded model or a checkpoint's folder that has it"
                 raise ConfigError(f"--model {self.target}: {what}; name {where}") from None
-            if name.lower().endswith(".gguf"):
+            if models.is_gguf(name):
                 need(self._draft_nodes(name), "llamacpp", "xllamacpp")
-                if not Path(name).is_file():
-                    raise ConfigError(f"{self._draft_nodes(name)}: there is no such file; give a GGUF file")
+                sources.find_source(name)
 
     @staticmethod
     def _draft_nodes(name: str) -> str:

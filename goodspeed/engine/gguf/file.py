@@ -68,7 +68,7 @@ KINDS = {
 }
 """Storage types by their number in the file: name, weights of a block, bytes of a block."""
 
-NUMBERS = {
+NUMBERS: dict[int, np.dtype[Any]] = {
     0: np.dtype("u1"),
     1: np.dtype("i1"),
     2: np.dtype("<u2"),
@@ -228,7 +228,7 @@ class _Header:
         if dtype is None:
             raise damaged(self._name, f"a value has type {kind}, which does not exist")
         at = self._skip(count * dtype.itemsize)
-        return np.frombuffer(self._bytes, dtype, count, at).tolist()
+        return list(np.frombuffer(self._bytes, dtype, count, at).tolist())
 
     def _texts(self, count: int) -> list[str]:
         """Reads an array of texts: most of a header's bytes, so that this loop decides how long reading takes."""

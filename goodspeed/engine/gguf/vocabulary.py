@@ -62,6 +62,12 @@ NAMES_OF_ENDS = frozenset(
 """Control tokens that end a text in whichever file, as in llama.cpp: many files name only one of several."""
 
 
+def check(file: GgufFile) -> None:
+    """Raises the errors that the header alone shows, for a model that is to be loaded later."""
+    described = _Described.of(file)
+    _ = described.eos_ids(file.vocab_size), file.context_len
+
+
 def load(file: GgufFile) -> Vocabulary:
     """Returns the file's vocabulary. CheckpointError if it is damaged, UnsupportedModelError if it cannot be made."""
     described = _Described.of(file)

@@ -17,7 +17,9 @@ from goodspeed.errors import CheckpointError, GoodSpeedError, first_line
 
 FILE = "tokenizer.json"
 
-SIBLINGS = f"an embedded model's name ({', '.join(models.NAMES)}) or a folder with {FILE}"
+SIBLINGS = (
+    f"an embedded model's name ({', '.join((*models.NAMES, *models.PACKAGED))}), a GGUF file or a folder with {FILE}"
+)
 
 
 def find(name: str) -> Path:

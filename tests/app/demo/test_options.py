@@ -17,6 +17,7 @@ from goodspeed.engine import host_memory
 from goodspeed.errors import ConfigError, GoodSpeedError
 from goodspeed.serving.config import from_namespace
 from goodspeed.untrusted import python_module
+from tests import gguf_files
 from training import domains
 
 NUM_OF_PYTHON = len(python_module("draft_node"))
@@ -102,7 +103,7 @@ def test_draft_nodes_without_models_have_the_targets_tokenizer(drafters: str) ->
 
 
 def test_draft_nodes_with_llamacpp_have_the_targets_tokenizer(tmp_path: Path) -> None:
-    (file := tmp_path / "x.gguf").touch()
+    (file := tmp_path / "x.gguf").write_bytes(gguf_files.content())
     config = DemoConfig(draft_models=f"{file},http://127.0.0.1:8080,tiny-draft-s", model="tiny-target", clients=3)
     config.check()
     config.find_draft_models(print)
@@ -118,7 +119,7 @@ def test_draft_nodes_with_llamacpp_have_the_targets_tokenizer(tmp_path: Path) ->
     ("changes", "why"),
     [
         ({"draft_models": "nosuch"}, "model 'nosuch' was not found"),
-        ({"draft_models": "nosuch.gguf"}, "--draft-models nosuch.gguf: there is no such file; give a GGUF file"),
+        ({"draft_models": "nosuch.gguf"}, r"nosuch.gguf: it cannot be read \(No such file or directory\); give"),
         ({"draft_models": "x.gguf", "model": "some/hub-name"}, "--model some/hub-name: .* x.gguf need the target's"),
         ({"drafters": "ngram", "model": "some/hub-name"}, "--drafters ngram need the target's tokenizer, and there is"),
     ],

