@@ -121,6 +121,7 @@ class DraftConfig(Settings):
     )
     max_sessions: int = option(16, minimum=1, group="limits", help="texts written at once; more wait", metavar="N")
     memory_fraction: float | None = options.memory_fraction()
+    engine: str = options.engine()
     device: str = options.device()
     dtype: str = options.dtype("the quickest")
     threads: int | None = options.threads()

@@ -10,12 +10,12 @@ import torch
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine import checkpoints
+from goodspeed.engine import engines
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engines import Engine
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.parallel.joining import Part
 from goodspeed.engine.parallel.ranks import Ranks
-from goodspeed.engine.runner import Runner
 from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.fair.refined import Refined
@@ -92,15 +92,17 @@ def _assemble(
     return daemon
 
 
-def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, OwnDrafts | None]:
+def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Engine, OwnDrafts | None]:
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     with nullcontext() if ranks is None else ranks.together():
-        checkpoint = checkpoints.load(
+        checkpoint = engines.load(
             config.model,
+            engine=config.engine,
             device=config.device,
             dtype=config.dtype,
             generation_config=config.generation_config,
-            split=None if ranks is None else ranks.split,
+            num_threads=config.threads or 1,
+            **({} if ranks is None else {"split": ranks.split}),
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         runner = make_runner(config, checkpoint, ranks, draft)
@@ -110,7 +112,13 @@ def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Runner, Own
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
     """Loads --draft-model, without ids that the target lacks; ConfigError if its tokenizer is not the target's."""
     name = config.draft_model or ""
-    draft = checkpoints.load(name, device=config.device, dtype=config.dtype, generation_config="none")
+    draft = engines.load(
+        name,
+        device=config.device,
+        dtype=config.dtype,
+        generation_config="none",
+        num_threads=config.threads or 1,
+    )
     if draft.tokenizer_fingerprint != target.tokenizer_fingerprint:
         what = f"--draft-model {name} has another tokenizer than the target {config.model}"
         raise ConfigError(f"{what}; choose a draft model of the target's family")
@@ -119,28 +127,31 @@ def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
 
 def make_runner(
     config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None, draft: Checkpoint | None = None
-) -> Runner:
+) -> Engine:
     """Wraps the model with its KV cache. draft: shares the memory."""
-    return Runner(
+    return engines.start(
         checkpoint,
         num_pages=config.kv_pages,
         memory_fraction=config.memory_fraction,
         prefix_cache=True,
-        others=ranks,
         beside=draft,
+        **({} if ranks is None else {"others": ranks}),
     )
 
 
-def make_draft_runner(draft: Checkpoint, target: Runner) -> Runner:
+def make_draft_runner(draft: Checkpoint, target: Engine) -> Engine:
     """Wraps the verify node's own draft model with a KV cache of as many pages as the target's; as many are kept."""
-    runner = Runner(draft, num_pages=target.pool.num_pages, prefix_cache=target.pool.has_prefix_cache)
-    runner.pool.max_unused = target.pool.max_unused
+    pool = target.pool
+    runner = engines.start(
+        draft, num_pages=pool.num_pages, page_size=pool.page_size, prefix_cache=pool.has_prefix_cache
+    )
+    runner.pool.max_unused = pool.max_unused
     return runner
 
 
 def build(
     config: VerifyConfig,
-    runner: Runner,
+    runner: Engine,
     channel: VerifyChannel,
     welcome: Welcome,
     events: EventLog,
@@ -150,7 +161,9 @@ def build(
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
-    core = VerifyCore(config.core, welcome, runner.pool, cost=cost, constraints=constraints)
+    core = VerifyCore(
+        config.core, welcome, runner.pool, cost=cost, constraints=constraints, takes_trees=runner.has_trees
+    )
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
     recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)

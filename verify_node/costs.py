@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.engines import Engine
 from goodspeed.fair.round_time import describe, knee
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.measuring import profiler
@@ -17,7 +17,7 @@ and finished rounds refine the measurements."""
 POOR_R2 = 0.9
 
 
-def measure(config: VerifyConfig, runner: Runner, reporter: Reporter = QUIET) -> Profile | None:
+def measure(config: VerifyConfig, runner: Engine, reporter: Reporter = QUIET) -> Profile | None:
     """Measures this model on this device; None if nothing depends on it."""
     if config.budget != "auto" and config.is_paper:
         return None

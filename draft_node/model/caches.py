@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from draft_node.core.actions import Request
 from draft_node.model.job import Job
+from goodspeed.engine.engines import Engine
+from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.exact import trees
 from goodspeed.exact.counts import num_common
 from goodspeed.exact.trees import BASE
@@ -65,7 +66,7 @@ class _Cache:
 class Caches:
     """The caches of all sessions; iterates over session ids, oldest session first."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Engine) -> None:
         self._runner = runner
         self._context_len = runner.checkpoint.context_len
         self._num_parallel = runner.checkpoint.num_parallel

@@ -23,7 +23,7 @@ from draft_node.model.job import Job, Jobs, Row
 from draft_node.model.widths import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.engines import Engine
 from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts
@@ -39,7 +39,7 @@ class Drafter(Jobs):
     def __init__(
         self,
         checkpoint: Checkpoint,
-        runner: Runner,
+        runner: Engine,
         *,
         kind: str = "lattice",
         k: int = 64,
@@ -60,7 +60,7 @@ class Drafter(Jobs):
         self.k = k
         self._counted = CountedTexts()
         self.caches = Caches(runner)
-        self.widths = Widths(max_width, checkpoint.num_parallel)
+        self.widths = Widths(max_width if runner.has_trees else 1, checkpoint.num_parallel)
         self.prefill_rows = PrefillRows(PREFILL_CHUNK)
 
     @property

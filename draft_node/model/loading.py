@@ -7,11 +7,10 @@ from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine import checkpoints
+from goodspeed.engine import engines
 from goodspeed.engine.checkpoints import Checkpoint
 from goodspeed.engine.folders import find_folder
 from goodspeed.engine.linear import has_bfloat16
-from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 
 LARGE_BYTES = 8 << 20
@@ -21,10 +20,17 @@ Measured per token: with 2M parameters 1.2 ms in float32 and 1.7 in bfloat16; wi
 
 def load(config: DraftConfig) -> Checkpoint:
     """Loads the model; raises named errors if model, device or precision is not available."""
-    torch.set_num_threads(config.threads or 1)
-    dtype = quickest_dtype(config.model, config.device) if config.dtype == "auto" else config.dtype
-    # The target determines the sampling defaults, not the draft model.
-    return checkpoints.load(config.model, device=config.device, dtype=dtype, generation_config="none")
+    dtype, is_torch = config.dtype, config.engine == "torch" or engines.engine_of(config.model) == "torch"
+    if is_torch and dtype == "auto":
+        dtype = quickest_dtype(config.model, config.device)
+    return engines.load(
+        config.model,
+        engine=config.engine,
+        device=config.device,
+        dtype=dtype,
+        generation_config="none",  # the target determines the sampling defaults, not the draft model
+        num_threads=config.threads or 1,
+    )
 
 
 def quickest_dtype(name: str, device: str) -> str:
@@ -39,7 +45,7 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
     """Allocates the model's memory and thread; TypeError for a vocabulary without a model."""
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
-    runner = Runner(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)
+    runner = engines.start(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)
     constraints = Constraints(checkpoint, Trial(checkpoint))
     drafter = Drafter(checkpoint, runner, kind=config.proposal, constraints=constraints)
     return Drafting(drafter)

@@ -114,7 +114,7 @@ class Ways:
         self.num_tokens = checkpoint.num_tokens
         self.model: Any = copy.deepcopy(checkpoint.model)
         checkpoint = replace(checkpoint, model=copy.deepcopy(checkpoint.model))  # a runner makes it its own
-        self.model.set_attn_implementation("sdpa")  # type: ignore[operator]
+        self.model.set_attn_implementation("sdpa")
         self.row = torch.tensor([self.make_tokens(case.num_sessions)])  # [1, num_sessions]
         self.cache = DynamicCache(config=self.model.config)
         contexts = torch.tensor([self.make_tokens(MIDDLE) for _ in range(case.num_sessions)])

@@ -40,13 +40,14 @@ def run(namespace: argparse.Namespace) -> int:
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter, config.device, config.dtype)
     reporter.say("loading %s ...", config.model)
-    import torch  # after the options are checked: it takes seconds
+    from goodspeed.engine import engines  # after the options are checked: torch takes seconds
 
-    from goodspeed.engine import checkpoints
-
-    torch.set_num_threads(config.threads or 1)
-    checkpoint = checkpoints.load(
-        config.model, device=config.device, dtype=config.dtype, generation_config=config.generation_config
+    checkpoint = engines.load(
+        config.model,
+        device=config.device,
+        dtype=config.dtype,
+        generation_config=config.generation_config,
+        num_threads=config.threads or 1,
     )
     result = generate(config, checkpoint, ignore if namespace.json else show)
     if namespace.json:
@@ -64,15 +65,14 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     Stop strings are ignored before `min_tokens`.
     """
     from goodspeed.app import generation
-    from goodspeed.engine.runner import Runner
+    from goodspeed.engine import engines
     from goodspeed.engine.tokenizing.text import encode, leaves_blank
 
     tokenizer = checkpoint.tokenizer
     prompt_ids = encode(tokenizer, config.prompt, chat=config.chat)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
-    num_pages = -(-(len(prompt_ids) + wanted) // PAGE_SIZE)
-    runner = Runner(checkpoint, num_pages=num_pages, page_size=PAGE_SIZE)
+    runner = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = config.sampling_request(checkpoint.num_tokens)
     stop_ids = read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))

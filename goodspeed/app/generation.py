@@ -11,7 +11,8 @@ from torch import Tensor
 
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.engines import Engine
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -24,7 +25,7 @@ PREFILL_CHUNK = 512
 
 def generate(
     checkpoint: Checkpoint,
-    runner: Runner,
+    runner: Engine,
     prompt_ids: Sequence[int],
     sampling: Sampling,
     max_tokens: int,
@@ -86,7 +87,7 @@ def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
     return "length" if num_tokens >= wanted else "stop"
 
 
-def _prefill(runner: Runner, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
+def _prefill(runner: Engine, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
     """Prefills the prompt; returns logits [1, vocab] after its final token."""
     for first in range(0, len(tokens), chunk_len):
         chunk = tokens[first : first + chunk_len]

@@ -61,14 +61,12 @@ def run(namespace: argparse.Namespace) -> int:
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter, config.device, config.dtype)
     reporter.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
-    import torch  # after the options are checked: it takes seconds
-
-    from goodspeed.engine import checkpoints
-    from goodspeed.engine.runner import Runner
+    from goodspeed.engine import engines  # after the options are checked: torch takes seconds
     from goodspeed.serving.measuring import profiler
 
-    torch.set_num_threads(config.threads or 1)
-    runner = Runner(checkpoints.load(config.model, device=config.device, dtype=config.dtype))
+    num_threads = config.threads or 1
+    checkpoint = engines.load(config.model, device=config.device, dtype=config.dtype, num_threads=num_threads)
+    runner = engines.start(checkpoint)
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
     profile = profiler.profile(runner, grid, config.seconds)
     show(profile, sys.stderr if namespace.json else sys.stdout)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
@@ -45,13 +44,14 @@ MAX_PARALLEL = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(Vocabulary):
-    """A model in eval mode with its vocabulary and their properties; logits beyond `num_tokens` are masked."""
+    """A model with its vocabulary and their properties; logits beyond `num_tokens` are masked."""
 
-    model: nn.Module  # in eval mode, on device
+    model: Any  # what its engine computes; torch's: a module in eval mode, on device
     vocab_size: int  # width of the logits
     context_len: int  # prompt and generated tokens together
     device: torch.device
     dtype: torch.dtype
+    engine: str = "torch"  # that loaded it (`engines.py`)
     num_ranks: int = 1  # processes that the model is split over
     mask_id: int | None = None  # id of the mask token for tokens not known yet (PARD); None: the model has none
     num_parallel: int = 1  # tokens drafted in one pass, with num_parallel - 1 masks after the text
@@ -93,7 +93,7 @@ def load(
         eos_ids=generation_settings.read_eos_ids(name, folder, tokenizer, known),
         vocab_size=vocab_size,
         num_tokens=known,
-        context_len=_context_len(name, config),
+        context_len=context_len(name, config),
         device=torch_device,
         dtype=torch_dtype,
         model_fingerprint=identity.fingerprint(model, folder, torch_dtype),
@@ -229,7 +229,7 @@ def _parallel(name: str, config: Any) -> tuple[int | None, int]:
     return mask_id, num_parallel
 
 
-def _context_len(name: str, config: Any) -> int:
+def context_len(name: str, config: Any) -> int:
     length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not length:
         raise CheckpointError(f"{name}: config.json has no max_position_embeddings, so its context is unknown; add it")

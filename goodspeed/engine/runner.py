@@ -14,34 +14,60 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from goodspeed.engine import checkpoints, engines
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engines import CPU_KEPT, check_fits, masked
 from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
+from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.grid import Kernel
 from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for
-from goodspeed.engine.paged.packed import Chunk, Packed, TreePath
+from goodspeed.engine.paged.packed import Packed
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
+from goodspeed.engine.splitting import Split
 from goodspeed.engine.support import naming
-from goodspeed.engine.tokenizing.text import check_ids
 from goodspeed.engine.trial import WITHOUT_KERNEL, check_kernel, check_logits, kv_shapes
-from goodspeed.errors import PromptError, UnsupportedModelError
+from goodspeed.errors import UnsupportedModelError
 
 __all__ = ["Chunk", "Runner", "TreePath", "try_model"]
 
 log = logging.getLogger(__name__)
 
-CPU_KEPT = 0.25
-"""Share of the pages that the prefix cache retains on a CPU if no memory size was given. Other processes can use the
-untouched rest."""
+
+def load(
+    name: str,
+    *,
+    device: str = "cpu",
+    dtype: str = "auto",
+    generation_config: str = "auto",
+    num_threads: int = 1,
+    split: Split | None = None,
+) -> Checkpoint:
+    """Loads a checkpoint folder (`checkpoints.load`); num_threads: of all models in this process."""
+    torch.set_num_threads(num_threads)
+    return checkpoints.load(name, device=device, dtype=dtype, generation_config=generation_config, split=split)
+
+
+def start(checkpoint: Checkpoint, **size: Any) -> "Runner":
+    """Returns the engine; see `Runner`."""
+    return Runner(checkpoint, **size)
+
+
+def page_bytes(checkpoint: Checkpoint, page_size: int) -> int:
+    """Returns the bytes of a page in the KV cache of a whole model."""
+    tried = try_model(checkpoint, is_split=False)
+    return bytes_per_page(tried.shape, tried.num_layers, page_size, checkpoint.dtype)
 
 
 class Runner:
-    """A model with the KV cache of its sessions; `pool` tracks each session's pages and the free ones.
+    """The engine on torch (`engines.Engine`), of checkpoint folders.
 
     The cache's size is given in pages, or as a fraction of the device's memory (`memory.pages_for`).
     """
+
+    has_trees = True
 
     def __init__(
         self,
@@ -61,14 +87,13 @@ class Runner:
         """
         self.checkpoint = checkpoint
         model, shape, num_layers, kernel = try_model(checkpoint, is_split=others is not None)
-        page_bytes = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
+        one_page = bytes_per_page(shape, num_layers, page_size, checkpoint.dtype)
         is_sized = num_pages is not None or memory_fraction is not None
         if num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
             if beside is not None:
-                _, other_shape, other_layers, _ = try_model(beside, is_split=False)
-                page_bytes += bytes_per_page(other_shape, other_layers, page_size, beside.dtype)
-            num_pages = pages_for(page_bytes * num_sharing, checkpoint.device, memory_fraction)
+                one_page += engines.page_bytes(beside, page_size)
+            num_pages = pages_for(one_page * num_sharing, checkpoint.device, memory_fraction)
         max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)
         with nullcontext() if others is None else others.told(Memory(num_pages, page_size)):
@@ -83,55 +108,39 @@ class Runner:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Appends chunks to their sessions; returns logits [sum(num_logits), vocab_size] in float32, in chunk order.
+        """See `Engine.forward`; returns an inference-mode tensor.
 
-        Columns beyond the tokenizer are -inf; the result is an inference-mode tensor. Raises PoolExhausted (too few
-        pages) or PromptError (a session would outgrow the context, or an id is not the tokenizer's), and changes
-        nothing then. Every node of a tree counts towards the context, since each has its own row. The column of a
-        checkpoint's mask is also -inf; the keys and values of a chunk's masks are dropped.
+        Every node of a tree counts towards the context, since each has its own row. The column of a checkpoint's mask
+        is also -inf; the keys and values of a chunk's masks are dropped.
         """
         for chunk in chunks:
-            self._check(chunk)
+            if chunk.num_masks and self.checkpoint.mask_id is None:
+                raise ValueError("masks need a checkpoint with a mask token")
+            check_fits(chunk, self.pool, self.checkpoint)
         mask_id = self.checkpoint.mask_id
         logits = self._packed.forward([_with_masks(chunk, mask_id) for chunk in chunks]).float()
         for chunk in chunks:
             if chunk.num_masks:
                 self.pool.truncate(chunk.key, self.pool.length(chunk.key) - chunk.num_masks)
-        if self.checkpoint.num_tokens < logits.shape[1]:
-            logits[:, self.checkpoint.num_tokens :] = float("-inf")
-        if mask_id is not None:
-            logits[:, mask_id] = float("-inf")
-        return logits
+        return masked(logits, self.checkpoint)
 
     @torch.inference_mode()
     def keep(self, paths: Sequence[TreePath]) -> None:
-        """Retains a path through each tree of an earlier `forward`, and drops the other nodes."""
+        """See `Engine.keep`."""
         self._packed.keep(paths)
 
     @torch.inference_mode()
     def clear(self, keys: Sequence[Hashable]) -> None:
-        """Overwrites the KV cache of sessions with logits that are not numbers (`Packed.clear`)."""
+        """See `Engine.clear`."""
         self._packed.clear(keys)
 
     def truncate(self, key: Hashable, length: int) -> int:
-        """Drops a session's positions from `length` on; returns the remaining length.
-
-        Less than `length` remains only if `length` lies in a page shared with other sessions (`PagePool.truncate`).
-        """
+        """See `Engine.truncate`."""
         return self.pool.truncate(key, length)
 
     def free(self, key: Hashable) -> None:
-        """Closes a session and releases its pages."""
+        """See `Engine.free`."""
         self.pool.free(key)
-
-    def _check(self, chunk: Chunk) -> None:
-        if chunk.num_masks and self.checkpoint.mask_id is None:
-            raise ValueError("masks need a checkpoint with a mask token")
-        length = self.pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
-        limit = self.checkpoint.context_len
-        if length > limit:
-            raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
-        check_ids(self.checkpoint.tokenizer, chunk.tokens, self.checkpoint.num_tokens)
 
 
 def mark(device: torch.device) -> torch.cuda.Event | None:

@@ -16,10 +16,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine.fused import Fused
 from goodspeed.engine.paged import attention
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.paged.grid import Inputs, Kernel, inputs_of, plain_attend
 from goodspeed.engine.paged.layout import lay_out
 from goodspeed.engine.paged.memory import KVPool, KVShape, sent
-from goodspeed.engine.paged.packed import Chunk, Packed
+from goodspeed.engine.paged.packed import Packed
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.support import expected_windows

@@ -48,6 +48,11 @@ def device() -> Any:
     return option("cpu", pattern=r"(cpu|cuda)(:\d+)?", group=MODEL, help="cpu, cuda, or cuda:INDEX")
 
 
+def engine() -> Any:
+    about = "auto, torch, openvino, or an installed one (docs/ENGINE.md); auto: openvino for GGUF files, else torch"
+    return option("auto", group=MODEL, help=about, metavar="NAME")
+
+
 def dtype(auto: str = "float32 on a CPU, the checkpoint's own on a GPU") -> Any:
     """auto: what the default stands for, in the help."""
     kinds = ("auto", "float32", "bfloat16", "float16")

@@ -47,6 +47,7 @@ from verify_node.session.checks import (
     message_failed,
 )
 from verify_node.session.client import Peer
+from verify_node.session.drafted import first_choices
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
@@ -64,13 +65,16 @@ class VerifyCore(Rounds):
         cost: Refined | None = None,
         self_drafts: SelfDrafts | None = None,
         constraints: Constraints | None = None,
+        takes_trees: bool = True,
     ) -> None:
         """Builds a verify node without sessions.
 
         welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
         which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
-        in the settings. constraints: of the target's tokenizer; None: constraints are not served.
+        in the settings. constraints: of the target's tokenizer; None: constraints are not served. takes_trees: else
+        only a tree's first choices are verified.
         """
+        self._takes_trees = takes_trees
         cost = cost if cost is not None else Refined()
         allocator = _allocator(settings, policy)
         register = Register(settings, welcome, allocator, pool, constraints)
@@ -205,7 +209,7 @@ class VerifyCore(Rounds):
             found.take_draft(replace(draft, tokens=(), probabilities=b"", proposal=None), now)
             return self.replies.refuse(peer.peer_id, wrong, now, about=message)
         if draft:
-            found.take_draft(draft, now)
+            found.take_draft(draft if self._takes_trees else first_choices(draft), now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
             return self.replies.repeat(found, message.base_len, now)  # a repeated Ack requests the verdict
         return []

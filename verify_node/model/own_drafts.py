@@ -14,7 +14,8 @@ import torch
 from msgspec.structs import replace
 
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.engines import Engine
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import num_common
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -107,7 +108,7 @@ class Job:
 class OwnDrafts:
     """The draft model and its KV caches, by session of the target."""
 
-    def __init__(self, checkpoint: Checkpoint, runner: Runner) -> None:
+    def __init__(self, checkpoint: Checkpoint, runner: Engine) -> None:
         self.checkpoint = checkpoint
         self.runner = runner
         self.num_failures = 0

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner, TreePath, mark
+from goodspeed.engine.engines import Engine
+from goodspeed.engine.paged.chunks import Chunk, TreePath
+from goodspeed.engine.runner import mark
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
@@ -43,7 +45,7 @@ class Target:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        runner: Runner,
+        runner: Engine,
         *,
         records: bool = False,
         constraints: Constraints | None = None,

@@ -6,10 +6,21 @@ A draft is parsed once, on arrival, and truncated as the text grows, because rou
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+from msgspec.structs import replace
+
 from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
 from goodspeed.wire.fields import MAX_DRAFT, DraftSource
 from goodspeed.wire.messages import Draft
+
+
+def first_choices(draft: Draft) -> Draft:
+    """Returns a tree's chain of first choices, for a target that computes no trees; another draft as it is."""
+    if draft.parents is None:
+        return draft
+    nodes = trees.first_choices(trees.unpack(draft.parents))
+    codes = bytes(draft.probabilities[node] for node in nodes) if draft.probabilities else b""
+    return replace(draft, tokens=tuple(draft.tokens[node] for node in nodes), probabilities=codes, parents=None)
 
 
 class Drafted(NamedTuple):

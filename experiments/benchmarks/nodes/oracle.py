@@ -12,7 +12,9 @@ from draft_node.core.actions import Propose, Request
 from experiments.benchmarks.nodes.played import Client, make_daemon
 from goodspeed.app.generation import PREFILL_CHUNK, generate
 from goodspeed.embedded import prompts
+from goodspeed.engine import engines
 from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engines import Engine
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.wire.codec import decode_up, encode
@@ -102,13 +104,14 @@ class Node:
         return [(sent.peer_id, pack(sent.message)) for sent in self.core.finish(result.outcomes, duration_s, now)]
 
 
-def page_bytes(runner: Runner) -> int:
+def page_bytes(runner: Engine) -> int:
     """Returns the bytes of one page over all layers."""
-    return sum(pages[0].nbytes for pages in runner._packed.memory.pages)
+    return engines.page_bytes(runner.checkpoint, runner.pool.page_size)
 
 
-def copy_cache(runner: Runner, source: object, target: bytes) -> None:
+def copy_cache(runner: Engine, source: object, target: bytes) -> None:
     """Copies the keys and values of `source` to `target`: prefilling every session anew would take minutes."""
+    assert isinstance(runner, Runner)
     pool, memory = runner.pool, runner._packed.memory
     pool.extend(target, pool.length(source))
     for pages in memory.pages:

@@ -85,6 +85,8 @@ NUMBERS: dict[int, np.dtype[Any]] = {
 
 STRING, ARRAY = 8, 9
 
+FLOATS = {"F16": np.float16, "F32": np.float32}
+
 T = TypeVar("T", str, int)
 
 
@@ -308,3 +310,17 @@ class _Header:
             raise CheckpointError(f"{self._name}: the GGUF file is incomplete: {what}; get it again")
         data = np.frombuffer(self._bytes, np.uint8, rows * row_bytes, start)
         return StoredTensor(kind, shape, data.reshape(rows, row_bytes))
+
+
+def dequantised(stored: StoredTensor) -> NDArray[np.float32]:
+    """Returns the weights in float32, in the tensor's shape."""
+    if stored.kind in FLOATS:
+        return stored.data.view(FLOATS[stored.kind]).astype(np.float32).reshape(stored.shape)
+    from gguf import GGMLQuantizationType, quants
+
+    try:
+        found: NDArray[np.float32] = quants.dequantize(stored.data, GGMLQuantizationType[stored.kind])
+    except (KeyError, NotImplementedError) as error:
+        what = f"weights of type {stored.kind} cannot be read"
+        raise UnsupportedModelError(f"{what}; use a file in Q4_1, Q8_0 or F16") from error
+    return found.astype(np.float32, copy=False).reshape(stored.shape)

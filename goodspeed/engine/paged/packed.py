@@ -4,50 +4,16 @@ This file lays out the pass; `passes.py` computes it.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
-from typing import NamedTuple
+from itertools import chain
 
 import numpy as np
 from torch import Tensor, nn
 
+from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
 from goodspeed.engine.paged.grid import Kernel
 from goodspeed.engine.paged.memory import KVPool
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Copy, Others, Pass, Passes
-from goodspeed.errors import PoolExhausted
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Tokens to append to a session at its cached length; logits are returned for the final `num_logits` tokens.
-
-    parents: each node's parent in the tree that the final tokens form, as an index within the tree; -1: the token
-    before the tree. Parents come first. All other tokens form a chain. None: no tree. The first nodes of a tree
-    longer than the chunk are the session's final cached tokens.
-
-    num_masks: masks after the tokens, of a checkpoint that predicts several tokens in one pass; the final `num_logits`
-    tokens and the tree include them. `Runner.forward` appends them, and drops them from the session after the pass.
-    """
-
-    key: Hashable
-    tokens: Sequence[int]
-    num_logits: int
-    parents: Sequence[int] | None = None
-    num_masks: int = 0
-
-
-class TreePath(NamedTuple):
-    """The path to retain of a tree: node indexes from a first node down; empty: no node is retained."""
-
-    key: Hashable
-    length: int  # tokens of the session before the tree
-    nodes: tuple[int, ...]
-
-    @property
-    def end(self) -> int:
-        """Length of the session, in tokens, once the path is retained."""
-        return self.length + len(self.nodes)
 
 
 class Packed:
@@ -75,16 +41,13 @@ class Packed:
 
         Raises PoolExhausted, and changes nothing, when the pool lacks the pages for all chunks together.
         """
-        self._check(chunks)
-        starts = [self.pool.length(chunk.key) for chunk in chunks]
+        check_chunks(self.pool, chunks)
+        starts = extend(self.pool, chunks)
         order = sorted(range(len(chunks)), key=lambda i: (-len(chunks[i].tokens), -starts[i]))
         try:
-            for chunk in chunks:
-                self.pool.extend(chunk.key, len(chunk.tokens))
             return self._run([chunks[i] for i in order], [starts[i] for i in order], _wanted(chunks, order))
         except BaseException:
-            for chunk, start in zip(chunks, starts, strict=True):
-                _restore(self.pool, chunk.key, start)
+            restore(self.pool, chunks, starts)
             raise
 
     def keep(self, paths: Sequence[TreePath]) -> None:
@@ -94,11 +57,8 @@ class Packed:
         after the text before the tree. ValueError, with nothing changed, for an invalid path or a session that comes
         twice.
         """
-        if len({path.key for path in paths}) != len(paths):
-            raise ValueError("each session may keep only one path")
-        for path in paths:
-            self._check_path(path)
-        moved = [path for path in paths if path.nodes != tuple(range(len(path.nodes)))]
+        check_paths(self.pool, paths)
+        moved = [path for path in paths if not path.is_first]
         if moved:
             slots = [self.pool.slots(path.key, [path.length + node for node in path.nodes]) for path in moved]
             places = [self.pool.slots(path.key, range(path.length, path.end)) for path in moved]
@@ -121,28 +81,6 @@ class Packed:
         target = pages[is_own, None] * len(rows) + rows
         source = np.tile(self.memory.spare * len(rows) + rows, len(target))
         self._passes.copy(Copy(source, target.ravel()))
-
-    def _check_path(self, path: TreePath) -> None:
-        cached = self.pool.length(path.key)
-        ascends = all(one < other for one, other in pairwise((-1, *path.nodes)))
-        if not 0 <= path.length <= cached or not ascends or path.length + max(path.nodes, default=-1) >= cached:
-            raise ValueError(f"{list(path.nodes)} is not a path of nodes after token {path.length} of {cached}")
-
-    def _check(self, chunks: Sequence[Chunk]) -> None:
-        if not chunks or len({chunk.key for chunk in chunks}) != len(chunks):
-            raise ValueError("a forward pass needs sessions, each of them once")
-        for chunk in chunks:
-            if not 0 <= chunk.num_logits <= len(chunk.tokens) or not chunk.tokens:
-                raise ValueError(f"{chunk.num_logits} logits are not possible for {len(chunk.tokens)} tokens")
-            num_nodes, num_cached = len(chunk.parents or ()), self.pool.length(chunk.key)
-            if 0 < num_nodes >= num_cached + len(chunk.tokens):
-                raise ValueError(f"a tree of {num_nodes} nodes needs as many tokens, and one before it")
-        needed = sum(self.pool.pages_needed(chunk.key, len(chunk.tokens)) for chunk in chunks)
-        if needed > self.pool.num_free:
-            raise PoolExhausted(
-                f"this batch needs {needed} pages, but {self.pool.num_free} of {self.pool.num_pages} are free; "
-                "free a session, or start with more memory"
-            )
 
     def _run(self, chunks: list[Chunk], starts: list[int], wanted: list[int]) -> Tensor:
         keys, counts = [chunk.key for chunk in chunks], [len(chunk.tokens) for chunk in chunks]
@@ -170,10 +108,3 @@ def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:
         ends[i] = end = end + len(chunks[i].tokens)
     wanted = zip(ends, (chunk.num_logits for chunk in chunks), strict=True)
     return [row for end, num in wanted for row in range(end - num, end)]
-
-
-def _restore(pool: PagePool, key: Hashable, length: int) -> None:
-    if length == 0:
-        pool.free(key)
-    elif pool.length(key) > length:
-        pool.truncate(key, length)

@@ -20,7 +20,8 @@ import transformers
 
 from goodspeed import __version__
 from goodspeed.embedded import models
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.engines import Engine
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.fair.fit import fit_roofline, r_squared
 from goodspeed.fair.round_time import Roofline, Sample
 
@@ -101,7 +102,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return max(ALWAYS_TRUSTED, *(sample.num_tokens for sample in self.samples))
 
 
-def profile(runner: Runner, grid: Grid, seconds: float) -> Profile:
+def profile(runner: Engine, grid: Grid, seconds: float) -> Profile:
     """Measures for about `seconds` and fits the roofline."""
     measured, checkpoint = measure(runner, grid, seconds), runner.checkpoint
     device, folder = checkpoint.device, Path(checkpoint.name)
@@ -123,7 +124,7 @@ def profile(runner: Runner, grid: Grid, seconds: float) -> Profile:
 
 
 def measure(
-    runner: Runner, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
+    runner: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
 ) -> Measured:
     """Measures for about `seconds`, then frees its KV pages. Skips shapes that do not fit into the pool."""
     started = clock()
@@ -145,7 +146,7 @@ def measure(
 class _Passes:
     """Runs forward passes over sessions of several context lengths, and truncates the sessions after each pass."""
 
-    def __init__(self, runner: Runner, clock: Callable[[], float], max_sessions: int) -> None:
+    def __init__(self, runner: Engine, clock: Callable[[], float], max_sessions: int) -> None:
         self.runner = runner
         self.clock = clock
         self._owner = object()  # makes the keys unique

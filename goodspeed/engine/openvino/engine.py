@@ -1,0 +1,95 @@
+"""Serves the sessions of a compiled model: see `Engine` for what each method promises."""
+
+from collections.abc import Hashable, Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goodspeed.engine import engines
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engines import CPU_KEPT, check_fits, masked
+from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
+from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
+from goodspeed.engine.paged.memory import pages_for
+from goodspeed.engine.paged.pages import PagePool
+
+
+class OpenVinoEngine:
+    """A model with the KV cache of its sessions. Its drafts are chains: two nodes of a tree at one position would write
+    to the same row of a page."""
+
+    has_trees = False
+    has_finite_keys = False
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        num_pages: int | None = None,
+        memory_fraction: float | None = None,
+        page_size: int = PAGE_SIZE,
+        prefix_cache: bool = False,
+        beside: Checkpoint | None = None,
+    ) -> None:
+        """See `EngineKind.start`. page_size: is PAGE_SIZE, whatever is asked for."""
+        self.checkpoint = checkpoint
+        compiled: Compiled = checkpoint.model
+        is_sized = num_pages is not None or memory_fraction is not None
+        if num_pages is None:
+            others = 0 if beside is None else engines.page_bytes(beside, PAGE_SIZE)
+            num_pages = pages_for(compiled.page_bytes + others, checkpoint.device, memory_fraction)
+        max_unused = num_pages if is_sized else int(num_pages * CPU_KEPT)
+        self.pool = PagePool(num_pages, PAGE_SIZE, prefix_cache=prefix_cache, max_unused=max_unused)
+        self._passes = compiled.with_caches(num_pages)
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        for chunk in chunks:
+            check_fits(chunk, self.pool, self.checkpoint)
+            if chunk.parents or chunk.num_masks:
+                raise ValueError("this engine computes chains only, without masks")
+        check_chunks(self.pool, chunks)
+        starts = extend(self.pool, chunks)
+        try:
+            logits = self._passes.run(self._rows(chunks, starts))
+        except BaseException:
+            restore(self.pool, chunks, starts)
+            raise
+        return masked(torch.from_numpy(logits), self.checkpoint)
+
+    def keep(self, paths: Sequence[TreePath]) -> None:
+        check_paths(self.pool, paths)
+        if any(not path.is_first for path in paths):
+            raise ValueError("this engine keeps chains only")
+        for path in paths:
+            self.pool.truncate(path.key, path.end)
+
+    def clear(self, keys: Sequence[Hashable]) -> None:
+        for key in keys:
+            self.pool.withdraw(key)
+        pages, counts = np.unique(np.concatenate([self.pool.table(key) for key in keys]), return_counts=True)
+        self._passes.clear(pages[counts == [self.pool.references(page) for page in pages.tolist()]])
+
+    def truncate(self, key: Hashable, length: int) -> int:
+        return self.pool.truncate(key, length)
+
+    def free(self, key: Hashable) -> None:
+        self.pool.free(key)
+
+    def _rows(self, chunks: Sequence[Chunk], starts: Sequence[int]) -> Rows:
+        counts = [len(chunk.tokens) for chunk in chunks]
+        places = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
+        numbers = [place // PAGE_SIZE + 1 for place in places]
+        pages = [self.pool.table(chunk.key)[_up_to(number)] for chunk, number in zip(chunks, numbers, strict=True)]
+        ends = np.cumsum(counts).tolist()
+        wanted = [row for chunk, end in zip(chunks, ends, strict=True) for row in range(end - chunk.num_logits, end)]
+        tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, ends[-1])
+        joined = np.concatenate
+        return Rows(tokens, joined(places), joined(pages), joined(numbers), np.array(wanted, np.int64))
+
+
+def _up_to(numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Returns 0, 1, ..., n - 1 for each n of the numbers, one after another."""
+    begins = numbers.cumsum() - numbers
+    return np.arange(int(numbers.sum())) - np.repeat(begins, numbers)

@@ -1,0 +1,62 @@
+"""Reads a model of OpenVINO's users (`optimum-cli export openvino`), and gives it paged attention and wanted rows."""
+
+from pathlib import Path
+from typing import Any
+
+import openvino as ov
+from openvino import opset13 as ops
+from openvino._offline_transformations import paged_attention_transformation
+
+from goodspeed.engine.openvino.graph import WANTED
+from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
+
+INPUTS = frozenset({"input_ids", "attention_mask", "position_ids", "beam_idx"})
+"""Inputs of a language model that can be given paged attention."""
+
+BETWEEN = ("Result", "Convert", "Reshape")
+"""Operations that may follow the product that makes the logits."""
+
+
+def read(name: str, file: Path) -> ov.Model:
+    """Reads openvino_model.xml and its weights; CheckpointError if they are damaged, UnsupportedModelError for a model
+    that has other inputs, or attention that OpenVINO's transformation does not find."""
+    try:
+        model = ov.Core().read_model(file)
+    except RuntimeError as error:
+        what = f"{name}: {file.name} cannot be read ({_last_line(error)})"
+        raise CheckpointError(f"{what}; get the folder again, or update openvino") from error
+    inputs = {port.get_any_name() for port in model.inputs}
+    if not inputs <= INPUTS or "input_ids" not in inputs:
+        what = f"its inputs are {', '.join(sorted(inputs)[:6])}, not those of a language model with its own cache"
+        how = "`optimum-cli export openvino --task text-generation-with-past`"
+        raise UnsupportedModelError(f"{name}: {what}; export it with {how}")
+    try:
+        paged_attention_transformation(model)
+    except RuntimeError as error:
+        what = f"OpenVINO {ov.get_version()} finds no attention in it that can be paged ({_last_line(error)})"
+        raise UnsupportedModelError(f"{name}: {what}; use another model") from error
+    if not any("_cache." in port.get_any_name() for port in model.inputs):
+        raise UnsupportedModelError(f"{name}: it has no attention with a cache; use another model")
+    _select_rows(model)
+    return model
+
+
+def _select_rows(model: ov.Model) -> None:
+    """Has the product that makes the logits computed for wanted rows only; leaves a model of another form as it is."""
+    node: Any = model.get_results()[0]
+    while node.get_type_name() in BETWEEN:
+        node = node.input_value(0).get_node()
+    if node.get_type_name() != "MatMul":
+        return
+    wanted = ops.parameter(ov.PartialShape([-1]), ov.Type.i64)
+    wanted.output(0).get_tensor().set_names({WANTED})
+    rows = ops.gather(node.input_value(0), wanted, ops.constant(0))
+    node.input(0).replace_source_output(rows.output(0))
+    model.add_parameters([wanted])
+    model.validate_nodes_and_infer_types()
+
+
+def _last_line(error: Exception) -> str:
+    """Returns the reason at the end of OpenVINO's message, which begins with places in its sources."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].rstrip(".") if lines else first_line(error)

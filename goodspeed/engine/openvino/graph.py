@@ -1,0 +1,267 @@
+"""Builds the graph of a GGUF model, with OpenVINO's paged attention in each layer.
+
+Llama, Qwen2 and Qwen3 share one architecture. OpenVINO recognises the shapes of operations that its own converters
+make, and fuses them (RMSNorm, rotation); this file makes the same shapes. Rows are tokens: [num_rows, 1, features].
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+from openvino import op
+from openvino import opset13 as ops
+
+from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised
+from goodspeed.engine.openvino.weights import Matrix, Node, matrix, sums_of
+from goodspeed.errors import CheckpointError, UnsupportedModelError
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+
+WANTED = "wanted_rows"
+"""Input of the graph: rows whose logits are computed."""
+
+LAST = np.iinfo(np.int64).max
+
+HIDDEN = 2
+"""Dimension of the features."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model."""
+
+    layers: int
+    hidden: int
+    heads: int
+    key_heads: int
+    head: int
+    epsilon: float
+    frequencies: NDArray[np.float32]  # [head / 2] angle of each pair at position 1
+
+    @classmethod
+    def of(cls, file: GgufFile) -> "Shape":
+        """Reads the sizes; UnsupportedModelError for what this graph would compute wrongly."""
+        refuse(file)
+        family = file.architecture
+
+        def field(key: str, default: Any = None) -> Any:
+            found = file.fields.get(f"{family}.{key}", default)
+            if found is None or isinstance(found, list):
+                raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
+            return found
+
+        hidden, heads = int(field("embedding_length")), int(field("attention.head_count"))
+        head = int(field("attention.key_length", hidden // max(1, heads)))
+        if int(field("attention.value_length", head)) != head or int(field("rope.dimension_count", head)) != head:
+            raise UnsupportedModelError(f"{file.name}: heads rotated in part are not supported; use another model")
+        return cls(
+            layers=int(field("block_count")),
+            hidden=hidden,
+            heads=heads,
+            key_heads=int(field("attention.head_count_kv", heads)),
+            head=head,
+            epsilon=float(field("attention.layer_norm_rms_epsilon")),
+            frequencies=_frequencies(file, float(field("rope.freq_base", 10_000.0)), head),
+        )
+
+
+def refuse(file: GgufFile) -> None:
+    """Raises UnsupportedModelError for a family, or a property of it, that this graph does not have."""
+    family = file.architecture
+    if family not in FAMILIES:
+        what = f"the architecture {ascii(family)[:80]} is not supported for GGUF files"
+        raise UnsupportedModelError(f"{file.name}: {what}; use one of {', '.join(FAMILIES)}, or a checkpoint folder")
+    scaling = file.fields.get(f"{family}.rope.scaling.type", "none")
+    if scaling not in ("none", "linear", "llama3"):
+        what = f"the position scaling {ascii(scaling)[:40]}"
+    elif file.fields.get(f"{family}.expert_count", 0):
+        what = "a mixture of experts"
+    elif file.fields.get(f"{family}.attention.sliding_window"):
+        what = "a sliding window"
+    else:
+        return
+    raise UnsupportedModelError(f"{file.name}: {what} is not supported for GGUF files; use a checkpoint folder")
+
+
+def build(file: GgufFile, *, in_float32: bool = False) -> ov.Model:
+    """Builds the graph: rows of tokens in, logits [num_wanted, 1, vocab_size] of the wanted rows out."""
+    return Builder(file, in_float32=in_float32).build()
+
+
+class Builder:
+    """The graph while it grows."""
+
+    def __init__(self, file: GgufFile, *, in_float32: bool) -> None:
+        self.file, self.shape, self.in_float32 = file, Shape.of(file), in_float32
+        self._used: set[str] = {"rope_freqs.weight"}
+        rows, scalar = ov.PartialShape([-1]), ov.PartialShape([])
+        self.ids = _parameter("input_ids", rows, ov.Type.i64)
+        self.positions = _parameter("position_ids", rows, ov.Type.i64)
+        self.wanted = _parameter(WANTED, rows, ov.Type.i64)
+        names = ("past_lens", "subsequence_begins", "block_indices", "block_indices_begins")
+        self.places = [_parameter(name, rows, ov.Type.i32) for name in names]
+        self.longest = _parameter("max_context_len", scalar, ov.Type.i32)
+        self.caches: list[Node] = []
+
+    def build(self) -> ov.Model:
+        """See `build`."""
+        embedding = self._matrix("token_embd.weight")
+        rows = ops.gather(embedding.weight, self.ids, _integer(0))
+        rows = ops.reshape(rows, _integers(-1, 1, self.shape.hidden), False)
+        cos, sin = self._angles()
+        for number in range(self.shape.layers):
+            rows = self._attention(number, rows, cos, sin)
+            rows = self._mlp(number, rows)
+        rows = self._norm("output_norm.weight", ops.gather(rows, self.wanted, _integer(0)))
+        head = self._matrix("output.weight") if "output.weight" in self.file.tensors else embedding
+        result = ops.result(head.times(rows))
+        self._refuse_unused()
+        inputs = [self.ids, self.positions, self.wanted, *self.places, self.longest, *self.caches]
+        return ov.Model([result], inputs, "goodspeed")
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _attention(self, number: int, rows: Node, cos: Node, sin: Node) -> Node:
+        shape, prefix = self.shape, f"blk.{number}."
+        normed = self._norm(f"{prefix}attn_norm.weight", rows)
+        names = [f"{prefix}attn_{which}" for which in "qkv"]
+        joined = self._linear(names, normed)
+        sizes = [count * shape.head for count in (shape.heads, shape.key_heads, shape.key_heads)]
+        query, key, value = ops.variadic_split(joined, _integer(HIDDEN), _integers(*sizes)).outputs()
+        query = self._rotated(query, shape.heads, f"{prefix}attn_q_norm.weight", cos, sin)
+        key = self._rotated(key, shape.key_heads, f"{prefix}attn_k_norm.weight", cos, sin)
+        seen = self._attend(number, query, key, ops.reshape(value, _integers(0, -1), True))
+        seen = ops.reshape(seen, _integers(-1, 1, shape.heads * shape.head), False)
+        return self._linear([f"{prefix}attn_output"], seen, plus=rows)
+
+    def _mlp(self, number: int, rows: Node) -> Node:
+        prefix = f"blk.{number}.ffn_"
+        normed = self._norm(f"{prefix}norm.weight", rows)
+        joined = self._linear([f"{prefix}gate", f"{prefix}up"], normed)
+        width = joined.get_output_partial_shape(0)[HIDDEN].get_length() // 2
+        gate, up = ops.variadic_split(joined, _integer(HIDDEN), _integers(width, width)).outputs()
+        return self._linear([f"{prefix}down"], ops.multiply(ops.swish(gate), up), plus=rows)
+
+    def _linear(self, names: list[str], rows: Node, plus: Node | None = None) -> Node:
+        """Joins linear layers with the same input, with their biases; plus: is added to their results."""
+        biases = [self._vector(f"{name}.bias") for name in names if f"{name}.bias" in self.file.tensors]
+        if biases and (len(biases) < len(names) or self.file.architecture == "llama"):
+            what = f"biases of {', '.join(names)} are not supported"
+            raise UnsupportedModelError(f"{self.file.name}: {what}; use a checkpoint folder")
+        if biases:
+            bias = _constant(np.concatenate(biases).reshape(1, 1, -1))
+            plus = bias if plus is None else ops.add(plus, bias)
+        weights = [f"{name}.weight" for name in names]
+        if len({self._stored(name).kind in ("Q4_0", "Q4_1") for name in weights}) == 1:
+            return self._matrix(*weights).times(rows, sums_of(rows), plus)
+        found = ops.concat([self._matrix(name).times(rows) for name in weights], HIDDEN)  # of different kinds
+        return found if plus is None else ops.add(plus, found)
+
+    def _attend(self, number: int, query: Node, key: Node, value: Node) -> Node:
+        """Writes keys and values to the cache, and attends: [num_rows, heads * head]."""
+        whole = ov.PartialShape([-1, -1, -1, -1])
+        caches = [_parameter(f"{which}_cache.{number}", whole, ov.Type.dynamic) for which in ("key", "value")]
+        self.caches += caches
+        none, no_floats = _constant(np.zeros(0, np.int32)), _constant(np.zeros(0, np.float32))
+        zero = _constant(np.int32(0))
+        scale = _constant(np.float32(self.shape.head**-0.5))
+        inputs = [query, key, value, *caches, *self.places, scale, zero, no_floats, self.longest]
+        # Features that these models lack, in the order of the operation's inputs: scores, rotated blocks, xattention,
+        # sinks, adaptive rotation, token types, and so on.
+        inputs += [none, none, none, no_floats, no_floats, zero, zero, _constant(np.zeros((0, 0, 0, 0), np.float32))]
+        inputs += [zero, none, none, none, none, _constant(np.zeros(0, np.uint8)), none]
+        attention = op._PagedAttentionExtension([_output(one) for one in inputs])
+        for name, number_of in (("num_k_heads", self.shape.key_heads), ("num_v_heads", self.shape.key_heads)):
+            attention.get_rt_info()[name] = number_of
+        for name in ("k_head_size", "v_head_size"):
+            attention.get_rt_info()[name] = self.shape.head
+        return attention.output(0)
+
+    def _rotated(self, features: Node, heads: int, norm: str, cos: Node, sin: Node) -> Node:
+        """Splits into heads, normalises them where the model does, and rotates: [num_rows, heads * head]."""
+        half = self.shape.head // 2
+        split = ops.reshape(features, _integers(0, 0, heads, self.shape.head), True)
+        if norm in self.file.tensors:
+            split = self._norm(norm, split)
+        split = ops.transpose(split, _integers(0, 2, 1, 3))  # [num_rows, heads, 1, head]
+        second = ops.slice(split, _integers(half), _integers(LAST), _integers(1), _integers(3))
+        first = ops.slice(split, _integers(0), _integers(half), _integers(1), _integers(3))
+        turned = ops.concat([ops.multiply(second, _constant(np.full((1, 1, 1, 1), -1.0, np.float32))), first], -1)
+        rotated = ops.add(ops.multiply(split, cos), ops.multiply(turned, sin))
+        return ops.reshape(ops.transpose(rotated, _integers(0, 2, 1, 3)), _integers(0, -1), True)
+
+    def _angles(self) -> tuple[Node, Node]:
+        frequencies = _constant(self.shape.frequencies.reshape(1, 1, -1))
+        positions = ops.reshape(ops.convert(self.positions, "f32"), _integers(-1, 1, 1), False)
+        angles = ops.multiply(positions, frequencies)
+        both = ops.concat([angles, angles], -1)
+        return ops.unsqueeze(ops.cos(both), _integer(1)), ops.unsqueeze(ops.sin(both), _integer(1))
+
+    def _norm(self, name: str, rows: Node) -> Node:
+        ones = [1] * len(rows.get_output_partial_shape(0))
+        square = ops.power(rows, _constant(np.full(ones, 2.0, np.float32)))
+        mean = ops.reduce_mean(square, _integers(-1), True)
+        root = ops.sqrt(ops.add(mean, _constant(np.full(ones, self.shape.epsilon, np.float32))))
+        normed = ops.multiply(ops.divide(_constant(np.ones(ones, np.float32)), root), rows)
+        return ops.multiply(normed, _constant(self._vector(name).reshape(*ones[:-1], -1)))
+
+    # -- weights ---------------------------------------------------------------------------------------------------
+
+    def _matrix(self, *names: str) -> Matrix:
+        return matrix(*[self._stored(name) for name in names], in_float32=self.in_float32)
+
+    def _vector(self, name: str) -> NDArray[np.float32]:
+        return dequantised(self._stored(name)).reshape(-1)
+
+    def _stored(self, name: str) -> StoredTensor:
+        if name not in self.file.tensors:
+            raise CheckpointError(f"{self.file.name}: the weight {name} is missing; get the file again")
+        self._used.add(name)
+        stored, which = self.file.tensors[name], name.rpartition("attn_")[2]
+        heads = {"q.weight": self.shape.heads, "k.weight": self.shape.key_heads}.get(which)
+        return stored if heads is None or self.file.architecture != "llama" else _unpaired(stored, heads)
+
+    def _refuse_unused(self) -> None:
+        if unused := sorted(set(self.file.tensors) - self._used):
+            what = f"{len(unused)} weights have no place in the model ({', '.join(unused[:4])})"
+            raise UnsupportedModelError(f"{self.file.name}: {what}; use another file")
+
+
+def _unpaired(stored: StoredTensor, heads: int) -> StoredTensor:
+    """Returns the rows of Llama's heads in the checkpoint's order: llama.cpp stores those rotated together in pairs."""
+    rows = stored.data.reshape(heads, -1, 2, stored.data.shape[-1]).swapaxes(1, 2)
+    return replace(stored, data=rows.reshape(stored.data.shape))
+
+
+def _frequencies(file: GgufFile, base: float, head: int) -> NDArray[np.float32]:
+    found = base ** -(np.arange(0, head, 2, dtype=np.float64) / head)
+    if "rope_freqs.weight" in file.tensors:  # Llama 3.1's scaling
+        found /= dequantised(file.tensors["rope_freqs.weight"])
+    if file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear":
+        found /= float(file.fields.get(f"{file.architecture}.rope.scaling.factor", 1.0))
+    return found.astype(np.float32)
+
+
+def _parameter(name: str, shape: ov.PartialShape, kind: ov.Type) -> Node:
+    found = ops.parameter(shape, kind)
+    found.set_friendly_name(name)
+    found.output(0).get_tensor().set_names({name})
+    return found
+
+
+def _output(node: Node) -> ov.Output:
+    return node if isinstance(node, ov.Output) else node.output(0)
+
+
+def _constant(array: Any) -> Node:
+    return ops.constant(np.ascontiguousarray(array) if np.ndim(array) else array)
+
+
+def _integers(*numbers: int) -> Node:
+    return ops.constant(np.array(numbers, np.int64))
+
+
+def _integer(number: int) -> Node:
+    return ops.constant(np.int64(number))

@@ -1,0 +1,151 @@
+"""Loads a GGUF file or a folder of OpenVINO for this machine's CPU, and tests it: rows must not depend on their pass.
+
+This module is the engine `openvino` (`engines.EngineKind`).
+"""
+
+import json
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import torch
+from transformers import AutoConfig
+
+from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engines import Engine
+from goodspeed.engine.gguf import vocabulary
+from goodspeed.engine.gguf.file import GgufFile
+from goodspeed.engine.gguf.file import read as read_gguf
+from goodspeed.engine.openvino import folder as openvino_folder
+from goodspeed.engine.openvino import graph
+from goodspeed.engine.openvino.engine import OpenVinoEngine
+from goodspeed.engine.openvino.model import Compiled
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.sources import GRAPH, WEIGHTS, find_source, refuse_settings
+from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
+from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
+from goodspeed.engine.tokenizing.text import num_shared
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
+
+NUM_SAMPLES = 64
+"""Bytes sampled of each weight for the fingerprint."""
+
+PIECES = (7, 33, 1, 9)
+"""How the trial cuts its text, which is longer than a page."""
+
+
+def load(
+    name: str, *, device: str = "cpu", dtype: str = "auto", generation_config: str = "auto", num_threads: int = 1
+) -> Checkpoint:
+    """Loads a model. dtype: `auto` computes with 8-bit activations, `float32` without.
+
+    Raises CheckpointError, UnsupportedModelError, ConfigError or NotInstalled.
+    """
+    refuse_settings(name, device, dtype)
+    source, in_float32 = find_source(name), dtype == "float32"
+    settings = GenerationSettings()
+    if source.kind == "gguf":
+        file = read_gguf(source.path, name)
+        known, context_len = vocabulary.load(file), file.context_len
+        model, identity = graph.build(file, in_float32=in_float32), _sampled(file)
+    else:
+        known, settings = _described(name, source.path, generation_config)
+        context_len = checkpoints.context_len(name, AutoConfig.from_pretrained(source.path, trust_remote_code=False))
+        model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_file(source.path / WEIGHTS)
+    try:
+        compiled = Compiled(model, in_float32=in_float32, num_threads=num_threads)
+    except RuntimeError as error:
+        what = f"{name}: OpenVINO {ov.get_version()} cannot compile it ({first_line(error)})"
+        raise UnsupportedModelError(f"{what}; use another model") from error
+    num_known = num_shared(known.tokenizer, compiled.vocab_size)
+    if num_known is None:
+        what = f"{name}: the tokenizer has {known.num_tokens} tokens and the model only {compiled.vocab_size} rows"
+        raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
+    checkpoint = Checkpoint(
+        name=name,
+        model=compiled,
+        tokenizer=known.tokenizer,
+        tokenizer_fingerprint=known.tokenizer_fingerprint,
+        eos_ids=known.eos_ids,
+        vocab_size=compiled.vocab_size,
+        num_tokens=num_known,
+        context_len=context_len,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        model_fingerprint=_fingerprint(identity, compiled),
+        settings=settings,
+        engine="openvino",
+    )
+    if not in_float32:
+        check_bits(checkpoint)
+    return checkpoint
+
+
+def start(checkpoint: Checkpoint, **size: Any) -> Engine:
+    """Returns the engine; see `OpenVinoEngine`."""
+    return OpenVinoEngine(checkpoint, **size)
+
+
+def page_bytes(checkpoint: Checkpoint, page_size: int) -> int:
+    """Returns the bytes of a page of PAGE_SIZE tokens, whatever size is asked for."""
+    compiled: Compiled = checkpoint.model
+    return compiled.page_bytes
+
+
+def check_bits(checkpoint: Checkpoint) -> None:
+    """Raises UnsupportedModelError unless rows have the same bits alone, together, in pieces, and beside others."""
+    tokens = ((np.arange(sum(PIECES)) * 7919 + 1) % checkpoint.num_tokens).tolist()
+    engine = OpenVinoEngine(checkpoint, num_pages=8)
+    whole = engine.forward([Chunk("whole", tokens, len(tokens))])
+    pieces, first = list[torch.Tensor](), 0
+    for number in PIECES:
+        beside = Chunk("beside", tokens[5 : 5 + number], 0)
+        piece = Chunk("pieces", tokens[first : first + number], number)
+        pieces.append(engine.forward([beside, piece] if number != 1 else [piece]))
+        first += number
+    engine.truncate("whole", len(tokens) - 1)
+    pieces.append(engine.forward([Chunk("whole", tokens[-1:], 1)]))
+    if not torch.equal(torch.cat((whole, whole[-1:])), torch.cat(pieces)):
+        what = f"with OpenVINO {ov.get_version()}, its logits depend on what else is computed with them"
+        raise UnsupportedModelError(
+            f"{checkpoint.name}: {what}, so drafts would change texts; use --dtype float32, or a release in "
+            "docs/DEPENDENCIES.md"
+        )
+
+
+def _described(name: str, folder: Path, generation_config: str) -> tuple[Vocabulary, GenerationSettings]:
+    """Reads what lies beside a model of OpenVINO: its tokenizer, and its sampling defaults."""
+    known = tokenizer_folder.load(name)
+    if generation_config != "auto":
+        return known, GenerationSettings()
+    return known, generation_settings.read(name, folder)
+
+
+def _sampled_file(file: Path) -> bytes:
+    size = file.stat().st_size
+    digest = blake2b(str(size).encode(), digest_size=32)
+    weights = np.memmap(file, np.uint8, "r")
+    digest.update(weights[np.linspace(0, size - 1, 1 << 14).astype(np.int64)].tobytes())
+    return digest.digest()
+
+
+def _fingerprint(identity: bytes, compiled: Compiled) -> str:
+    """Returns 32 hexadecimal digits of the weights, the release and what decides the results."""
+    kept = {key: value for key, value in compiled.settings.items() if key != "INFERENCE_NUM_THREADS"}
+    digest = blake2b(identity, digest_size=16)
+    digest.update(json.dumps([ov.get_version(), kept], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _sampled(file: GgufFile) -> bytes:
+    digest = blake2b(digest_size=32)
+    digest.update(json.dumps([file.fields.get("general.architecture")]).encode())
+    for name, stored in sorted(file.tensors.items()):
+        flat = stored.data.reshape(-1)
+        digest.update(f"{name}{stored.kind}{stored.shape}".encode())
+        digest.update(flat[np.linspace(0, flat.size - 1, NUM_SAMPLES).astype(np.int64)].tobytes())
+    return digest.digest()

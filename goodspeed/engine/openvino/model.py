@@ -1,0 +1,120 @@
+"""A compiled model with the KV caches that its passes read and write.
+
+Every row of a pass is a sequence of its own: one token, with the pages of the text before it. OpenVINO attends to a
+sequence of several tokens with another kernel, whose sums differ in their last bits, and 8-bit activations magnify
+that. As sequences of one token, rows have the same bits alone, beside others, and in a prompt cut in any way. With
+several threads a lone row is the exception, so a pass has at least as many rows as threads.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from goodspeed.engine.openvino.graph import WANTED
+
+PAGE_SIZE = 32
+"""Rows of a page; OpenVINO's CPU plugin has no other."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a pass."""
+
+    tokens: Ints  # [num_rows]
+    positions: Ints  # [num_rows] in their texts
+    pages: Ints  # pages up to each row's own position, row after row
+    num_pages: Ints  # [num_rows]
+    wanted: Ints  # [num_wanted] rows whose logits are wanted
+
+    def padded(self, num_rows: int, spare: int) -> "Rows":
+        """Returns at least so many rows; further ones are first tokens of texts in a spare page."""
+        more = num_rows - len(self.tokens)
+        if more <= 0:
+            return self
+        zeros = np.zeros(more, np.int64)
+        return Rows(
+            np.concatenate((self.tokens, zeros)),
+            np.concatenate((self.positions, zeros)),
+            np.concatenate((self.pages, zeros + spare)),
+            np.concatenate((self.num_pages, zeros + 1)),
+            self.wanted,
+        )
+
+
+class Compiled:
+    """A model for this machine's CPU, without caches."""
+
+    def __init__(self, model: ov.Model, *, in_float32: bool, num_threads: int) -> None:
+        """in_float32: all arithmetic; else activations become 8 bits, and the caches 8 bits for each token and head."""
+        self.num_threads = num_threads
+        self.settings = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "KV_CACHE_PRECISION": "f32" if in_float32 else "u8",
+            "KEY_CACHE_QUANT_MODE": "BY_TOKEN",  # by channel, a page's scales would depend on later tokens
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0" if in_float32 else "32",
+            "INFERENCE_NUM_THREADS": num_threads,
+            "NUM_STREAMS": "1",
+            "ENABLE_CPU_PINNING": False,  # else every process pins its threads to the same first cores
+        }
+        self._model = ov.Core().compile_model(model, "CPU", self.settings)
+        self.vocab_size = int(self._model.output(0).partial_shape[-1].get_length())
+        self.caches = {port.get_any_name(): port for port in self._model.inputs if "_cache." in port.get_any_name()}
+        self.selects = any(WANTED in port.get_names() for port in self._model.inputs)
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page in all caches."""
+        return sum(int(np.prod(self._shape(port, 1))) * port.get_element_type().size for port in self.caches.values())
+
+    def with_caches(self, num_pages: int) -> "Passes":
+        """Allocates caches of so many pages, and a spare one."""
+        request = self._model.create_infer_request()
+        caches = list[NDArray[Any]]()
+        for name, port in self.caches.items():
+            kind = port.get_element_type()
+            cache = np.zeros(self._shape(port, num_pages + 1), kind.to_dtype())  # untouched memory is free
+            request.set_tensor(name, ov.Tensor(cache, shared_memory=True))
+            caches.append(cache)
+        return Passes(self, request, caches, num_pages)
+
+    def _shape(self, port: Any, num_pages: int) -> list[int]:
+        return [num_pages if size.is_dynamic else size.get_length() for size in port.get_partial_shape()]
+
+
+class Passes:
+    """Runs passes over its caches."""
+
+    def __init__(self, compiled: Compiled, request: Any, caches: list[NDArray[Any]], spare: int) -> None:
+        self._compiled, self._request, self._caches, self._spare = compiled, request, caches, spare
+
+    def run(self, rows: Rows) -> NDArray[np.float32]:
+        """Returns the logits [num_wanted, vocab_size]; the next pass does not overwrite them."""
+        compiled, wanted = self._compiled, rows.wanted
+        rows = rows.padded(compiled.num_threads, self._spare)
+        inputs: dict[str, NDArray[Any]] = {
+            "input_ids": rows.tokens,
+            "position_ids": rows.positions,
+            "past_lens": rows.positions.astype(np.int32),
+            "subsequence_begins": np.arange(len(rows.tokens) + 1, dtype=np.int32),
+            "block_indices": rows.pages.astype(np.int32),
+            "block_indices_begins": np.concatenate(([0], rows.num_pages.cumsum())).astype(np.int32),
+            "max_context_len": np.array(rows.positions.max() + 1, np.int32),
+        }
+        if compiled.selects:
+            inputs[WANTED] = wanted if len(wanted) else np.zeros(1, np.int64)  # no graph computes nothing
+        for name, value in inputs.items():
+            self._request.set_tensor(name, ov.Tensor(value))
+        self._request.infer()
+        logits = self._request.get_output_tensor(0).data.reshape(-1, compiled.vocab_size)
+        found: NDArray[np.float32] = logits[: len(wanted)].copy() if compiled.selects else logits[wanted]
+        return found
+
+    def clear(self, pages: Ints) -> None:
+        """Overwrites pages with zeros."""
+        for cache in self._caches:
+            cache[pages] = 0

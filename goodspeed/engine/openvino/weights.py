@@ -1,0 +1,106 @@
+"""Weights of a GGUF file as constants that OpenVINO keeps in 4 or 8 bits, and multiplies with 8-bit activations.
+
+The storage types Q4_0, Q4_1 and Q8_0 keep their bits. A block of Q4_1 holds scale * q + minimum. OpenVINO multiplies in
+integers only if minimum / scale is a whole number, and rounding it costs 0.4 nats a token (SmolLM2-135M). So the
+minima are a second, small product: with the sums of each block's inputs. Other types become 8 bits with a scale for 32
+weights, or float32 if that is asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+from openvino import opset13 as ops
+
+from goodspeed.engine.gguf.file import StoredTensor, dequantised
+from goodspeed.errors import UnsupportedModelError
+
+GROUP = 32
+"""Weights of a row that share a scale."""
+
+Node = Any  # openvino's nodes have no types of their own
+
+
+def matrix(*stored: StoredTensor, in_float32: bool = False) -> "Matrix":
+    """Joins matrices with the same inputs row by row. UnsupportedModelError for a storage type that cannot be read."""
+    if {one.kind for one in stored} <= {"Q4_0", "Q4_1"}:
+        return _in_4_bits(stored)
+    if in_float32 and any(one.kind != "Q8_0" for one in stored):
+        return Matrix(_constant(np.concatenate([dequantised(one) for one in stored])))
+    return _in_8_bits(stored)
+
+
+class Matrix:
+    """A matrix [outputs, inputs] in a graph."""
+
+    def __init__(self, weight: Node, minima: NDArray[np.float32] | None = None) -> None:
+        """weight: constant with its scales. minima: [outputs, inputs / GROUP], of each block; None: zero."""
+        self.weight = weight if weight.get_element_type() == ov.Type.f32 else ops.convert(weight, "f32")
+        self._minima = minima
+
+    def times(self, rows: Node, sums: Node | None = None, plus: Node | None = None) -> Node:
+        """Returns rows [..., inputs] times the transposed matrix, plus another node. sums: `sums_of(rows)`."""
+        if self._minima is not None:
+            added = ops.matmul(sums_of(rows) if sums is None else sums, _constant(self._minima), False, True)
+            plus = added if plus is None else ops.add(added, plus)
+        found = ops.matmul(rows, self.weight, False, True)
+        return found if plus is None else ops.add(plus, found)
+
+
+def sums_of(rows: Node) -> Node:
+    """Sums the inputs of each block: rows [num_rows, 1, inputs] -> [num_rows, 1, inputs / GROUP]."""
+    blocks = ops.reshape(rows, _constant(np.array([0, 1, -1, GROUP])), True)
+    return ops.reduce_sum(blocks, _constant(np.array([3])), False)
+
+
+def _in_4_bits(stored: Sequence[StoredTensor]) -> Matrix:
+    """Signed weights q - 8 with their scales, and minimum + 8 * scale of each block where there are minima."""
+    signed, scales, minima = [], [], []
+    for one in stored:
+        head = 4 if one.kind == "Q4_1" else 2
+        blocks = one.data.reshape(len(one.data), -1, head + GROUP // 2)
+        scale = blocks[..., :2].copy().view(np.float16)
+        half = blocks[..., head:]
+        signed.append(np.concatenate((half & 15, half >> 4), axis=-1) ^ 8)  # as two's complement of 4 bits
+        scales.append(scale)
+        least = blocks[..., 2:4].copy().view(np.float16) if one.kind == "Q4_1" else -8 * scale
+        minima.append((least.astype(np.float32) + 8 * scale.astype(np.float32))[..., 0])
+    numbers = np.concatenate(signed)
+    packed = (numbers[..., 0::2] | (numbers[..., 1::2] << 4)).astype(
+        np.uint8
+    )  # two in a byte, the first in its low half
+    tensor = ov.Tensor(packed.view(np.int8).reshape(-1), ov.Shape(numbers.shape), ov.Type.i4)
+    weight = _scaled(ops.constant(tensor, shared_memory=False), np.concatenate(scales))
+    joined = np.concatenate(minima)
+    return Matrix(weight, joined if joined.any() else None)
+
+
+def _in_8_bits(stored: Sequence[StoredTensor]) -> Matrix:
+    numbers, scales = zip(*[_rounded(one) for one in stored], strict=True)
+    return Matrix(_scaled(_constant(np.concatenate(numbers)), np.concatenate(scales)))
+
+
+def _rounded(stored: StoredTensor) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+    """Returns numbers [outputs, inputs / GROUP, GROUP] with their scales [outputs, inputs / GROUP, 1]."""
+    if stored.kind == "Q8_0":
+        blocks = stored.data.reshape(len(stored.data), -1, 2 + GROUP)
+        return blocks[..., 2:].view(np.int8), blocks[..., :2].copy().view(np.float16)
+    weights = dequantised(stored)
+    if weights.shape[-1] % GROUP:
+        raise UnsupportedModelError(f"rows of {weights.shape[-1]} weights are no whole blocks of {GROUP}")
+    grouped = weights.reshape(len(weights), -1, GROUP)
+    scale = (np.abs(grouped).max(axis=-1, keepdims=True) / 127).astype(np.float16)
+    divisor = np.where(scale == 0, 1, scale).astype(np.float32)
+    return np.rint(grouped / divisor).clip(-127, 127).astype(np.int8), scale
+
+
+def _scaled(numbers: Node, scales: NDArray[np.float16]) -> Node:
+    weight = ops.multiply(ops.convert(numbers, "f16"), _constant(scales))
+    outputs, groups = scales.shape[:2]
+    return ops.reshape(weight, _constant(np.array([outputs, groups * GROUP])), False)
+
+
+def _constant(array: NDArray[Any]) -> Node:
+    return ops.constant(np.ascontiguousarray(array))
