@@ -14,7 +14,6 @@ from torch import Tensor
 
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.sources import kind_of
 from goodspeed.engine.tokenizing.text import check_ids
 from goodspeed.errors import ConfigError, PromptError, first_line
 
@@ -132,6 +131,8 @@ def page_bytes(checkpoint: "Checkpoint", page_size: int) -> int:
 
 def engine_of(name: str) -> str:
     """Returns the engine of `--engine auto` for a model."""
+    from goodspeed.engine.sources import kind_of  # files of GGUF need packages that torch's engine does without
+
     return "torch" if kind_of(name) == "checkpoint" else "openvino"
 
 
