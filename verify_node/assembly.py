@@ -12,7 +12,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import engines
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import Engine
+from goodspeed.engine.engine import Engine
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.parallel.joining import Part
 from goodspeed.engine.parallel.ranks import Ranks
@@ -134,7 +134,7 @@ def make_runner(
         num_pages=config.kv_pages,
         memory_fraction=config.memory_fraction,
         prefix_cache=True,
-        beside=draft,
+        beside_bytes=0 if draft is None else engines.token_bytes(draft),
         **({} if ranks is None else {"others": ranks}),
     )
 

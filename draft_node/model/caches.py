@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from draft_node.core.actions import Request
 from draft_node.model.job import Job
-from goodspeed.engine.engines import Engine
+from goodspeed.engine.engine import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees

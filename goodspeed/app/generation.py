@@ -11,7 +11,7 @@ from torch import Tensor
 
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import Engine
+from goodspeed.engine.engine import Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.logit_rules import TextRows, process

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from goodspeed.engine import checkpoints, engines
+from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import CPU_KEPT, check_fits, masked
+from goodspeed.engine.engine import CPU_KEPT, check_fits, masked
 from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
@@ -55,10 +55,10 @@ def start(checkpoint: Checkpoint, **size: Any) -> "Runner":
     return Runner(checkpoint, **size)
 
 
-def page_bytes(checkpoint: Checkpoint, page_size: int) -> int:
-    """Returns the bytes of a page in the KV cache of a whole model."""
+def token_bytes(checkpoint: Checkpoint) -> int:
+    """Returns the bytes of a token in the KV cache of a whole model."""
     tried = try_model(checkpoint, is_split=False)
-    return bytes_per_page(tried.shape, tried.num_layers, page_size, checkpoint.dtype)
+    return bytes_per_page(tried.shape, tried.num_layers, 1, checkpoint.dtype)
 
 
 class Runner:
@@ -78,10 +78,10 @@ class Runner:
         page_size: int = 16,
         prefix_cache: bool = False,
         others: Others | None = None,
-        beside: Checkpoint | None = None,
+        beside_bytes: int = 0,
     ) -> None:
-        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside: another model; its
-        runner will get equally many pages from the same share of memory.
+        """prefix_cache: pages can be published, and outlive their sessions (`pages.py`). beside_bytes: of a token
+        in the cache of another model, which will get equally many pages from the same share of memory.
 
         others: ranks that hold the other parts of a split model; None: the model is not split. num_pages: per rank.
         """
@@ -91,8 +91,7 @@ class Runner:
         is_sized = num_pages is not None or memory_fraction is not None
         if num_pages is None:
             num_sharing = others.num_ranks if others is not None and checkpoint.device.type == "cpu" else 1
-            if beside is not None:
-                one_page += engines.page_bytes(beside, page_size)
+            one_page += beside_bytes * page_size
             num_pages = pages_for(one_page * num_sharing, checkpoint.device, memory_fraction)
         max_unused = num_pages if is_sized or checkpoint.device.type != "cpu" else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, page_size, prefix_cache=prefix_cache, max_unused=max_unused)

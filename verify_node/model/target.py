@@ -14,7 +14,7 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import Engine
+from goodspeed.engine.engine import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.runner import mark
 from goodspeed.errors import NOT_NUMBERS

@@ -14,7 +14,7 @@ from goodspeed.app.generation import PREFILL_CHUNK, generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import Engine
+from goodspeed.engine.engine import Engine
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.wire.codec import decode_up, encode
@@ -106,7 +106,7 @@ class Node:
 
 def page_bytes(runner: Engine) -> int:
     """Returns the bytes of one page over all layers."""
-    return engines.page_bytes(runner.checkpoint, runner.pool.page_size)
+    return engines.token_bytes(runner.checkpoint) * runner.pool.page_size
 
 
 def copy_cache(runner: Engine, source: object, target: bytes) -> None:

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.engine import engines
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import CPU_KEPT, check_fits, masked
+from goodspeed.engine.engine import CPU_KEPT, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
 from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
 from goodspeed.engine.paged.memory import pages_for
@@ -31,15 +30,15 @@ class OpenVinoEngine:
         memory_fraction: float | None = None,
         page_size: int = PAGE_SIZE,
         prefix_cache: bool = False,
-        beside: Checkpoint | None = None,
+        beside_bytes: int = 0,
     ) -> None:
         """See `EngineKind.start`. page_size: is PAGE_SIZE, whatever is asked for."""
         self.checkpoint = checkpoint
         compiled: Compiled = checkpoint.model
         is_sized = num_pages is not None or memory_fraction is not None
         if num_pages is None:
-            others = 0 if beside is None else engines.page_bytes(beside, PAGE_SIZE)
-            num_pages = pages_for(compiled.page_bytes + others, checkpoint.device, memory_fraction)
+            page_bytes = compiled.page_bytes + beside_bytes * PAGE_SIZE
+            num_pages = pages_for(page_bytes, checkpoint.device, memory_fraction)
         max_unused = num_pages if is_sized else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, PAGE_SIZE, prefix_cache=prefix_cache, max_unused=max_unused)
         self._passes = compiled.with_caches(num_pages)

@@ -15,14 +15,14 @@ from transformers import AutoConfig
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engines import Engine
+from goodspeed.engine.engine import Engine
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
 from goodspeed.engine.openvino import folder as openvino_folder
 from goodspeed.engine.openvino import graph
 from goodspeed.engine.openvino.engine import OpenVinoEngine
-from goodspeed.engine.openvino.model import Compiled
+from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.sources import GRAPH, WEIGHTS, find_source, refuse_settings
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
@@ -90,10 +90,10 @@ def start(checkpoint: Checkpoint, **size: Any) -> Engine:
     return OpenVinoEngine(checkpoint, **size)
 
 
-def page_bytes(checkpoint: Checkpoint, page_size: int) -> int:
-    """Returns the bytes of a page of PAGE_SIZE tokens, whatever size is asked for."""
+def token_bytes(checkpoint: Checkpoint) -> int:
+    """Returns the bytes of a token in the KV cache."""
     compiled: Compiled = checkpoint.model
-    return compiled.page_bytes
+    return compiled.page_bytes // PAGE_SIZE
 
 
 def check_bits(checkpoint: Checkpoint) -> None:

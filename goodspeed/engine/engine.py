@@ -1,0 +1,77 @@
+"""What every engine is: a model that computes logits for many sessions (`Engine`), and parts that engines share."""
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+from goodspeed.engine.paged.chunks import Chunk, TreePath
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.tokenizing.text import check_ids
+from goodspeed.errors import PromptError
+
+if TYPE_CHECKING:
+    from goodspeed.engine.checkpoints import Checkpoint
+
+CPU_KEPT = 0.25
+"""Share of the pages that the prefix cache retains on a CPU if no memory size was given. Other processes can use the
+untouched rest."""
+
+
+class Engine(Protocol):
+    """A model with the KV cache of its sessions. `pool` tracks each session's pages and the free ones.
+
+    No locks: `forward`, `keep` and `clear` run on the model's thread, and the pool changes elsewhere only while that
+    thread is idle.
+    """
+
+    checkpoint: "Checkpoint"
+    pool: PagePool
+
+    @property
+    def has_trees(self) -> bool:
+        """True if chunks may end in trees; else every draft is a chain."""
+
+    @property
+    def has_finite_keys(self) -> bool:
+        """True if the KV cache remains finite where the model overflows."""
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Appends chunks to their sessions; returns logits [sum(num_logits), vocab_size] in float32, in chunk order.
+
+        Columns beyond the tokenizer are -inf. Raises PoolExhausted (too few pages) or PromptError (a session would
+        outgrow the context, or an id is not the tokenizer's), and changes nothing then.
+        """
+
+    def keep(self, paths: Sequence[TreePath]) -> None:
+        """Retains a path through each tree of an earlier `forward`, and drops the other nodes."""
+
+    def clear(self, keys: Sequence[Hashable]) -> None:
+        """Overwrites the KV cache of sessions with logits that are not numbers."""
+
+    def truncate(self, key: Hashable, length: int) -> int:
+        """Drops a session's positions from `length` on; returns the remaining length.
+
+        Less than `length` remains only if `length` lies in a page shared with other sessions (`PagePool.truncate`).
+        """
+
+    def free(self, key: Hashable) -> None:
+        """Closes a session and releases its pages."""
+
+
+def check_fits(chunk: Chunk, pool: PagePool, checkpoint: "Checkpoint") -> None:
+    """Raises PromptError if the session would outgrow the context, or if an id is not the tokenizer's."""
+    length = pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
+    limit = checkpoint.context_len
+    if length > limit:
+        raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
+    check_ids(checkpoint.tokenizer, chunk.tokens, checkpoint.num_tokens)
+
+
+def masked(logits: Tensor, checkpoint: "Checkpoint") -> Tensor:
+    """Sets the columns beyond the tokenizer, and of the mask, to -inf, in place."""
+    if checkpoint.num_tokens < logits.shape[1]:
+        logits[:, checkpoint.num_tokens :] = float("-inf")
+    if checkpoint.mask_id is not None:
+        logits[:, checkpoint.mask_id] = float("-inf")
+    return logits
