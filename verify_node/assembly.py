@@ -5,18 +5,15 @@ import secrets
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import engines
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.folders import public_name
-from goodspeed.engine.parallel.joining import Part
-from goodspeed.engine.parallel.ranks import Ranks
-from goodspeed.engine.splitting import refuse_split
 from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving import defaults
@@ -34,6 +31,9 @@ from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.target import Target
 from verify_node.preflight import Found
 from verify_node.watch.recorder import RoundRecorder
+
+if TYPE_CHECKING:
+    from goodspeed.engine.parallel.ranks import Ranks
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -53,6 +53,10 @@ def assemble(
     torch.set_num_threads(config.threads or 1)
     ranks = None
     if config.tp > 1:
+        from goodspeed.engine.parallel.joining import Part  # these import transformers' models
+        from goodspeed.engine.parallel.ranks import Ranks
+        from goodspeed.engine.splitting import refuse_split
+
         refuse_split(config.model, config.tp, config.device)
         part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
         ranks = Ranks.start(part, config.tp)
@@ -69,7 +73,7 @@ def _assemble(
     events: EventLog,
     found: Found,
     reporter: Reporter,
-    ranks: Ranks | None,
+    ranks: "Ranks | None",
     vacate: Callable[[], str] | None,
 ) -> VerifyDaemon:
     runner, own_drafts = load_runners(config, ranks)
@@ -92,7 +96,7 @@ def _assemble(
     return daemon
 
 
-def load_runners(config: VerifyConfig, ranks: Ranks | None) -> tuple[Engine, OwnDrafts | None]:
+def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafts | None]:
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     with nullcontext() if ranks is None else ranks.together():
         checkpoint = engines.load(
@@ -126,7 +130,7 @@ def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
 
 
 def make_runner(
-    config: VerifyConfig, checkpoint: Checkpoint, ranks: Ranks | None = None, draft: Checkpoint | None = None
+    config: VerifyConfig, checkpoint: Checkpoint, ranks: "Ranks | None" = None, draft: Checkpoint | None = None
 ) -> Engine:
     """Wraps the model with its KV cache. draft: shares the memory."""
     return engines.start(

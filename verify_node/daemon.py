@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
-from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.serving.loop import Failures, ModelThread
@@ -27,6 +27,9 @@ from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
 from verify_node.watch.visits import Visits
+
+if TYPE_CHECKING:  # imports transformers' models
+    from goodspeed.engine.parallel.ranks import Ranks
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -51,7 +54,7 @@ class VerifyDaemon:
     recorder: RoundRecorder | None = None
     enrolment: Enrolment | None = None  # None: the wire has no keys
     reporter: Reporter = QUIET
-    ranks: Ranks | None = None  # None: the model is not split
+    ranks: "Ranks | None" = None  # None: the model is not split
     member: Member | None = None  # None: not part of a fleet
     wall: WallTime = field(default_factory=WallTime)
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
@@ -211,7 +214,7 @@ class VerifyDaemon:
             logger.info("a draft node was lost", extra=extra)
         self.reporter.say_all(visits.news())
 
-    async def _look_after(self, ranks: Ranks) -> None:
+    async def _look_after(self, ranks: "Ranks") -> None:
         """Ends this node with an error when a process with a part of the model is lost."""
         while True:
             ranks.check()

@@ -22,8 +22,7 @@ from draft_node.model.caches import PREFILL_CHUNK, Caches, Feed
 from draft_node.model.job import Job, Jobs, Row
 from draft_node.model.widths import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import CountedTexts

@@ -8,7 +8,7 @@ from draft_node.model.drafting import Drafting
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import engines
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder
 from goodspeed.engine.linear import has_bfloat16
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary

@@ -41,7 +41,7 @@ from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.runner import Runner
 from goodspeed.wire.messages import Sampling

@@ -15,8 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
 
 from experiments.benchmarks.nodes.made import made_checkpoint
 from goodspeed.engine import padding
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner, mark
+from goodspeed.engine.engine import Checkpoint, mark
+from goodspeed.engine.runner import Chunk, Runner
 from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -31,7 +31,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint

@@ -26,7 +26,7 @@ from experiments.benchmarks.nodes.played import Client, make_daemon
 from experiments.benchmarks.nodes.recorded import Recording, clients
 from experiments.harness import benchmark
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.errors import ProtocolError
 from goodspeed.wire.messages import Sampling, UpMessage
 from goodspeed.wire.zmq.transport import DraftChannel, connect_draft

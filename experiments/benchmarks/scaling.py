@@ -30,7 +30,7 @@ from experiments.benchmarks.nodes.oracle import MAX_BYTES, Node, Text, clients, 
 from experiments.benchmarks.nodes.played import Client
 from experiments.harness import benchmark, styles
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.wire.codec import decode_down
 
 ACCEPTANCE = 0.8

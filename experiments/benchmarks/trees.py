@@ -30,7 +30,7 @@ from draft_node.model.widths import MAX_WIDTH, Widths
 from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TargetText, grouped, write, written_logits
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.exact import trees
 from goodspeed.exact.noise import match_noise

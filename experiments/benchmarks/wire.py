@@ -27,7 +27,7 @@ from experiments.harness import benchmark
 from goodspeed.app import generation
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.exact import proposals
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, to_probs, uniform

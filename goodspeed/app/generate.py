@@ -19,7 +19,7 @@ from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.running import add_common_options, find_model
 
 if TYPE_CHECKING:
-    from goodspeed.engine.checkpoints import Checkpoint
+    from goodspeed.engine.engine import Checkpoint
 
 NAME = "generate"
 HELP = "run one model alone: the thing to compare with"

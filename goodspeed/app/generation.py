@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.logit_rules import TextRows, process

@@ -6,7 +6,6 @@ Safetensors only, no code from checkpoints, nothing unpickled, no weight left at
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import identity
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
 from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequantising, read_scheme
@@ -24,7 +24,6 @@ from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.engine.tokenizing.chat_template import with_template
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
-from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
 
 __all__ = ["DTYPES", "Checkpoint", "fingerprint", "load", "load_tokenizer"]
@@ -40,21 +39,6 @@ for 8 to 16."""
 
 MAX_PARALLEL = 64
 """Most tokens drafted in one pass: the limit of a draft's length."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint(Vocabulary):
-    """A model with its vocabulary and their properties; logits beyond `num_tokens` are masked."""
-
-    model: Any  # what its engine computes; torch's: a module in eval mode, on device
-    vocab_size: int  # width of the logits
-    context_len: int  # prompt and generated tokens together
-    device: torch.device
-    dtype: torch.dtype
-    engine: str = "torch"  # that loaded it (`engines.py`)
-    num_ranks: int = 1  # processes that the model is split over
-    mask_id: int | None = None  # id of the mask token for tokens not known yet (PARD); None: the model has none
-    num_parallel: int = 1  # tokens drafted in one pass, with num_parallel - 1 masks after the text
 
 
 def load(
@@ -93,7 +77,7 @@ def load(
         eos_ids=generation_settings.read_eos_ids(name, folder, tokenizer, known),
         vocab_size=vocab_size,
         num_tokens=known,
-        context_len=context_len(name, config),
+        context_len=_context_len(name, config),
         device=torch_device,
         dtype=torch_dtype,
         model_fingerprint=identity.fingerprint(model, folder, torch_dtype),
@@ -229,7 +213,7 @@ def _parallel(name: str, config: Any) -> tuple[int | None, int]:
     return mask_id, num_parallel
 
 
-def context_len(name: str, config: Any) -> int:
+def _context_len(name: str, config: Any) -> int:
     length = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not length:
         raise CheckpointError(f"{name}: config.json has no max_position_embeddings, so its context is unknown; add it")

@@ -1,21 +1,39 @@
-"""What every engine is: a model that computes logits for many sessions (`Engine`), and parts that engines share."""
+"""What every engine is: a model that computes logits for many sessions (`Engine`), and parts that engines share.
+
+Imports no transformers: it takes a second, and not every engine needs it.
+"""
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.tokenizing.text import check_ids
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError
-
-if TYPE_CHECKING:
-    from goodspeed.engine.checkpoints import Checkpoint
 
 CPU_KEPT = 0.25
 """Share of the pages that the prefix cache retains on a CPU if no memory size was given. Other processes can use the
 untouched rest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Vocabulary):
+    """A model with its vocabulary and their properties; logits beyond `num_tokens` are masked."""
+
+    model: Any  # what its engine computes; torch's: a module in eval mode, on device
+    vocab_size: int  # width of the logits
+    context_len: int  # prompt and generated tokens together
+    device: torch.device
+    dtype: torch.dtype
+    engine: str = "torch"  # that loaded it (`engines.py`)
+    num_ranks: int = 1  # processes that the model is split over
+    mask_id: int | None = None  # id of the mask token for tokens not known yet (PARD); None: the model has none
+    num_parallel: int = 1  # tokens drafted in one pass, with num_parallel - 1 masks after the text
 
 
 class Engine(Protocol):
@@ -25,7 +43,7 @@ class Engine(Protocol):
     thread is idle.
     """
 
-    checkpoint: "Checkpoint"
+    checkpoint: Checkpoint
     pool: PagePool
 
     @property
@@ -59,7 +77,7 @@ class Engine(Protocol):
         """Closes a session and releases its pages."""
 
 
-def check_fits(chunk: Chunk, pool: PagePool, checkpoint: "Checkpoint") -> None:
+def check_fits(chunk: Chunk, pool: PagePool, checkpoint: Checkpoint) -> None:
     """Raises PromptError if the session would outgrow the context, or if an id is not the tokenizer's."""
     length = pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
     limit = checkpoint.context_len
@@ -68,10 +86,19 @@ def check_fits(chunk: Chunk, pool: PagePool, checkpoint: "Checkpoint") -> None:
     check_ids(checkpoint.tokenizer, chunk.tokens, checkpoint.num_tokens)
 
 
-def masked(logits: Tensor, checkpoint: "Checkpoint") -> Tensor:
+def masked(logits: Tensor, checkpoint: Checkpoint) -> Tensor:
     """Sets the columns beyond the tokenizer, and of the mask, to -inf, in place."""
     if checkpoint.num_tokens < logits.shape[1]:
         logits[:, checkpoint.num_tokens :] = float("-inf")
     if checkpoint.mask_id is not None:
         logits[:, checkpoint.mask_id] = float("-inf")
     return logits
+
+
+def mark(device: torch.device) -> torch.cuda.Event | None:
+    """Marks this place in a GPU's work, to time what lies between two marks; None on a CPU, which has no work ahead."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event

@@ -14,7 +14,7 @@ from goodspeed.engine.sources import kind_of
 from goodspeed.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
-    from goodspeed.engine.checkpoints import Checkpoint
+    from goodspeed.engine.engine import Checkpoint
 
 GROUP = "goodspeed.engines"
 """Entry points of other packages' engines."""

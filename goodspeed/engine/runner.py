@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import CPU_KEPT, check_fits, masked
+from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
@@ -140,15 +139,6 @@ class Runner:
     def free(self, key: Hashable) -> None:
         """See `Engine.free`."""
         self.pool.free(key)
-
-
-def mark(device: torch.device) -> torch.cuda.Event | None:
-    """Marks this place in a GPU's work, to time what lies between two marks; None on a CPU, which has no work ahead."""
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(device))
-    return event
 
 
 def _with_masks(chunk: Chunk, mask_id: int | None) -> Chunk:

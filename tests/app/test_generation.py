@@ -13,7 +13,7 @@ from goodspeed.app.generate import ignore
 from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.engine.tokenizing.text import encode_prompt

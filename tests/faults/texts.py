@@ -24,7 +24,7 @@ from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.exact.noise import match_noise

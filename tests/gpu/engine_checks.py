@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
 
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.paged import grid
 from goodspeed.engine.paged.memory import bytes_per_page
 from goodspeed.engine.runner import Chunk, Runner, TreePath, try_model

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from msgspec.structs import replace
 
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.exact.confidence import acceptance_probabilities
 from goodspeed.exact.counts import num_common

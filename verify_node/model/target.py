@@ -13,10 +13,8 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine, mark
 from goodspeed.engine.paged.chunks import Chunk, TreePath
-from goodspeed.engine.runner import mark
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 
 
 def made_checkpoint(model: Any, context_len: int = 2048, name: str = "made") -> Checkpoint:

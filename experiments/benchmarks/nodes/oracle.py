@@ -13,8 +13,7 @@ from experiments.benchmarks.nodes.played import Client, make_daemon
 from goodspeed.app.generation import PREFILL_CHUNK, generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.wire.codec import decode_up, encode

@@ -10,7 +10,7 @@ from typing import Any
 
 from draft_node.core.actions import Action, Propose, Proposed, Request, Send
 from draft_node.core.session import Session
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.handshake import VERSION, Hello, Welcome

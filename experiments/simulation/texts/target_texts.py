@@ -14,7 +14,7 @@ from torch import Tensor
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import Prompt
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.exact.sampling import SamplingBatch, choose

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import CPU_KEPT, check_fits, masked
+from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
 from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
 from goodspeed.engine.paged.memory import pages_for

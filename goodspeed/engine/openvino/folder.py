@@ -7,6 +7,7 @@ import openvino as ov
 from openvino import opset13 as ops
 from openvino._offline_transformations import paged_attention_transformation
 
+from goodspeed.engine.folders import read_config
 from goodspeed.engine.openvino.graph import WANTED
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
 
@@ -39,6 +40,16 @@ def read(name: str, file: Path) -> ov.Model:
         raise UnsupportedModelError(f"{name}: it has no attention with a cache; use another model")
     _select_rows(model)
     return model
+
+
+def context_len(name: str, folder: Path) -> int:
+    """Reads the longest text of the model, in tokens, from config.json; CheckpointError if it is not there."""
+    config = read_config(name, folder)
+    found = config.get("text_config", config).get("max_position_embeddings")
+    if type(found) is not int or found < 1:
+        what = f"max_position_embeddings in config.json is {ascii(found)[:40]}, so the model's context is unknown"
+        raise CheckpointError(f"{name}: {what}; correct config.json")
+    return found
 
 
 def _select_rows(model: ov.Model) -> None:

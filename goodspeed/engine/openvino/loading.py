@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import torch
-from transformers import AutoConfig
 
-from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
@@ -54,7 +51,7 @@ def load(
         model, identity = graph.build(file, in_float32=in_float32), _sampled(file)
     else:
         known, settings = _described(name, source.path, generation_config)
-        context_len = checkpoints.context_len(name, AutoConfig.from_pretrained(source.path, trust_remote_code=False))
+        context_len = openvino_folder.context_len(name, source.path)
         model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_file(source.path / WEIGHTS)
     try:
         compiled = Compiled(model, in_float32=in_float32, num_threads=num_threads)

@@ -6,6 +6,7 @@ that. As sequences of one token, rows have the same bits alone, beside others, a
 several threads a lone row is the exception, so a pass has at least as many rows as threads.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from goodspeed.engine.openvino.graph import WANTED
 
 PAGE_SIZE = 32
 """Rows of a page; OpenVINO's CPU plugin has no other."""
+
+MAX_ROWS = 128
+"""Most rows that OpenVINO computes at once. It keeps every layer's results: 0.6 MB a row for SmolLM2-135M."""
 
 Ints = NDArray[np.int64]
 
@@ -30,6 +34,18 @@ class Rows:
     pages: Ints  # pages up to each row's own position, row after row
     num_pages: Ints  # [num_rows]
     wanted: Ints  # [num_wanted] rows whose logits are wanted
+
+    def parts(self) -> Iterator["Rows"]:
+        """Divides the rows into parts of at most MAX_ROWS, in order: no row is attended to before it is computed."""
+        if len(self.tokens) <= MAX_ROWS:
+            yield self
+            return
+        ends = np.concatenate(([0], self.num_pages.cumsum()))
+        for first in range(0, len(self.tokens), MAX_ROWS):
+            last = min(first + MAX_ROWS, len(self.tokens))
+            wanted = self.wanted[(self.wanted >= first) & (self.wanted < last)] - first
+            pages = self.pages[ends[first] : ends[last]]
+            yield Rows(self.tokens[first:last], self.positions[first:last], pages, self.num_pages[first:last], wanted)
 
     def padded(self, num_rows: int, spare: int) -> "Rows":
         """Returns at least so many rows; further ones are first tokens of texts in a spare page."""
@@ -93,7 +109,12 @@ class Passes:
         self._compiled, self._request, self._caches, self._spare = compiled, request, caches, spare
 
     def run(self, rows: Rows) -> NDArray[np.float32]:
-        """Returns the logits [num_wanted, vocab_size]; the next pass does not overwrite them."""
+        """Returns the logits [num_wanted, vocab_size] of wanted rows, which ascend; the next pass does not overwrite
+        them."""
+        found = [self._run(part) for part in rows.parts()]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _run(self, rows: Rows) -> NDArray[np.float32]:
         compiled, wanted = self._compiled, rows.wanted
         rows = rows.padded(compiled.num_threads, self._spare)
         inputs: dict[str, NDArray[Any]] = {

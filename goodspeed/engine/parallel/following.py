@@ -14,7 +14,7 @@ import msgspec
 import torch
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.paged.memory import KVPool, KVShape
 from goodspeed.engine.paged.passes import Copy, Memory, Pass, Passes
 from goodspeed.engine.parallel import joining, orders

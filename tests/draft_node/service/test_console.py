@@ -22,7 +22,7 @@ from draft_node.core.queue import Queue
 from draft_node.service import queues, standard_input
 from draft_node.service.console import Console
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import PromptError
 from goodspeed.serving.events import EventLog

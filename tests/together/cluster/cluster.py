@@ -19,7 +19,7 @@ from draft_node.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary

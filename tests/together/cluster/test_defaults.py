@@ -20,7 +20,7 @@ from draft_node.service.request import Wanted
 from draft_node.service.service import Service
 from goodspeed.app.generate import generate, ignore
 from goodspeed.app.generate_options import GenerateConfig
-from goodspeed.engine.checkpoints import Checkpoint
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
