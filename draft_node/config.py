@@ -39,13 +39,13 @@ class DraftConfig(Settings):
 
     MOST_USED = ("model", "verify", "http", "name", "key", "verify_key")
 
-    model: str = options.model(f"draft model: {NO_MODEL}, FILE.gguf or http://HOST:PORT (llama.cpp), ")
+    model: str = options.model(f"draft model: {NO_MODEL}, http://HOST:PORT (llama.cpp), ")
     tokenizer: str | None = option(
         None,
         shown="the model's own",
         group=options.MODEL,
         help=f"the target's, with --model {NO_MODEL} (n-gram drafts) or http://; for a GGUF file in place of its own",
-        metavar="NAME|FOLDER",
+        metavar="NAME|FOLDER|FILE",
     )
     verify: tuple[str, ...] = option(
         ("tcp://127.0.0.1:5555",),

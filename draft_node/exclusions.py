@@ -59,7 +59,7 @@ def _check_model(config: "DraftConfig") -> None:
         return
     if config.tokenizer is None:
         what = "name the target's, because the node still encodes prompts"
-        raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER: {what}")
+        raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER|FILE: {what}")
     for flag in _given(config, OF_MODEL):
         raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
     if config.drafter == "model":
@@ -69,7 +69,7 @@ def _check_model(config: "DraftConfig") -> None:
 def _check_llamacpp(config: "DraftConfig") -> None:
     """Refuses what llama.cpp's server cannot do, or is told by its own options."""
     if config.is_url and config.tokenizer is None:
-        raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER, the target's")
+        raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER|FILE, the target's")
     weights = "give the draft model as safetensors, by a folder or a hub name"
     for flag in _given(config, OF_WEIGHTS):
         raise ConfigError(f"{flag} is not for llama.cpp; leave it out, or {weights}")

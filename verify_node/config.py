@@ -34,7 +34,7 @@ class VerifyConfig(Settings):
         None,
         shown="none",
         group=options.MODEL,
-        help="drafts here for texts without a draft of a draft node's model: an embedded name, a folder, or a hub name",
+        help=f"drafts here for texts without a draft of a draft node's model: {options.NAMES}",
         metavar="NAME",
     )
     bind: str = option(

@@ -7,7 +7,7 @@ the help.
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeAlias, get_args
 
-from goodspeed.embedded.models import is_gguf
+from goodspeed.embedded.models import PACKAGED, is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
@@ -35,13 +35,16 @@ ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"
 PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model", "drafters": "model"}
 """Settings of `--preset paper`, by name; a command has those of these settings that it knows."""
 
+NAMES = f"an embedded name, {', '.join(PACKAGED)}, FILE.gguf, a folder, or a hub name"
+"""What names a model, in help."""
+
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
 """Help headings of some of these options."""
 
 
 def model(which: str = "", *, default: Any = MISSING) -> Any:
     """which: prefix of the help. default: if missing, the option is required."""
-    return option(default, group=MODEL, help=which + "an embedded name, a local folder, or a hub name", metavar="NAME")
+    return option(default, group=MODEL, help=which + NAMES, metavar="NAME")
 
 
 def device() -> Any:

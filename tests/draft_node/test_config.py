@@ -22,7 +22,7 @@ def parsed(*words: str) -> DraftConfig:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER"),
+        (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER|FILE"),
         ((*MODEL, "--tokenizer", "tiny-target"), "http://HOST:PORT; tiny-draft-s brings its own tokenizer"),
         ((*BARE, "--device", "cuda"), "--device needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),
@@ -31,7 +31,7 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--preset", "paper"), "--preset needs"),
         ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
         ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
-        (SERVER[:2], "--model http://127.0.0.1:8080 needs --tokenizer NAME|FOLDER, the target's"),
+        (SERVER[:2], "--model http://127.0.0.1:8080 needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (
             (*LLAMACPP, "--dtype", "bfloat16"),
             "--dtype is not for llama.cpp; leave it out, or give the draft model as",

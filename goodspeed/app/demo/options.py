@@ -41,7 +41,7 @@ class DemoConfig(Settings):
         None,
         shown="tiny-target padded to 116M parameters, where memory suffices",
         group="model",
-        help="target model: an embedded name, a local folder, or a hub name",
+        help=f"target model: {options.NAMES}",
         metavar="NAME",
     )
     draft_models: str = option(

@@ -17,7 +17,7 @@ from tests.together.http.test_texts import MODEL, generated, prompt, user
 pytestmark = pytest.mark.nodes
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
-LLAMACPP = ("--model", gguf_files.made("tiny-draft-s"), "--tokenizer", "tiny-target")
+LLAMACPP = ("--model", gguf_files.made("tiny-draft-s"))  # which has a tokenizer of its own
 MOST_KIB = 160 << 10
 """Resident at most, all of HTTP included; the schemas of agents' requests took the last 5 MB."""
 
