@@ -19,6 +19,7 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import GoodSpeedError, UnsupportedModelError, first_line
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
+ADDED = (CONTROL, USER_DEFINED)
 """Types of tokens. An unused one is a placeholder for an id without a token."""
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -111,8 +112,22 @@ class _Described:
             raise damaged(file.name, f"it has {len(tokens)} tokens, but types of {len(kinds)}")
         return cls(file, split, tokens, kinds)
 
-    def added(self, kind: int) -> list[str]:
-        return [token for token, of in zip(self.tokens, self.kinds, strict=True) if of == kind]
+    def added(self) -> list[AddedToken]:
+        """Returns the tokens that are found in a text before it is split, in the order of their ids."""
+        found = zip(self.tokens, self.kinds, strict=True)
+        return [AddedToken(token, normalized=False, special=of == CONTROL) for token, of in found if of in ADDED]
+
+    def vocab(self) -> dict[str, int]:
+        """Returns the ids of the ordinary tokens, and of added ones that do not follow these without a gap.
+
+        The makers of Llama and Qwen have the others apart, too; fingerprints tell the difference.
+        """
+        used = {token: number for number, token in enumerate(self.tokens) if self.kinds[number] != UNUSED}
+        end = 1 + max((number for number in used.values() if self.kinds[number] not in ADDED), default=-1)
+        num_used = len(self.tokens) - self.kinds.count(UNUSED)  # more than there are names if two are the same
+        apart = {token: number for token, number in used.items() if number >= end}
+        is_dense = list(apart.values()) == [*range(end, end + len(apart))] and len(used) == num_used
+        return {token: number for token, number in used.items() if number < end} if is_dense else used
 
     def special(self, name: str) -> str | None:
         """Returns the token of a field such as `eos`; None if the file has none."""
@@ -127,7 +142,7 @@ class _Described:
     def eos_ids(self, num_known: int) -> tuple[int, ...]:
         """Returns the ids below num_known that end a text."""
         given = [self.special(name) for name in ENDS]
-        named = [token for token in self.added(CONTROL) if token in NAMES_OF_ENDS]
+        named = [token.content for token in self.added() if token.special and token.content in NAMES_OF_ENDS]
         ids = (self.tokens.index(token) for token in dict.fromkeys((*given, *named)) if token is not None)
         if len(known := tuple(number for number in ids if number < num_known)) > MAX_EOS_IDS:
             raise damaged(self.file.name, f"{len(known)} tokens end a text, but at most {MAX_EOS_IDS} may")
@@ -186,16 +201,17 @@ def _wrapped(described: _Described) -> Any:
 def _backend(described: _Described) -> Tokenizer:
     split = described.split
     merges = described.file.items("tokenizer.ggml.merges", str)
-    vocab = {token: i for i, token in enumerate(described.tokens) if described.kinds[i] != UNUSED}
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
-    found = Tokenizer(BPE(vocab, pairs, ignore_merges=split[0] in WHOLE_WORDS))
-    if split[0] in COMPOSED:
+    is_composed = split[0] in COMPOSED
+    around_words = {"continuing_subword_prefix": "", "end_of_word_suffix": ""} if is_composed else {}  # as the makers
+    model = BPE(described.vocab(), pairs, ignore_merges=split[0] in WHOLE_WORDS, **around_words)
+    found = Tokenizer(model)
+    if is_composed:
         found.normalizer = normalizers.NFC()
     steps = [_step(step) for step in split]
     found.pre_tokenizer = steps[0] if len(steps) == 1 else pre_tokenizers.Sequence(steps)
     found.decoder = decoders.ByteLevel()
-    found.add_special_tokens([AddedToken(token, normalized=False) for token in described.added(CONTROL)])
-    found.add_tokens([AddedToken(token, normalized=False) for token in described.added(USER_DEFINED)])
+    found.add_tokens(described.added())
     around = {name: token for name in ("bos", "eos") if (token := described.adds(name)) is not None}
     parts = [around.get("bos"), "$A", around.get("eos")]
     found.post_processor = processors.TemplateProcessing(

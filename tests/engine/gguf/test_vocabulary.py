@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken, pre_tokenizers
+from transformers import Qwen2Tokenizer
 
 from goodspeed.embedded import models
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import read
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, special_ids
+from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, fingerprint, special_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 from tests import gguf_files
@@ -99,6 +101,43 @@ def test_ends_are_all_that_the_file_names_and_those_known_by_name(path: Path) ->
         "tokenizer.ggml.eot_token_id": (4, 5),
     }
     assert load(path, fields).eos_ids == (6, 5, 2, 4)
+
+
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def with_tokens(added: list[str], kinds: list[int]) -> Fields:
+    """A vocabulary of all bytes and `ab`, of ids 0 to 256, then these."""
+    return {
+        "tokenizer.ggml.pre": (8, "qwen2"),
+        "tokenizer.ggml.tokens": (9, (8, [*BYTES, "ab", *added])),
+        "tokenizer.ggml.token_type": (9, (5, [1] * 257 + kinds)),
+        "tokenizer.ggml.eos_token_id": (4, 257),
+    }
+
+
+def test_added_tokens_at_the_end_are_apart_as_in_the_makers_files(path: Path) -> None:
+    found = load(path, with_tokens(["<|endoftext|>", "<tool>"], [3, 4]), rows=300)
+    vocab = {token: number for number, token in enumerate([*BYTES, "ab"])}
+    theirs = Qwen2Tokenizer(vocab=vocab, merges=[("a", "b")])
+    theirs.add_tokens([AddedToken("<tool>", normalized=False)])
+    assert found.tokenizer_fingerprint == fingerprint(theirs)
+    assert encode_part(found.tokenizer, "ab<tool><|endoftext|>") == [256, 258, 257]
+
+
+@pytest.mark.parametrize(
+    ("added", "kinds"),
+    [
+        (["<end>", "[PAD]", "<tool>"], [3, 5, 4]),  # with a gap
+        (["<end>", "ordinary", "<tool>"], [3, 1, 4]),  # between ordinary ones
+        (["<end>", "ab", "<tool>"], [3, 4, 4]),  # one that is an ordinary one, too
+        (["ab", "<end>", "<tool>"], [1, 3, 4]),  # after one that is there twice
+    ],
+)
+def test_ids_are_the_files_wherever_its_added_tokens_are(path: Path, added: list[str], kinds: list[int]) -> None:
+    found = load(path, with_tokens(added, kinds), rows=300)
+    assert encode_part(found.tokenizer, "<tool><end>") == [257 + added.index("<tool>"), 257 + added.index("<end>")]
+    assert found.num_tokens == 260
 
 
 def test_several_chat_templates_keep_their_names(path: Path) -> None:
