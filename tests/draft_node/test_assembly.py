@@ -12,11 +12,12 @@ from draft_node.core.actions import Connected, Request
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, UnsupportedModelError
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import VERSION, Welcome
 from goodspeed.wire.messages import Sampling
+from tests import gguf_files
 from tests.memory_network import MemoryNetwork
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
@@ -47,6 +48,18 @@ def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_par
     request = Request(bytes(16), (1, 2), Sampling(), max_tokens=5)
     daemon.core.begin(request, 0.0)
     assert daemon.core.sessions[request.session_id].num_parallel == num_parallel
+
+
+def test_a_model_of_openvino_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "openvino_model.xml").touch()
+    with pytest.raises(UnsupportedModelError, match=f"--model {tmp_path}: a draft node does not draft with a model of"):
+        check(DraftConfig(model=str(tmp_path)))
+
+
+def test_a_gguf_file_has_a_tokenizer_unless_another_is_named() -> None:
+    file = gguf_files.made("tiny-draft-s")
+    assert assembly.load(DraftConfig(model=file)).name == file
+    assert assembly.load(DraftConfig(model=file, tokenizer="tiny-target")).name == "tiny-target"
 
 
 def test_the_model_drafts_within_the_vocabularies_of_both_models() -> None:

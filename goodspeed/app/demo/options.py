@@ -109,8 +109,8 @@ class DemoConfig(Settings):
 
     @property
     def model_name(self) -> str:
-        """The target's name; of a folder only the final part."""
-        return Path(self.target).name if Path(self.target).is_dir() else self.target
+        """The target's name; of a folder or file only the final part."""
+        return Path(self.target).name if Path(self.target).exists() else self.target
 
     def with_target(self, say: Callable[..., None]) -> "DemoConfig":
         """Returns the settings with a target: the padded one by default, which the first run makes.
