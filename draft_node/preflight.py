@@ -70,7 +70,7 @@ def _check_model(config: DraftConfig, reporter: Reporter) -> None:
         what = "a draft node does not draft with a model of OpenVINO"
         raise UnsupportedModelError(f"--model {config.model}: {what}; give a GGUF file or a checkpoint")
     else:
-        find_model(config.model, reporter, config.device, config.dtype)
+        find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
 
 
 def _check_folders(config: DraftConfig) -> None:

@@ -55,7 +55,7 @@ def check_settings(config: VerifyConfig) -> Found:
 
 def check_models(config: VerifyConfig, reporter: Reporter) -> None:
     """Looks for the models, and downloads those of the hub; raises the named error of the first fault."""
-    find_model(config.model, reporter, config.device, config.dtype, config.tp)
+    find_model(config.model, reporter, config.device, config.dtype, config.tp, config.engine)
     if config.draft_model is not None:
         find_model(config.draft_model, reporter, config.device, config.dtype)
     if config.tp > 1:

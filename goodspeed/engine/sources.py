@@ -27,6 +27,10 @@ DTYPES = ("auto", "float32")
 """Precisions that OpenVINO is asked for: as the file has it, with int8 activations, or float32 throughout."""
 
 
+ENGINES = ("auto", "torch", "openvino")
+"""Engines of this package, for which a model is looked for before it is loaded."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a model lies."""
@@ -60,14 +64,21 @@ def find_source(name: str, say: Callable[..., None] = say_nothing) -> Source:
     return Source(name, kind, find_folder(name, say) if kind == "checkpoint" else _find_openvino(name))
 
 
-def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1) -> None:
+def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1, engine: str = "auto") -> None:
     """Raises ConfigError for settings with which the model cannot be computed, and NotInstalled without the package
-    that computes it."""
+    that computes it. An engine of another package checks its own when it loads the model."""
     kind = kind_of(name)
+    if engine not in ENGINES:
+        return
     if kind == "checkpoint":
+        if engine == "openvino":
+            what = "a checkpoint, which torch computes; leave it out, or export the model first"
+            raise ConfigError(f"--engine openvino: {name} is {what} (`goodspeed export-gguf`)")
         need(f"--model {name}", "torch", "torch")
         return
     what = "a GGUF file" if kind == "gguf" else "a model of OpenVINO"
+    if engine == "torch":
+        raise ConfigError(f"--engine torch: {name} is {what}, which OpenVINO computes; leave it out")
     instead = "leave it out, or use a checkpoint in safetensors"
     if device != "cpu":
         raise ConfigError(f"--device {device}: {name} is {what}, which is computed on a CPU only; {instead}")

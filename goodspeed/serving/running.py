@@ -238,9 +238,17 @@ def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None
     return web.bind_http(http, api_key)
 
 
-def find_model(name: str, reporter: Reporter, device: str = "cpu", dtype: str = "auto", num_ranks: int = 1) -> None:
+def find_model(
+    name: str,
+    reporter: Reporter,
+    device: str = "cpu",
+    dtype: str = "auto",
+    num_ranks: int = 1,
+    engine: str = "auto",
+) -> None:
     """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or nothing to run it so."""
     from goodspeed.engine import sources
 
-    sources.refuse_settings(name, device, dtype, num_ranks)
-    sources.find_source(name, reporter.say)
+    sources.refuse_settings(name, device, dtype, num_ranks, engine)
+    if engine in sources.ENGINES:
+        sources.find_source(name, reporter.say)
