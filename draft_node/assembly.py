@@ -50,8 +50,8 @@ def assemble(
 
 def load(config: DraftConfig) -> Vocabulary:
     """Returns the model's checkpoint, or only the tokenizer for a node that loads no weights itself."""
-    if config.tokenizer is not None or config.is_llamacpp:
-        return sources.load_tokenizer(config.tokenizer or config.model)
+    if config.is_url or not config.has_model:
+        return sources.load_tokenizer(config.tokenizer or "")
     from draft_node.model import loading  # torch
 
     return loading.load(config)
@@ -99,7 +99,7 @@ def _model_name(config: DraftConfig) -> str:
 
 def _make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting | None:
     """Sets up drafting with the model; None without one."""
-    if config.is_llamacpp:
+    if config.is_url:
         from draft_node.model.llamacpp import opening
 
         return opening.make_drafting(config, vocabulary)

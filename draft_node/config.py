@@ -200,10 +200,6 @@ class DraftConfig(Settings):
         return self.model != NO_MODEL
 
     @property
-    def is_llamacpp(self) -> bool:
-        return options.is_llamacpp(self.model)
-
-    @property
     def is_url(self) -> bool:
         return options.is_url(self.model)
 

@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from goodspeed.embedded.models import is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.serving.options import NO_MODEL
 
@@ -47,11 +48,11 @@ def check_together(config: "DraftConfig") -> None:
 
 def _check_model(config: "DraftConfig") -> None:
     """Refuses model options without a model, and a tokenizer in addition to a model's own."""
-    if config.is_llamacpp:
-        _check_llamacpp(config)
+    if config.is_url:
+        _check_server(config)
         return
     if config.has_model:
-        if config.tokenizer is not None:
+        if config.tokenizer is not None and not is_gguf(config.model):
             raise ConfigError(
                 f"--tokenizer is for --model {NO_MODEL}, FILE.gguf and http://HOST:PORT; {config.model} brings its own "
                 "tokenizer, so leave it out"
@@ -66,17 +67,17 @@ def _check_model(config: "DraftConfig") -> None:
         raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
 
 
-def _check_llamacpp(config: "DraftConfig") -> None:
+def _check_server(config: "DraftConfig") -> None:
     """Refuses what llama.cpp's server cannot do, or is told by its own options."""
-    if config.is_url and config.tokenizer is None:
+    if config.tokenizer is None:
         raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER|FILE, the target's")
-    weights = "give the draft model as safetensors, by a folder or a hub name"
+    weights = "give the draft model itself: a GGUF file, a folder or a hub name"
     for flag in _given(config, OF_WEIGHTS):
-        raise ConfigError(f"{flag} is not for llama.cpp; leave it out, or {weights}")
+        raise ConfigError(f"{flag} is not for llama.cpp's server; leave it out, or {weights}")
     if config.verification == "ratio":
         what = "--verification ratio needs the draft model's whole distribution, which llama.cpp's server does not give"
         raise ConfigError(f"{what}; leave it out, or {weights}")
-    if config.is_url and config.threads is not None:
+    if config.threads is not None:
         raise ConfigError("--threads is for a model in this process; start llama-server with --threads instead")
 
 

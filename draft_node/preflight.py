@@ -13,7 +13,7 @@ from draft_node import histories
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.service import standard_input
 from goodspeed.engine import sources
-from goodspeed.errors import ConfigError, UnsupportedModelError, need
+from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.prompts import Prompt, read_file
@@ -56,21 +56,9 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
     _check_folders(config)
     http = bind_http(config.http, config.api_key)
-    _check_model(config, reporter)
-    return Found(config, keys, http, prompts)
-
-
-def _check_model(config: DraftConfig, reporter: Reporter) -> None:
-    if config.is_url or not config.has_model:
-        return
-    if config.is_llamacpp:
-        need(f"--model {config.model}", "llamacpp", "xllamacpp")
-        sources.find_source(config.model)
-    elif sources.kind_of(config.model) == "openvino":
-        what = "a draft node does not draft with a model of OpenVINO"
-        raise UnsupportedModelError(f"--model {config.model}: {what}; give a GGUF file or a checkpoint")
-    else:
+    if config.has_model and not config.is_url:
         find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
+    return Found(config, keys, http, prompts)
 
 
 def _check_folders(config: DraftConfig) -> None:

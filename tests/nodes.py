@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
 from experiments.harness.forks import Fork
-from goodspeed.serving.options import NO_MODEL
+from goodspeed.serving.options import NO_MODEL, is_url
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -58,7 +58,7 @@ class Line(NamedTuple):
 class Process:
     """A node's process, started by the constructor, ended by its `with`. `events` and `log` go on over restarts.
 
-    A fork (`experiments/harness/forks.py`), unless it is to have no model, or llama.cpp's, and so no torch. Each
+    A fork (`experiments/harness/forks.py`), unless it is to have no model, or a server's, and so no torch. Each
     event has one field more: `heard_at`, of `time.monotonic`.
     """
 
@@ -139,7 +139,7 @@ class Process:
     def _start(self) -> "Fork | subprocess.Popen[str]":
         self._was_ended = False
         words = [*self.words, "--json"]
-        has_torch = not any(word == NO_MODEL or word.endswith(".gguf") for word in words)
+        has_torch = not any(word == NO_MODEL or is_url(word) for word in words)
         process = Fork(self.module, *words) if has_torch else run(self.module, *words)
         for pipe, take in ((process.stdout, self._take_event), (process.stderr, self._take_line)):
             thread = threading.Thread(target=self._read, args=(pipe, take), daemon=True)

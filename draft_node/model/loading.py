@@ -1,17 +1,22 @@
 """Loads the draft model, and sets up drafting with it."""
 
+from dataclasses import replace
+
 import torch
 
 from draft_node.config import DraftConfig
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
+from draft_node.model.llamacpp.server import PROBE
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine import engines
+from goodspeed.engine import engines, sources
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder
 from goodspeed.engine.linear import has_bfloat16
+from goodspeed.engine.tokenizing.text import encode_part, num_shared
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.errors import CheckpointError
 
 LARGE_BYTES = 8 << 20
 """Size of the stored weights in bytes above which bfloat16 is faster than float32 on a CPU with bfloat16 instructions.
@@ -19,17 +24,39 @@ Measured per token: with 2M parameters 1.2 ms in float32 and 1.7 in bfloat16; wi
 
 
 def load(config: DraftConfig) -> Checkpoint:
-    """Loads the model; raises named errors if model, device or precision is not available."""
+    """Loads the model, with the tokenizer of --tokenizer if there is one.
+
+    Raises named errors if model, device or precision is not available, or if the token ids of the two are others.
+    """
     dtype, is_torch = config.dtype, config.engine == "torch" or engines.engine_of(config.model) == "torch"
     if is_torch and dtype == "auto":
         dtype = quickest_dtype(config.model, config.device)
-    return engines.load(
+    checkpoint = engines.load(
         config.model,
         engine=config.engine,
         device=config.device,
         dtype=dtype,
         generation_config="none",  # the target determines the sampling defaults, not the draft model
         num_threads=config.threads or 1,
+    )
+    if config.tokenizer is None:
+        return checkpoint
+    return _with_tokenizer(checkpoint, sources.load_tokenizer(config.tokenizer))
+
+
+def _with_tokenizer(checkpoint: Checkpoint, other: Vocabulary) -> Checkpoint:
+    """Returns the model of a GGUF file with the target's tokenizer, whose fingerprint can be another: such a file
+    describes its tokenizer in other words than tokenizer.json."""
+    num_known = num_shared(other.tokenizer, checkpoint.vocab_size)
+    if num_known is None or encode_part(checkpoint.tokenizer, PROBE) != encode_part(other.tokenizer, PROBE):
+        what = f"--model {checkpoint.name} has another tokenizer than --tokenizer {other.name}"
+        raise CheckpointError(f"{what}; give a GGUF file of the target's family, and the target's tokenizer")
+    return replace(
+        checkpoint,
+        tokenizer=other.tokenizer,
+        tokenizer_fingerprint=other.tokenizer_fingerprint,
+        eos_ids=other.eos_ids,
+        num_tokens=num_known,
     )
 
 

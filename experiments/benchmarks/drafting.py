@@ -1,16 +1,16 @@
 """Cost of a drafted token: the draft node's proposals beside bare forward passes of its model.
 
-1, 4 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict. *drafter*
-is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds what it
-decided, draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the first
-of them, and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session in
-one pass over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence without
-any cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much. *llama.cpp* is
-the same proposals by its server in this process, from a file in float32 (embedded models only; 0: it is not installed).
-All are seconds per drafted token of one session. They take turns in every repetition; times are the process's own, on
-one thread, and ratios medians of the ratios within a repetition.
+1, 4, 8 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict.
+*drafter* is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds
+what it decided, draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the
+first of them, and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session
+in one pass over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence
+without any cache, which attends to next to nothing: it remembers nothing, so no decoding can be faster by much.
+*openvino* is the same drafter on the OpenVINO engine, from a GGUF file in float32 (embedded models only; 0: it is not
+installed). All are seconds per drafted token of one session. They take turns in every repetition; times are the
+process's own, on one thread, and ratios medians of the ratios within a repetition.
 
-It takes about 4 minutes on two cores; about 15 s with --quick.
+It takes about 5 minutes on two cores; about 20 s with --quick.
 """
 
 import atexit
@@ -34,13 +34,10 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 from draft_node.core.actions import Propose, Request
 from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import DraftModel
-from draft_node.model.llamacpp.drafter import LlamaDrafter
-from draft_node.model.llamacpp.opening import in_process
-from draft_node.model.llamacpp.server import Server
 from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
-from goodspeed.engine import checkpoints
+from goodspeed.engine import checkpoints, engines
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.runner import Runner
@@ -57,20 +54,32 @@ SAMPLINGS = {
 SHAPES = {"hidden 512, 8 layers": {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8}}
 
 
+WANTED_OPENVINO = 0.35
+"""Of torch's time for a drafted token, with 1 and 8 sessions."""
+
+
 @dataclass(frozen=True)
 class Case:
     model: str
     num_sessions: int
     sampling: str
     wanted: float | None  # largest ratio to bare that we want to see
+    wanted_openvino: float | None  # largest ratio of openvino to drafter
     repetitions: int
 
 
 def cases(quick: bool) -> list[Case]:
-    models = (("tiny-draft-s", 1.5, 40, (1, 4, 16)), ("hidden 512, 8 layers", 1.2, 12, (1, 4, 16)))
+    models = (("tiny-draft-s", 1.5, 40, (1, 4, 8, 16)), ("hidden 512, 8 layers", 1.2, 12, (1, 4, 16)))
     small = (("tiny-draft-s", 1.5, 2, (4,)), ("hidden 512, 8 layers", 1.2, 1, (1,)))
     return [
-        Case(model, num_sessions, sampling, wanted if sampling == "T=1" else None, repetitions)
+        Case(
+            model,
+            num_sessions,
+            sampling,
+            wanted if sampling == "T=1" else None,
+            WANTED_OPENVINO if model in NAMES and num_sessions in (1, 8) else None,
+            repetitions,
+        )
         for model, wanted, repetitions, counts in (small if quick else models)
         for sampling in SAMPLINGS
         for num_sessions in counts
@@ -89,24 +98,18 @@ def load(name: str) -> Checkpoint:
 
 
 @cache
-def gguf_file(name: str) -> Path:
+def on_openvino(name: str) -> Checkpoint | None:
+    """Returns an embedded model on the other engine; None for others, and where it is missing."""
+    if name not in NAMES or importlib.util.find_spec("openvino") is None:
+        return None
     file = Path(tempfile.mkdtemp(prefix="drafting-"), f"{name}.gguf")
     atexit.register(shutil.rmtree, file.parent)
     export(name, file, "f32")
-    return file
-
-
-def in_llamacpp(name: str, num_slots: int) -> Server | None:
-    """Returns llama.cpp's server of an embedded model in this process; None for others, and where it is missing."""
-    if name not in NAMES or importlib.util.find_spec("xllamacpp") is None:
-        return None
-    server = in_process(gguf_file(name), 1, num_slots)
-    server.check(load(name))
-    return server
+    return engines.load(str(file))
 
 
 class Ways:
-    """One model, three ways to take `LENGTH` tokens of every session through it."""
+    """One model, and ways to take `LENGTH` tokens of every session through it."""
 
     def __init__(self, case: Case) -> None:
         checkpoint = load(case.model)
@@ -129,8 +132,10 @@ class Ways:
             for number in range(case.num_sessions)
         ]
         self.ours = Proposing(Drafter(checkpoint, runner), requests, self.make_tokens)
-        server = in_llamacpp(case.model, case.num_sessions)
-        self.llamacpp = server and Proposing(LlamaDrafter(server, self.num_tokens), requests, self.make_tokens)
+        self.openvino: Proposing | None = None
+        if (other := on_openvino(case.model)) is not None:
+            drafter = Drafter(other, engines.start(other, num_pages=num_pages))
+            self.openvino = Proposing(drafter, requests, self.make_tokens)
 
     def make_tokens(self, num_tokens: int) -> list[int]:
         return [self.rng.randrange(self.num_tokens) for _ in range(num_tokens)]
@@ -191,16 +196,14 @@ def measure(case: Case) -> dict[str, Any]:
         "plain": (ways.crop, ways.plain),
         "drafts": (ways.ours.judge, ways.ours.drafts),
     }
-    if ways.llamacpp:
-        turns["llama.cpp"] = ways.llamacpp.judge, ways.llamacpp.drafts
+    if ways.openvino:
+        turns["openvino"] = ways.openvino.judge, ways.openvino.drafts
     num_tokens = 4 * LENGTH * case.num_sessions
 
     def four(before: Callable[[], None], turn: Callable[[], None]) -> float:
         return sum(timed(before, turn) for _ in range(4)) / num_tokens
 
     times = benchmark.in_turns({name: partial(four, *turn) for name, turn in turns.items()}, case.repetitions)
-    if ways.llamacpp:
-        ways.llamacpp.drafter.close()
     bare, plain, drafts, *others = times.values()
     return asdict(case) | {
         "bare_s": statistics.median(bare),
@@ -208,7 +211,8 @@ def measure(case: Case) -> dict[str, Any]:
         "drafter_s": statistics.median(drafts),
         "ratio": benchmark.median_ratio(drafts, bare),
         "plain_ratio": benchmark.median_ratio(drafts, plain),
-        "llamacpp_s": statistics.median(others[0]) if others else 0.0,
+        "openvino_s": statistics.median(others[0]) if others else 0.0,
+        "openvino_ratio": benchmark.median_ratio(others[0], drafts) if others else 0.0,
     }
 
 
@@ -221,10 +225,12 @@ def timed(before: Callable[[], None], call: Callable[[], None]) -> float:
 
 def show(row: dict[str, Any]) -> None:
     wanted = f"at most {row['wanted']:.1f}" if row["wanted"] else "-"
+    of_openvino = f"at most {row['wanted_openvino']:.2f}" if row["wanted_openvino"] else "-"
     print(
         f"{row['model']:>20} {row['num_sessions']:>8} {row['sampling']:>22} {row['bare_s'] * 1e6:>8.0f}"
         f" {row['plain_s'] * 1e6:>8.0f} {row['drafter_s'] * 1e6:>10.0f} {row['ratio']:>12.3f} {wanted:>11}"
-        f" {row['plain_ratio']:>13.3f} {row['llamacpp_s'] * 1e6:>12.0f}",
+        f" {row['plain_ratio']:>13.3f} {row['openvino_s'] * 1e6:>11.0f} {row['openvino_ratio']:>16.3f}"
+        f" {of_openvino:>12}",
         flush=True,
     )
 
@@ -234,7 +240,7 @@ def main() -> int:
     torch.set_num_threads(1)
     print(
         f"{'model':>20} sessions {'sampling':>22}  bare us plain us drafter us drafter/bare      wanted drafter/plain"
-        " llama.cpp us"
+        " openvino us openvino/drafter       wanted"
     )
     rows = []
     for case in cases(options.quick):

@@ -43,7 +43,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, export_gguf, generate, keygen
 NEEDS: dict[Subcommand, tuple[str, ...]] = {
     chat: ("app", "rich", "httpx2"),
     demo: ("torch,app", "torch", "rich", "matplotlib", "httpx2"),
-    export_gguf: ("torch,llamacpp", "torch", "gguf"),
+    export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
     pad: ("torch", "torch"),
     profile: ("torch", "torch"),

@@ -1,4 +1,4 @@
-"""Writes a model as a GGUF file, with which llama.cpp runs it: as a draft model, without torch."""
+"""Writes a model as a GGUF file: for the engine on OpenVINO, or for llama.cpp."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.serving.events import Reporter
 
 NAME = "export-gguf"
-HELP = "write a model as a GGUF file, for llama.cpp"
+HELP = "write a model as a GGUF file"
 EXAMPLE = "goodspeed export-gguf tiny-draft-s tiny-draft-s.gguf"
 
 

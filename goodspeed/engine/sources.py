@@ -86,7 +86,7 @@ def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1, engi
         raise ConfigError(f"--tp {num_ranks}: {name} is {what}, which cannot be split; {instead}")
     if dtype not in DTYPES:
         raise ConfigError(f"--dtype {dtype}: {name} is {what}, for which it is {' or '.join(DTYPES)}; {instead}")
-    need(f"--model {name}", "openvino", "openvino")
+    need(f"--model {name}", "torch,openvino", "torch", "openvino")
 
 
 def find_tokenizer(name: str) -> None:

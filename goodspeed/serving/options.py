@@ -7,7 +7,7 @@ the help.
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeAlias, get_args
 
-from goodspeed.embedded.models import PACKAGED, is_gguf
+from goodspeed.embedded.models import PACKAGED
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
@@ -17,12 +17,8 @@ NO_MODEL = "none"
 """Value of `--model` for a draft node without a model."""
 
 
-def is_llamacpp(model: str) -> bool:
-    """Returns whether llama.cpp runs this draft model: of a GGUF file, or at a running server."""
-    return is_gguf(model) or is_url(model)
-
-
 def is_url(model: str) -> bool:
+    """Returns whether a running server of llama.cpp computes this draft model."""
     return model.startswith(("http://", "https://"))
 
 

@@ -11,7 +11,7 @@ from goodspeed.serving.config import from_namespace
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
 MODEL = ("--model", "tiny-draft-s")
-LLAMACPP = ("--model", "x.gguf", "--tokenizer", "tiny-target")
+GGUF = ("--model", "x.gguf")
 SERVER = ("--model", "http://127.0.0.1:8080", "--tokenizer", "tiny-target")
 
 
@@ -33,10 +33,10 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
         (SERVER[:2], "--model http://127.0.0.1:8080 needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (
-            (*LLAMACPP, "--dtype", "bfloat16"),
-            "--dtype is not for llama.cpp; leave it out, or give the draft model as",
+            (*SERVER, "--dtype", "bfloat16"),
+            "--dtype is not for llama.cpp's server; leave it out, or give the draft model itself",
         ),
-        ((*LLAMACPP, "--preset", "paper"), "--preset is not for llama.cpp"),
+        ((*SERVER, "--preset", "paper"), "--preset is not for llama.cpp's server"),
         ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
         ((*SERVER, "--threads", "2"), "start llama-server with --threads instead"),
         ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
@@ -61,9 +61,10 @@ def test_a_node_without_a_model_or_with_one() -> None:
     assert not parsed(*BARE).has_model
     assert parsed(*MODEL).has_model
     assert parsed("--model", "./none").has_model  # the folder of that name
-    assert all(parsed(*words, "--drafter", "model").is_llamacpp for words in (LLAMACPP, SERVER))
-    assert parsed(*LLAMACPP, "--threads", "2").threads == 2
-    assert all(parsed("--model", name).is_llamacpp for name in ("x.gguf", "smollm2"))  # with a tokenizer of their own
+    assert parsed(*SERVER, "--drafter", "model").is_url
+    assert parsed(*GGUF, "--tokenizer", "tiny-target").tokenizer == "tiny-target"  # else its own
+    paper = parsed(*GGUF, "--preset", "paper", "--threads", "2", "--memory-fraction", "0.1")
+    assert (paper.is_url, paper.verification, paper.threads) == (False, "ratio", 2)
 
 
 def test_the_paper_by_one_switch() -> None:

@@ -20,10 +20,8 @@ from draft_node import cli
 from draft_node.core.actions import Proposed
 from draft_node.model import circuit_breaker, drafting
 from draft_node.model.drafter import Drafter
-from draft_node.model.drafting import DraftModel
-from draft_node.model.llamacpp.drafter import LlamaDrafter
 
-_steps: dict[type, Any] = {kind: kind.step for kind in (Drafter, LlamaDrafter)}
+_step: Any = Drafter.step
 
 
 def main() -> int:
@@ -36,16 +34,15 @@ def main() -> int:
         share * circuit_breaker.MAX_OPEN_S,
     )
 
-    def spoiled(drafter: DraftModel) -> list[Proposed]:
+    def spoiled(drafter: Drafter) -> list[Proposed]:
         taken = _obey(file)
         try:
-            found: list[Proposed] = _steps[type(drafter)](drafter)
+            found: list[Proposed] = _step(drafter)
             return found
         finally:
             del taken
 
-    for kind in _steps:
-        kind.step = spoiled  # type: ignore[attr-defined]
+    Drafter.step = spoiled  # type: ignore[method-assign]
     return cli.main()
 
 

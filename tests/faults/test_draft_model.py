@@ -116,7 +116,7 @@ def memory_limited(draft: DraftNode, num_bytes: int) -> Iterator[None]:
     "model",
     [
         pytest.param((), id="torch"),
-        pytest.param(("--model", gguf_files.made("tiny-draft-s"), "--tokenizer", "tiny-target"), id="llamacpp"),
+        pytest.param(("--model", gguf_files.made("tiny-draft-s")), id="openvino"),
     ],
 )
 def test_no_memory_then_a_hanging_step_and_it_works_again(model: tuple[str, ...], file: Path) -> None:

@@ -1,1 +1,1 @@
-"""Drafts with llama.cpp, without torch: in this process (`xllamacpp`), or at a running `llama-server` over HTTP."""
+"""Drafts with a running `llama-server` of llama.cpp over HTTP, without torch."""

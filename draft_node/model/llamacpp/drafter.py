@@ -95,7 +95,7 @@ class LlamaDrafter(Jobs):
     def step(self) -> list[Proposed]:
         """Asks the server once for every unfinished proposal; returns those that are complete."""
         asked: list[tuple[Job, int, _Slot, Ask]] = []
-        num_cells, num_new = 0, 0  # that the step's texts take at the server, and of these new ones
+        num_new = 0  # tokens that the server computes in this step
         done: list[Job] = []
         in_use: set[int] = set()
         for job in self._jobs.values():
@@ -104,11 +104,10 @@ class LlamaDrafter(Jobs):
                 done.append(job)
             elif (slot := self._slot(job.session_id, in_use)) is not None:
                 ask = self._ask(job, leaf, slot)
-                cells = len(ask.prompt) + ask.num_tokens
-                new = cells - num_common(slot.tokens, ask.prompt)
-                if asked and (num_cells + cells > self.server.num_cells or num_new + new > STEP_TOKENS):
+                new = len(ask.prompt) + ask.num_tokens - num_common(slot.tokens, ask.prompt)
+                if asked and num_new + new > STEP_TOKENS:
                     continue  # in a later step
-                num_cells, num_new = num_cells + cells, num_new + new
+                num_new += new
                 in_use.add(slot.number)
                 self._give(slot, job.session_id)
                 asked.append((job, leaf, slot, ask))

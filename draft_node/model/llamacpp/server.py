@@ -165,19 +165,13 @@ class _Connection(HTTPConnection):
 class Server:
     """A server with one connection per slot, so that all slots compute at the same time."""
 
-    def __init__(
-        self, name: str, host: str, port: int, key: str | None = None, running: object = None, num_cells: int = 1 << 62
-    ) -> None:
-        """name: in messages. key: the server's API key. running: the server itself, if it is in this process.
-
-        num_cells: tokens that all slots together hold; a running server does not tell.
-        """
+    def __init__(self, name: str, host: str, port: int, key: str | None = None) -> None:
+        """name: in messages. key: the server's API key."""
         self.name = name
         self.num_slots = 0
         self.context_len = 0  # of one slot
-        self.num_cells = num_cells
         self.whole = 0  # a token after which a text ends with a whole character
-        self._address, self._running = (host, port), running
+        self._address = host, port
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._connections: dict[int, _Connection] = {}  # by slot
         self._completions = msgspec.json.Decoder(_Completion)
@@ -219,9 +213,8 @@ class Server:
             raise
 
     def close(self) -> None:
-        """Closes all connections, and ends a server in this process."""
+        """Closes all connections."""
         self._hang_up()
-        self._running = None  # waits for its threads
 
     # -- HTTP ------------------------------------------------------------------------------------------------------
 

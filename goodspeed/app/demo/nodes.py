@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from goodspeed.app.demo.options import Client, DemoConfig
+from goodspeed.app.demo.options import Client, DemoConfig, takes_tokenizer
 from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.app.demo.view import View
-from goodspeed.serving.options import NO_MODEL, is_llamacpp
+from goodspeed.serving.options import NO_MODEL
 from goodspeed.untrusted import python_module
 
 FREE_PORT = "127.0.0.1:0"
@@ -37,7 +37,7 @@ def draft_command(config: DemoConfig, client: Client, endpoint: str, log_level: 
     """Returns a draft node's command line. The prompt follows on standard input or over HTTP."""
     words = [f"--model={client.draft_model}", f"--verify={endpoint}", f"--name={client.name}"]
     words += [f"--verification={config.verification}"]
-    if client.draft_model == NO_MODEL or is_llamacpp(client.draft_model):
+    if takes_tokenizer(client.draft_model):
         words += [f"--tokenizer={config.target}"]
     if client.draft_model != NO_MODEL:
         words += [f"--proposal={config.proposal}", *(["--drafter=model"] if config.drafters == "model" else [])]

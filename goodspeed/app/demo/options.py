@@ -15,7 +15,7 @@ from goodspeed.fair import policies
 from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.measuring import recording
-from goodspeed.serving.options import NO_MODEL, is_llamacpp
+from goodspeed.serving.options import NO_MODEL, is_url
 from goodspeed.serving.prompts import Prompt
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.fields import MAX_CONTEXT, Verification
@@ -30,6 +30,11 @@ PADDED_BYTES = 1200 << 20
 
 MAX_HTTP_TEMPERATURE = 2.0
 """Highest temperature of requests over HTTP, as in the OpenAI API."""
+
+
+def takes_tokenizer(draft_model: str) -> bool:
+    """Returns whether draft nodes with this model are given the target's tokenizer."""
+    return draft_model == NO_MODEL or is_url(draft_model) or models.is_gguf(draft_model)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +157,7 @@ class DemoConfig(Settings):
             if getattr(self, name) != getattr(DemoConfig, name):
                 flag = "--" + name.replace("_", "-")
                 raise ConfigError(f"{flag} is for draft models, and --drafters ngram has none; drop one of them")
-        for name in filter(is_llamacpp, self.draft_model_names()):
+        for name in filter(is_url, self.draft_model_names()):
             of_ratio = {
                 "--preset paper": self.preset is not None,
                 "--verification ratio": self.verification == "ratio",
@@ -176,18 +181,19 @@ class DemoConfig(Settings):
         from goodspeed.engine import sources  # late: it imports the hub's client
 
         for name in dict.fromkeys(self.draft_model_names()):
-            if name != NO_MODEL and not is_llamacpp(name):
-                sources.find_source(name, say)
+            if takes_tokenizer(name):
+                try:
+                    sources.find_tokenizer(self.target)
+                except CheckpointError:
+                    which, file = self._draft_nodes(name), tokenizer_folder.FILE
+                    what = f"{which} need the target's tokenizer, and there is no {file}"
+                    where = "an embedded model or a checkpoint's folder that has it"
+                    raise ConfigError(f"--model {self.target}: {what}; name {where}") from None
+            if name == NO_MODEL or is_url(name):
                 continue
-            try:
-                sources.find_tokenizer(self.target)
-            except CheckpointError:
-                what = f"{self._draft_nodes(name)} need the target's tokenizer, and there is no {tokenizer_folder.FILE}"
-                where = "an embedded model or a checkpoint's folder that has it"
-                raise ConfigError(f"--model {self.target}: {what}; name {where}") from None
-            if models.is_gguf(name):
-                need(self._draft_nodes(name), "llamacpp", "xllamacpp")
-                sources.find_source(name)
+            if sources.kind_of(name) != "checkpoint":
+                need(self._draft_nodes(name), "torch,openvino", "torch", "openvino")
+            sources.find_source(name, say)
 
     @staticmethod
     def _draft_nodes(name: str) -> str:

@@ -102,7 +102,7 @@ def test_draft_nodes_without_models_have_the_targets_tokenizer(drafters: str) ->
         assert parsed.tokenizer == (None if parsed.has_model else "tiny-target")
 
 
-def test_draft_nodes_with_llamacpp_have_the_targets_tokenizer(tmp_path: Path) -> None:
+def test_draft_nodes_with_a_gguf_file_or_a_server_have_the_targets_tokenizer(tmp_path: Path) -> None:
     (file := tmp_path / "x.gguf").write_bytes(gguf_files.content())
     config = DemoConfig(draft_models=f"{file},http://127.0.0.1:8080,tiny-draft-s", model="tiny-target", clients=3)
     config.check()
@@ -130,15 +130,16 @@ def test_what_draft_nodes_would_miss_is_told_before_a_node_starts(changes: dict[
 
 
 @pytest.mark.parametrize("changes", [{"preset": "paper"}, {"verification": "ratio"}, {"proposal": "dense-fp16"}])
-def test_llamacpp_gives_no_distributions(changes: dict[str, Any]) -> None:
-    flag = next(iter(changes))
-    with pytest.raises(ConfigError, match=f"--draft-models x.gguf: llama.cpp's server .* that --{flag}.*; drop one"):
-        DemoConfig(draft_models="x.gguf", **changes).check()
+def test_only_a_server_gives_no_distributions(changes: dict[str, Any]) -> None:
+    flag, server = next(iter(changes)), "http://127.0.0.1:8080"
+    with pytest.raises(ConfigError, match=f"--draft-models {server}: llama.cpp's server .* that --{flag}.*; drop one"):
+        DemoConfig(draft_models=server, **changes).check()
+    DemoConfig(draft_models="x.gguf", **changes).check()
 
 
 def test_a_comparison_is_refused_where_one_of_its_runs_would_fail() -> None:
-    namespace = cli.build_parser().parse_args(["demo", "--compare", "--draft-models", "x.gguf"])
-    with pytest.raises(ConfigError, match=r"--draft-models x.gguf: .* that --preset paper needs"):
+    namespace = cli.build_parser().parse_args(["demo", "--compare", "--draft-models", "http://localhost"])
+    with pytest.raises(ConfigError, match=r"--draft-models http://localhost: .* that --preset paper needs"):
         namespace.subcommand.run(namespace)
 
 

@@ -29,7 +29,7 @@ from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, Tra
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
-from tests import gguf_files
+from tests import gguf_files, llama_server
 from tests.draft_node.model.test_drafter import run
 from tests.waiting import run_async
 
@@ -51,10 +51,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def running(file: Path) -> Iterator[Server]:
     """A real one with two slots."""
-    found = opening.in_process(file, 1, 2)
-    found.check(VOCABULARY)
-    yield found
-    found.close()
+    with llama_server.serving(file, 2, 4096) as url:
+        found = opening.at_url(url, {}, trusted_network=False)
+        found.check(VOCABULARY)
+        yield found
+        found.close()
 
 
 @pytest.fixture
@@ -216,15 +217,6 @@ def test_a_file_without_the_tokenizers_added_tokens_drafts_what_it_has(running: 
     assert run(narrow, wanted(2, text=(*TEXT, VOCABULARY.num_tokens)))[0].tokens == ()
 
 
-@pytest.mark.parametrize(("content", "why"), [(None, "cannot be read"), (b"x", "is no GGUF file"), (b"GGUFx", "load")])
-def test_a_file_that_cannot_be_loaded(content: bytes | None, why: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.gguf"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=why):
-        opening.in_process(path, 1, 1)
-
-
 @pytest.mark.parametrize(
     ("url", "why"),
     [
@@ -369,21 +361,21 @@ def test_the_least_temperature_fails_nobody() -> None:
         assert len(run(LlamaDrafter(running, 50), wanted(length=3, sampling=coldest))[0].tokens) >= 3
 
 
-def test_texts_that_do_not_fit_together_take_turns() -> None:
+def test_texts_that_take_too_long_together_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEP_TOKENS", 15)
     asked = []
     with fake(lambda: raw(completion(7))) as running:
-        running.num_cells = 15
         drafter = LlamaDrafter(running, 50)
         complete = running.complete
         running.complete = lambda asks: asked.append(len(asks)) or complete(asks)  # type: ignore[method-assign,func-returns-value]
         found = run(drafter, *(wanted(number, 2, tuple(range(10))) for number in (1, 2)))
     assert all(len(proposed.tokens) >= 2 for proposed in found)
-    assert set(asked) == {1}
+    assert asked[0] == 1
 
 
-def test_a_text_that_has_to_wait_takes_no_slot() -> None:
+def test_a_text_that_has_to_wait_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEP_TOKENS", 26)
     with fake(lambda: raw(completion(7))) as running:
-        running.num_cells = 30
         drafter = LlamaDrafter(running, 50)
         run(drafter, wanted(1, 2, tuple(range(10))), wanted(2, 2, tuple(range(10))))
         asked = record(drafter)

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import is_normalized
 from urllib.request import Request, urlopen
 
 import pytest
 import torch
-import xllamacpp
 from tokenizers import Regex, pre_tokenizers
 from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
 
@@ -25,6 +24,7 @@ from goodspeed.engine.gguf import vocabulary as reading
 from goodspeed.engine.gguf.file import read
 from goodspeed.engine.tokenizing.text import encode_part
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
+from tests import llama_server
 from tests.engine.conftest import SMALL, Save, make_tokenizer
 
 TEXTS = (
@@ -36,27 +36,21 @@ TEXTS = (
 )
 
 
-class Asked:
-    """llama.cpp's server in this process, at a port of its own."""
+class Asked(NamedTuple):
+    """llama.cpp's server."""
 
-    def __init__(self, params: Any) -> None:
-        self._server = xllamacpp.Server(params)
+    url: str
 
     def ask(self, path: str, **body: Any) -> Any:
-        asked = Request(f"{self._server.listening_address}/{path}", json.dumps(body).encode())
+        asked = Request(f"{self.url}/{path}", json.dumps(body).encode())
         with urlopen(asked, timeout=60) as answer:
             return json.load(answer)
 
 
 @contextmanager
 def serving(file: Path) -> Iterator[Asked]:
-    params = xllamacpp.CommonParams()
-    params.model.path = str(file)
-    params.hostnames, params.port = ["127.0.0.1"], 0
-    params.n_parallel, params.n_ctx, params.warmup, params.verbosity = 1, 512, False, -1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    params.cache_ram_mib = 0
-    yield Asked(params)
+    with llama_server.serving(file) as url:
+        yield Asked(url)
 
 
 def greedy(server: Asked, prompt: list[int], num: int) -> list[int]:

@@ -18,11 +18,10 @@ from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints
+from goodspeed.engine import engines
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
@@ -34,13 +33,9 @@ from verify_node.daemon import VerifyDaemon
 torch.set_num_threads(1)
 
 
-def _vocabulary(config: DraftConfig) -> Vocabulary:
-    return draft_assembly.load(config) if config.is_llamacpp else load(config.model)
-
-
 @cache
 def load(name: str) -> Checkpoint:
-    return checkpoints.load(name)
+    return engines.load(name)
 
 
 def prompt_ids(index: int) -> tuple[int, ...]:
@@ -124,7 +119,7 @@ class Cluster:
             draft = DraftConfig(name=name, verify=(channel.endpoint,), **options)
             boot_id = secrets.token_bytes(8)
             line = connect_draft(draft.verify[0])
-            self.drafts[name] = draft_assembly.build(draft, _vocabulary(draft), line, boot_id)
+            self.drafts[name] = draft_assembly.build(draft, load(draft.model), line, boot_id)
 
     @staticmethod
     async def use(daemon: DraftDaemon, request: Request) -> Served:

@@ -103,7 +103,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
     "target": {"model": "tiny-target", "max_draft": 5},
     "none": {"model": "tiny-draft-s"},
     "parallel": {"model": "tiny-draft-p"},
-    "llamacpp": {"model": gguf_files.made("tiny-draft-s"), "tokenizer": "tiny-target"},
+    "openvino": {"model": gguf_files.made("tiny-draft-s")},
 }
 
 
@@ -129,7 +129,7 @@ def test_match_gives_the_targets_own_text_for_every_draft_and_mix(verify_options
     assert not any(each.num_drafted for each in statistics["none"])
     assert any(each.num_accepted for name in ("small", "medium", "target") for each in statistics[name])
     if not verify_options:
-        assert any(each.accepted["model"] for each in statistics["llamacpp"])
+        assert any(each.accepted["model"] for each in statistics["openvino"])
 
 
 def test_greedy_text_is_that_of_plain_transformers() -> None:
@@ -168,15 +168,16 @@ def test_a_draft_equal_to_the_target_is_always_accepted(verification: Verificati
 def test_ratio_sessions_do_not_disturb_match_sessions_in_the_same_rounds() -> None:
     kinds = ("lattice", "dense-fp16", "dense-fp32")
     clients = {kind: {"model": "tiny-draft-m", "proposal": kind} for kind in kinds}
+    clients["openvino"] = DRAFTS["openvino"]
     requests = {
         kind: [
             *every_sampling(i),
             *(make_request(prompt_ids(i + j), 24, temperature=0.7, seed=j, verification="ratio") for j in range(3)),
         ]
-        for i, kind in enumerate(kinds)
+        for i, kind in enumerate(clients)
     }
     served = Cluster({"budget": 16, "preset": "paper"}, clients).serve(requests)
-    for kind in kinds:
+    for kind in clients:
         num_accepted = 0
         for request, got in zip(requests[kind], served[kind], strict=True):
             assert isinstance(got.end, Finish)

@@ -1,4 +1,4 @@
-"""A draft node without a model, or with llama.cpp's, serves texts that are the target's own, and is small."""
+"""A draft node without a model, or with a server of llama.cpp, serves the target's own texts, and is small."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests import gguf_files
+from tests import gguf_files, llama_server
 from tests.nodes import DraftNode
 from tests.together.http.conftest import draft_node, official
 from tests.together.http.test_texts import MODEL, generated, prompt, user
@@ -17,14 +17,23 @@ from tests.together.http.test_texts import MODEL, generated, prompt, user
 pytestmark = pytest.mark.nodes
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
-LLAMACPP = ("--model", gguf_files.made("tiny-draft-s"))  # which has a tokenizer of its own
 MOST_KIB = 160 << 10
 """Resident at most, all of HTTP included; the schemas of agents' requests took the last 5 MB."""
 
 
-@pytest.fixture(name="bare", scope="module", params=[BARE, LLAMACPP], ids=["none", "llamacpp"])
-def bare_fixture(endpoint: str, request: pytest.FixtureRequest) -> Iterator[tuple[DraftNode, openai.OpenAI]]:
-    with draft_node(endpoint, *request.param) as (node, url), official(url) as client:
+@pytest.fixture(name="words", scope="module", params=["none", "llama.cpp"])
+def words_fixture(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
+    """Options of a draft node."""
+    if request.param == "none":
+        yield BARE
+        return
+    with llama_server.serving(gguf_files.made("tiny-draft-s"), 4, 1024) as url:
+        yield ("--model", url, *BARE[2:])
+
+
+@pytest.fixture(name="bare", scope="module")
+def bare_fixture(endpoint: str, words: tuple[str, ...]) -> Iterator[tuple[DraftNode, openai.OpenAI]]:
+    with draft_node(endpoint, *words) as (node, url), official(url) as client:
         yield node, client
 
 
@@ -46,10 +55,10 @@ def test_a_chat_is_what_generate_writes(bare: tuple[DraftNode, openai.OpenAI]) -
 
 def test_it_says_that_it_has_no_model(bare: tuple[DraftNode, openai.OpenAI]) -> None:
     node, client = bare
-    if LLAMACPP[1] in node.words:
-        assert client.models.list().data[0].model_dump()["goodspeed"]["draft"] == "tiny-draft-s.gguf"
-        return
     told = client.models.list().data[0].model_dump()["goodspeed"]
+    if BARE[1] not in node.words:
+        assert (told["draft"], told["draft_fingerprint"]) == ("llama-server", "")
+        return
     assert (told["draft"], told["draft_fingerprint"]) == ("none", "")
     assert "goodspeed_kv_cache_usage_perc" not in {f"goodspeed_{name}" for name in node.metrics()}
     with pytest.raises(openai.BadRequestError, match="this draft node has no model; send auto, ngram or none"):
@@ -67,7 +76,6 @@ def test_it_is_small_and_loads_no_torch(bare: tuple[DraftNode, openai.OpenAI]) -
     assert not [line for line in (proc / "maps").read_text().splitlines() if "torch" in line]
 
 
-@pytest.mark.parametrize("words", [BARE, LLAMACPP], ids=["none", "llamacpp"])
 def test_prompts_are_served_without_torch(words: tuple[str, ...], endpoint: str, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": prompt(index), "seed": index}) + "\n" for index in range(3)))
