@@ -25,7 +25,7 @@ OF_HTTP = (
 )
 """Settings for requests over HTTP only."""
 
-OF_WEIGHTS = ("device", "dtype", "memory_fraction", "preset", "proposal")
+OF_WEIGHTS = ("engine", "device", "dtype", "memory_fraction", "preset", "proposal")
 """Settings that concern only a draft model in this process."""
 
 OF_MODEL = (*OF_WEIGHTS, "threads")

@@ -28,12 +28,12 @@ def load(config: DraftConfig) -> Checkpoint:
 
     Raises named errors if model, device or precision is not available, or if the token ids of the two are others.
     """
-    dtype, is_torch = config.dtype, config.engine == "torch" or engines.engine_of(config.model) == "torch"
-    if is_torch and dtype == "auto":
-        dtype = quickest_dtype(config.model, config.device)
+    engine = engines.engine_of(config.model) if config.engine == "auto" else config.engine
+    is_open = engine == "torch" and config.dtype == "auto"
+    dtype = quickest_dtype(config.model, config.device) if is_open else config.dtype
     checkpoint = engines.load(
         config.model,
-        engine=config.engine,
+        engine=engine,
         device=config.device,
         dtype=dtype,
         generation_config="none",  # the target determines the sampling defaults, not the draft model

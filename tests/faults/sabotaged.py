@@ -42,7 +42,7 @@ def main() -> int:
         finally:
             del taken
 
-    Drafter.step = spoiled  # type: ignore[method-assign]
+    Drafter.step = spoiled  # type: ignore[assignment, method-assign]
     return cli.main()
 
 
