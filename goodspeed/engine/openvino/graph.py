@@ -108,8 +108,7 @@ class Builder:
     def build(self) -> ov.Model:
         """See `build`."""
         embedding = self._matrix("token_embd.weight")
-        rows = ops.gather(embedding.weight, self.ids, _integer(0))
-        rows = ops.reshape(rows, _integers(-1, 1, self.shape.hidden), False)
+        rows = embedding.rows(self.ids)
         cos, sin = self._angles()
         for number in range(self.shape.layers):
             rows = self._attention(number, rows, cos, sin)

@@ -48,6 +48,16 @@ class Matrix:
         found = ops.matmul(rows, self.weight, False, True)
         return found if plus is None else ops.add(plus, found)
 
+    def rows(self, ids: Node) -> Node:
+        """Returns the rows of the matrix with these numbers [num_rows]: [num_rows, 1, inputs]."""
+        inputs = self.weight.get_output_shape(0)[1]
+        found = ops.gather(self.weight, ids, _constant(np.int64(0)))
+        if self._minima is not None:
+            least = ops.gather(_constant(self._minima), ids, _constant(np.int64(0)))
+            blocks = ops.reshape(found, _constant(np.array([0, -1, GROUP])), True)
+            found = ops.add(blocks, ops.unsqueeze(least, _constant(np.int64(2))))
+        return ops.reshape(found, _constant(np.array([-1, 1, inputs])), False)
+
 
 def sums_of(rows: Node) -> Node:
     """Sums the inputs of each block: rows [num_rows, 1, inputs] -> [num_rows, 1, inputs / GROUP]."""
@@ -68,9 +78,7 @@ def _in_4_bits(stored: Sequence[StoredTensor]) -> Matrix:
         least = blocks[..., 2:4].copy().view(np.float16) if one.kind == "Q4_1" else -8 * scale
         minima.append((least.astype(np.float32) + 8 * scale.astype(np.float32))[..., 0])
     numbers = np.concatenate(signed)
-    packed = (numbers[..., 0::2] | (numbers[..., 1::2] << 4)).astype(
-        np.uint8
-    )  # two in a byte, the first in its low half
+    packed = (numbers[..., 0::2] | numbers[..., 1::2] << 4).astype(np.uint8)  # the first of two in a byte's low half
     tensor = ov.Tensor(packed.view(np.int8).reshape(-1), ov.Shape(numbers.shape), ov.Type.i4)
     weight = _scaled(ops.constant(tensor, shared_memory=False), np.concatenate(scales))
     joined = np.concatenate(minima)
@@ -103,4 +111,4 @@ def _scaled(numbers: Node, scales: NDArray[np.float16]) -> Node:
 
 
 def _constant(array: NDArray[Any]) -> Node:
-    return ops.constant(np.ascontiguousarray(array))
+    return ops.constant(np.ascontiguousarray(array) if np.ndim(array) else array)

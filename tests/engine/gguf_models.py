@@ -1,0 +1,133 @@
+"""Small random GGUF models of each family and storage type, and the same weights in transformers."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Kind
+from numpy.typing import NDArray
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+
+from goodspeed.engine.exporting.checkpoint import export
+from tests.engine.conftest import make_model, make_tokenizer
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 258,
+    "max_position_embeddings": 512,
+    "bos_token_id": None,
+    "eos_token_id": 256,
+    "pad_token_id": None,
+    "initializer_range": 0.3,
+}
+BLOCK_OF_256 = SIZES | {"hidden_size": 256, "intermediate_size": 256, "initializer_range": 0.1}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 1e4}
+
+CONFIGS: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**SIZES),
+    "llama, wide heads": LlamaConfig(**SIZES, head_dim=32),
+    "llama, linear": LlamaConfig(**SIZES, rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}),
+    "llama, llama3": LlamaConfig(**SIZES, rope_parameters=LLAMA3 | {"original_max_position_embeddings": 64}),
+    "llama, blocks of 256": LlamaConfig(**BLOCK_OF_256),
+    "qwen2": Qwen2Config(**SIZES),
+    "qwen2, tied": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "qwen3": Qwen3Config(**SIZES, head_dim=32),
+}
+
+MIXED = {"attn_v": "Q6_K", "ffn_down": "Q6_K", "token_embd": "Q6_K", "": "Q4_K"}
+"""As files of llama.cpp's type Q4_K_M have them."""
+
+ODD = {"attn_q": "Q4_1", "attn_k": "Q8_0", "attn_v": "Q6_K", "ffn_gate": "Q4_0", "ffn_up": "Q5_0", "": "F16"}
+"""Every layer with the same input in another type."""
+
+TYPES: dict[str, tuple[str, dict[str, str]]] = {
+    **{kind: ("llama", {"": kind}) for kind in ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_1", "Q8_0")},
+    "Q4_K_M": ("llama, blocks of 256", MIXED),
+    "odd": ("llama, blocks of 256", ODD),
+}
+"""Storage types of weights, by a part of their names, for a model of a family."""
+
+_FOLDER = TemporaryDirectory()
+
+
+@cache
+def checkpoint(family: str) -> Path:
+    """Returns the folder of a checkpoint whose norms and biases are random, too."""
+    folder = Path(_FOLDER.name, family)
+    model = make_model(CONFIGS[family])
+    for name, weight in model.named_parameters():
+        if weight.ndim == 1:
+            weight.data = torch.randn_like(weight) * 0.3 + ("norm" in name)
+    model.save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@cache
+def made(stored: str, family: str = "", num_rows: int = 0) -> Path:
+    """Returns a file with the storage types of TYPES, by default of their own family. num_rows: without tokens."""
+    own, kinds = TYPES[stored]
+    family = family or own
+    plain = Path(_FOLDER.name, f"{family}.gguf")
+    if not plain.exists():
+        export(str(checkpoint(family)), plain, "f32")
+    file = Path(_FOLDER.name, f"{family} {stored} {num_rows}.gguf")
+    stored_again(plain, file, lambda name: next(kind for part, kind in kinds.items() if part in name), num_rows)
+    return file
+
+
+def stored_again(plain: Path, file: Path, kind_of: Callable[[str], str], num_rows: int = 0) -> None:
+    """Writes a float32 file with its matrices in other storage types."""
+    reader = gguf.GGUFReader(plain)
+    writer = gguf.GGUFWriter(file, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        value: Any = field.contents()
+        if name == "tokenizer.ggml.tokens":
+            value += [f"[PAD{len(value) + i}]" for i in range(num_rows)]
+        if name == "tokenizer.ggml.token_type":
+            value += [5] * num_rows
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            writer.add_key_value(name, value, field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for tensor in reader.tensors:
+        data = np.array(tensor.data, np.float32)
+        if tensor.name in ("token_embd.weight", "output.weight"):
+            data = np.concatenate((data, data[:num_rows]))
+        kind = Kind[kind_of(tensor.name)] if data.ndim > 1 else Kind.F32
+        writer.add_tensor(tensor.name, _quantised(data, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _quantised(data: NDArray[np.float32], kind: Kind) -> NDArray[Any]:
+    try:
+        found: NDArray[Any] = gguf.quants.quantize(data, kind)
+    except NotImplementedError:  # of K-quants, the package has no more than the way back
+        weights, size = gguf.GGML_QUANT_SIZES[kind]
+        found = np.random.default_rng(0).integers(0, 256, (len(data), data.shape[1] // weights, size), np.uint8)
+        scales = slice(-2, None) if kind == Kind.Q6_K else slice(0, 4)  # of a block: one, or one for minima, too
+        half = {"Q6_K": [4e-5], "Q4_K": [1e-3, 1e-3]}[kind.name]
+        found[..., scales] = np.array(half, np.float16).view(np.uint8)
+        found = found.reshape(len(data), -1)
+    return found
+
+
+@torch.inference_mode()
+def expected(file: Path, family: str, tokens: list[int]) -> torch.Tensor:
+    """Returns transformers' logits [num_tokens, vocab_size] with the file's weights in float32."""
+    folder = checkpoint(family)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=str(file), config=CONFIGS[family], dtype=torch.float32
+    )
+    logits: torch.Tensor = model.eval()(torch.tensor([tokens]), use_cache=False).logits[0]
+    return logits
