@@ -144,12 +144,12 @@ def make_runner(
 
 
 def make_draft_runner(draft: Checkpoint, target: Engine) -> Engine:
-    """Wraps the verify node's own draft model with a KV cache of as many pages as the target's; as many are kept."""
+    """Wraps the verify node's own draft model with a KV cache of as many tokens as the target's; as many are kept."""
     pool = target.pool
     runner = engines.start(
         draft, num_pages=pool.num_pages, page_size=pool.page_size, prefix_cache=pool.has_prefix_cache
     )
-    runner.pool.max_unused = pool.max_unused
+    runner.pool.max_unused = pool.max_unused * pool.page_size // runner.pool.page_size
     return runner
 
 

@@ -83,7 +83,7 @@ class VerifyConfig(Settings):
     )
     memory_fraction: float | None = options.memory_fraction()
     generation_config: str = options.generation_config("sampling defaults: auto: the checkpoint's, none: the API's")
-    engine: str = options.engine()
+    engine: str = options.engine("of the target: ")
     device: str = options.device()
     dtype: str = options.dtype()
     threads: int | None = options.threads()

@@ -44,9 +44,9 @@ class EngineKind(Protocol):
     ) -> Engine:
         """Returns an engine with a KV cache of so many pages, or in a share of the memory; else the engine's default.
 
-        page_size: tokens of a page, unless the engine has a size of its own. prefix_cache: pages can be published, and
-        outlive their sessions (`pages.py`). beside_bytes: of a token in the cache of another model, which will get
-        equally many pages from the same share of memory.
+        page_size: tokens of a page; an engine with a size of its own has pages for as many tokens. prefix_cache: pages
+        can be published, and outlive their sessions (`pages.py`). beside_bytes: of a token in the cache of another
+        model, which will get pages for equally many tokens from the same share of memory.
         """
 
     def token_bytes(self, checkpoint: "Checkpoint") -> int:

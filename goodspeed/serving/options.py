@@ -47,8 +47,11 @@ def device() -> Any:
     return option("cpu", pattern=r"(cpu|cuda)(:\d+)?", group=MODEL, help="cpu, cuda, or cuda:INDEX")
 
 
-def engine() -> Any:
-    about = "auto, torch, openvino, or an installed one (docs/ENGINE.md); auto: openvino for GGUF files, else torch"
+def engine(which: str = "") -> Any:
+    """which: prefix of the help."""
+    about = (
+        which + "auto, torch, openvino, or an installed one (docs/ENGINE.md); auto: openvino for GGUF files, else torch"
+    )
     return option("auto", group=MODEL, help=about, metavar="NAME")
 
 

@@ -12,12 +12,12 @@ from draft_node.core.actions import Connected, Request
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.errors import ConfigError, UnsupportedModelError
+from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.ngram import history_file
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import VERSION, Welcome
 from goodspeed.wire.messages import Sampling
-from tests import gguf_files
+from tests import chats, gguf_files
 from tests.memory_network import MemoryNetwork
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
@@ -50,16 +50,24 @@ def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_par
     assert daemon.core.sessions[request.session_id].num_parallel == num_parallel
 
 
-def test_a_model_of_openvino_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
-    (tmp_path / "openvino_model.xml").touch()
-    with pytest.raises(UnsupportedModelError, match=f"--model {tmp_path}: a draft node does not draft with a model of"):
-        check(DraftConfig(model=str(tmp_path)))
-
-
-def test_a_gguf_file_has_a_tokenizer_unless_another_is_named() -> None:
+def test_a_gguf_file_drafts_with_its_own_tokenizer_or_with_the_targets(tmp_path: Path) -> None:
     file = gguf_files.made("tiny-draft-s")
-    assert assembly.load(DraftConfig(model=file)).name == file
-    assert assembly.load(DraftConfig(model=file, tokenizer="tiny-target")).name == "tiny-target"
+    assert assembly.load(DraftConfig(model=file)).tokenizer_fingerprint == VOCABULARY.tokenizer_fingerprint
+    padded = tokenizer_folder.load("tiny-target").tokenizer
+    padded.add_special_tokens({"pad_token": "[PAD]"})
+    padded.save_pretrained(tmp_path)
+    named = tokenizer_folder.load(str(tmp_path))
+    assert named.num_tokens == VOCABULARY.num_tokens + 1
+    loaded = assembly.load(DraftConfig(model=file, tokenizer=str(tmp_path)))
+    assert loaded.tokenizer_fingerprint == named.tokenizer_fingerprint != VOCABULARY.tokenizer_fingerprint
+    assert loaded.num_tokens == VOCABULARY.num_tokens  # the model has no row for the added token
+
+
+def test_a_gguf_file_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    chats.save(tmp_path)
+    config = DraftConfig(model=gguf_files.made("tiny-draft-s"), tokenizer=str(tmp_path))
+    with pytest.raises(CheckpointError, match=f"tiny-draft-s.gguf has another tokenizer than --tokenizer {tmp_path}; "):
+        assembly.load(config)
 
 
 def test_the_model_drafts_within_the_vocabularies_of_both_models() -> None:

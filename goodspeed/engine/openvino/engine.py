@@ -31,13 +31,15 @@ class OpenVinoEngine:
         prefix_cache: bool = False,
         beside_bytes: int = 0,
     ) -> None:
-        """See `EngineKind.start`. page_size: is PAGE_SIZE, whatever is asked for."""
+        """See `EngineKind.start`. page_size: what `num_pages` means; the engine's own pages are of PAGE_SIZE."""
         self.checkpoint = checkpoint
         compiled: Compiled = checkpoint.model
         is_sized = num_pages is not None or memory_fraction is not None
         if num_pages is None:
             page_bytes = compiled.page_bytes + beside_bytes * PAGE_SIZE
             num_pages = pages_for(page_bytes, checkpoint.device, memory_fraction)
+        else:
+            num_pages = max(1, num_pages * page_size // PAGE_SIZE)
         max_unused = num_pages if is_sized else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, PAGE_SIZE, prefix_cache=prefix_cache, max_unused=max_unused)
         self._passes = compiled.with_caches(num_pages)

@@ -12,7 +12,7 @@ from draft_node.core.tree import ALTERNATIVES, LEAST, Nodes, Tree
 from draft_node.model.drafter import Drafter
 from draft_node.model.widths import Widths
 from goodspeed.app import generation
-from goodspeed.engine.runner import Chunk
+from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.noise import match_noise
@@ -41,6 +41,20 @@ def make_drafter(num_pages=256, width=8, **options):
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages), **options)
     drafter.widths = Fixed(width)
     return drafter
+
+
+class Chains(Runner):
+    """An engine that computes no trees: it refuses them, and keeps nothing that would have to move."""
+
+    has_trees = False
+
+    def forward(self, chunks):
+        assert all(chunk.parents is None for chunk in chunks)
+        return super().forward(chunks)
+
+    def keep(self, paths):
+        assert all(path.is_first for path in paths)
+        super().keep(paths)
 
 
 def make_request(number=1, **changes):
@@ -435,20 +449,21 @@ def test_where_no_alternative_is_wanted_or_rules_leave_one_token_there_is_none()
         assert nodes_of(run(make_drafter(), propose)[0]).parents == (-1, 0, 1, 2)
 
 
-@pytest.mark.parametrize("num_pages", [256, 10])  # 10: hardly room for branches beside another session
+@pytest.mark.parametrize("num_pages", [256, 10, None])  # 10: hardly room for branches; None: an engine without trees
 @pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampling, rules, num_pages):
     """The main way, a branch, out of the tree: paths are those of a drafter that was told the same tree."""
     rng = random.Random(5)
     request = make_request(sampling=sampling, logit_rules=rules)
-    drafter, text, known = make_drafter(num_pages), list(request.prompt), NOTHING
+    text, known = list(request.prompt), NOTHING
+    drafter = make_drafter(num_pages) if num_pages else Drafter(CHECKPOINT, Chains(CHECKPOINT, num_pages=64))
     for number in range(14):
         propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
         new = nodes_of(run(drafter, propose)[0])
         known = Nodes(*(old + more for old, more in zip(astuple(known), astuple(new), strict=True)))
         paths, first = trees.paths(known.tokens, known.parents), trees.first_choices(known.parents)
-        paths = [path for node, path in enumerate(paths) if node in first or num_pages == 256]
+        paths = [path for node, path in enumerate(paths) if node in first or num_pages != 10]
         orders = ranked(request, [[*text, *path[:-1]] for path in paths], rules)
         assert all(path[-1] in order[: 1 + len(ALTERNATIVES)] for path, order in zip(paths, orders, strict=True))
         if rng.random() < 0.5:

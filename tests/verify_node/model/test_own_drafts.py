@@ -11,8 +11,11 @@ import torch
 from msgspec.structs import replace as replace_fields
 
 from goodspeed.app import generation
+from goodspeed.engine import engines
+from goodspeed.engine.engine import Engine
 from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import DownMessage, Sampling
+from tests import gguf_files
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from verify_node.assembly import make_draft_runner
@@ -30,12 +33,16 @@ GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)
 class OwnDesk(Desk):
     """A verify node with a real target and a draft model of its own; its draft node sends no drafts."""
 
-    def __init__(self, draft: Any = DRAFT, num_pages: int = 256, **options: Any) -> None:
-        self.own = OwnDrafts(draft, make_runner(draft, num_pages=num_pages))
-        self.real = Target(TARGET, make_runner(TARGET), own_drafts=self.own)
+    def __init__(
+        self, draft: Any = DRAFT, num_pages: int = 256, runners: tuple[Engine, Engine] | None = None, **options: Any
+    ) -> None:
+        """runners: of target and draft model, in place of those of TARGET and `draft`."""
+        runner, own = runners or (make_runner(TARGET), make_runner(draft, num_pages=num_pages))
+        self.own = OwnDrafts(own.checkpoint, own)
+        self.real = Target(runner.checkpoint, runner, own_drafts=self.own)
         core = make_core(
-            pool=self.real.runner.pool,
-            vocab_size=VOCAB,
+            pool=runner.pool,
+            vocab_size=runner.checkpoint.num_tokens,
             context_len=128,
             has_draft_model=True,
             self_draft=False,
@@ -97,6 +104,23 @@ def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_drafts_and_other
     assert (desk.num_drafted, desk.own.num_failures) == (0, 0)
     assert desk.write(2, sampling=GREEDY) == alone(GREEDY)
     assert desk.num_drafted > 0
+
+
+@pytest.mark.parametrize("has_torch", [True, False], ids=["torch", "OpenVINO"])
+def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(has_torch: bool) -> None:
+    """has_torch: the target; the draft model is on the other engine."""
+    names = ["tiny-draft-s", gguf_files.made("tiny-draft-s")]
+    target, draft = map(engines.load, names if has_torch else reversed(names))
+    runner = engines.start(target, num_pages=16, prefix_cache=True)
+    own = make_draft_runner(draft, runner)
+    assert {runner.pool.page_size, own.pool.page_size} == ({16, 32} if has_torch else {32})
+    for number in ("num_pages", "max_unused"):
+        tokens, of_own = (getattr(pool, number) * pool.page_size for pool in (runner.pool, own.pool))
+        assert tokens == of_own
+    expected = generation.generate(target, engines.start(target, num_pages=16), (3, 1, 4), WARM, 60, ())
+    desk = OwnDesk(runners=(runner, own))
+    assert desk.write(num_rounds=100, max_tokens=60, sampling=WARM) == tuple(expected)
+    assert (desk.core.counts.num_own_accepted > 30, desk.own.num_failures) == (True, 0)
 
 
 def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
