@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults and not clients
 
-.PHONY: help demo test test-all check format bench bench-quick experiments experiments-quick screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
+.PHONY: help demo test test-all check format bench bench-quick peers experiments experiments-quick screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -15,6 +15,7 @@ define HELP
   make check              formatting, lint, types and imports, as CI checks them; format mends what it can
   make .venv              the environment, which most targets build by themselves
   make bench              the benchmarks; bench-quick only tries them
+  make peers              the benchmark beside other engines, which it installs; PEERS="genai vllm llama"
   make experiments        the figures of the papers; experiments-quick only tries them
   make screenshots        takes the page's pictures
   make simulate-faults    a thousand worlds with faults; faults has them on real processes, soak for an hour
@@ -84,6 +85,22 @@ bench: $(READY)
 bench-quick: $(READY)
 	@$(BIN)/python -m experiments.benchmarks --quick --json --limit-s 150 $(ARGS) >/dev/null
 
+# Other projects' engines, each in an environment of its own, and the benchmark beside them. One that cannot be installed
+# stops nothing: the benchmark tells it as missing. llama.cpp's server is compiled (20 minutes or more) unless it is on PATH.
+PEERS_FOLDER := .peers
+PEERS = genai vllm $(if $(shell command -v llama-server),,llama)
+
+peers: $(READY) $(PEERS:%=$(PEERS_FOLDER)/%/.ready)
+	$(BIN)/python -m experiments.benchmarks.peers $(ARGS)
+
+# vLLM needs these three for images and sounds only, and fails where they do not fit its torch.
+$(PEERS_FOLDER)/vllm/.ready: NEEDLESS = torchvision torchaudio torchcodec
+$(PEERS_FOLDER)/%/.ready: experiments/benchmarks/rivals/%.txt
+	@echo "installing $* into $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	-@$(@D)/bin/python -m pip install $(PIP_WORDS) --disable-pip-version-check -r $< \
+	  && { [ -z "$(NEEDLESS)" ] || $(@D)/bin/python -m pip uninstall --quiet --yes $(NEEDLESS); } && touch $@
+
 experiments: $(READY)
 	$(BIN)/python -m experiments $(ARGS)
 
@@ -152,4 +169,4 @@ gpu:
 	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda --out gpu-rows.jsonl $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(AUDIT) $(CLIENTS) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(AUDIT) $(CLIENTS) $(PEERS_FOLDER) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,76 @@
+"""GoodSpeed itself as its users run it: a verify node and draft nodes, each a process, asked over HTTP on loopback."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from itertools import repeat
+from typing import Any
+from urllib.parse import urlsplit
+
+from experiments.benchmarks.nodes.processes import http_nodes
+from experiments.benchmarks.rivals.asking import post
+from experiments.benchmarks.rivals.running import Written
+from experiments.benchmarks.rivals.worker import Request, without_end
+
+PLAIN, NGRAM, DRAFT = "goodspeed", "goodspeed_ngram", "goodspeed_draft"
+WAYS = (PLAIN, NGRAM, DRAFT)
+
+
+class Ours:
+    """One way of asking some draft nodes; each text at once has a node, and so a user, of its own."""
+
+    def __init__(self, ports: Sequence[int], *, speculate: bool) -> None:
+        self._ports = ports
+        self._own = {"speculate": speculate, "prefix_cache": False}  # every repetition has the same prompts
+
+    def write(self, request: Request) -> Written:
+        started = time.perf_counter()
+        written: list[list[int]] = []
+        with ThreadPoolExecutor(request.at_once) as threads:
+            for group in request.groups():
+                written += threads.map(self._text, self._ports, group.prompts, group.seeds, repeat(group))
+        return Written(written, time.perf_counter() - started)
+
+    def _text(self, port: int, prompt: Sequence[int], seed: int, request: Request) -> list[int]:
+        body = {
+            "prompt": prompt,
+            "seed": seed,
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+            "stop_token_ids": request.end_ids,
+            "return_token_ids": True,
+            "goodspeed": self._own,
+        }
+        [choice] = post(port, "/v1/completions", body)["choices"]
+        return without_end(choice["token_ids"], request.end_ids)
+
+
+@asynccontextmanager
+async def ours(
+    ways: Sequence[str],
+    target: str,
+    draft: str | None,
+    num_at_once: int,
+    cores: list[int],
+    cores_of_drafts: list[int],
+) -> AsyncIterator[dict[str, Ours]]:
+    """Yields our ways; their nodes keep no history. cores: of the verify node. cores_of_drafts: of all draft nodes."""
+    has_ngram, has_draft = bool({PLAIN, NGRAM} & set(ways)), DRAFT in ways
+    shared = ["--history=off"]
+    options: list[list[str]] = []
+    if has_ngram:
+        options += [["--model=none", f"--tokenizer={target}"]] * num_at_once
+    if has_draft:
+        options += [[f"--model={draft}", *([f"--tokenizer={target}"] * str(draft).endswith(".gguf"))]] * num_at_once
+    named = [[f"--name=user-{number}", *shared, *own] for number, own in enumerate(options, 1)]
+    threads = f"--threads={len(cores)}"
+    async with http_nodes(named, threads, target=target, cores=(cores, cores_of_drafts)) as nodes:
+        ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
+        with_ngram, with_draft = ports[: num_at_once * has_ngram], ports[num_at_once * has_ngram :]
+        found: dict[str, Any] = {
+            PLAIN: Ours(with_ngram, speculate=False),
+            NGRAM: Ours(with_ngram, speculate=True),
+            DRAFT: Ours(with_draft, speculate=True),
+        }
+        yield {way: found[way] for way in ways}

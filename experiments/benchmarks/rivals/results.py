@@ -1,0 +1,105 @@
+"""Runs ways of writing texts in turn, and what comes of it: medians, ratios, and a table."""
+
+import asyncio
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from experiments.benchmarks.rivals.catalogue import OWN_ENGINE
+from experiments.benchmarks.rivals.ours import NGRAM, PLAIN, WAYS
+from experiments.benchmarks.rivals.running import RivalFailed, Written
+from experiments.benchmarks.rivals.worker import Request
+from experiments.harness.benchmark import note
+
+ENGINE, GENAI = OWN_ENGINE.way, "genai"
+WANTED = {"engine": 0.95, "engine_both": 0.90, "ngram": 0.98}
+
+Way: TypeAlias = Callable[[Request], Written]
+Rates: TypeAlias = dict[str, dict[str, list[float]]]
+"""Tokens per second in each repetition, by way and by how many texts are written at once ("1", "8")."""
+
+
+@dataclass
+class Turns:
+    """Ways that take turns."""
+
+    ways: dict[str, Way]
+    missing: dict[str, str]  # by way, why it does not run; ways that fail are added
+    at_once: Mapping[str, int]  # how many texts, by key
+    rates: Rates = field(init=False)
+    num_tokens: dict[str, dict[str, list[int]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rates = {way: {} for way in self.ways}
+        self.num_tokens = {way: {} for way in self.ways}
+
+    async def measure(self, request: Request, warm_up: Request, repetitions: int) -> None:
+        """Has all ways write what is requested, each time beginning with another one."""
+        for number in range(repetitions + 1):
+            for key, at_once in self.at_once.items():
+                wanted = replace(request if number else warm_up.first(at_once), at_once=at_once)
+                names = list(self.ways)
+                first = number % len(names) if names else 0
+                for way in names[first:] + names[:first]:
+                    await self._write(way, key, wanted, counts=number > 0)
+
+    async def _write(self, way: str, key: str, request: Request, *, counts: bool) -> None:
+        try:
+            written = await asyncio.to_thread(self.ways[way], request)
+        except RivalFailed as error:
+            self._leave_out(way, f"it failed: {error}")
+            return
+        if not counts:
+            return
+        num_tokens = sum(map(len, written.tokens))
+        self.rates[way].setdefault(key, []).append(num_tokens / written.seconds)
+        self.num_tokens[way].setdefault(key, []).append(num_tokens)
+        note(f"T={request.temperature:g}, {key} at once: {way} {num_tokens / written.seconds:.1f} tokens/s")
+
+    def _leave_out(self, way: str, why: str) -> None:
+        note(f"{way}: {why}")
+        self.missing[way] = why
+        for by_way in (self.ways, self.rates, self.num_tokens):
+            by_way.pop(way, None)
+
+
+def summary(rates: Rates) -> dict[str, Any]:
+    """Returns medians and ratios of them; a ratio is None where something of it did not run."""
+    median = {way: {key: statistics.median(each) for key, each in by_key.items()} for way, by_key in rates.items()}
+    keys = list(dict.fromkeys(key for by_key in median.values() for key in by_key))
+    rivals = [way for way in median if way not in (*WAYS, ENGINE)]
+    return {
+        "tokens_per_s": median,
+        "engine": {key: _ratio(median, key, [ENGINE], [GENAI]) for key in keys},
+        "ngram": {key: _ratio(median, key, [NGRAM], [PLAIN]) for key in keys},
+        **{f"ratio_{key}": _ratio(median, key, WAYS, rivals) for key in keys},
+    }
+
+
+def _ratio(
+    median: Mapping[str, Mapping[str, float]], key: str, ways: Sequence[str], beside: Sequence[str]
+) -> float | None:
+    """Returns the best of some ways / the best of others."""
+    best, of_others = (
+        max((median[way][key] for way in some if key in median.get(way, {})), default=None) for some in (ways, beside)
+    )
+    return None if best is None or of_others is None else best / of_others
+
+
+def table(rates: Rates, found: Mapping[str, Any], suffix: str) -> Iterator[str]:
+    """Yields the lines of a table. found: a summary of the rates. suffix: of the keys under which it is reported."""
+    for way, by_key in rates.items():
+        cells = (
+            f"{key} at once {found['tokens_per_s'][way][key]:>7.1f} ({min(each):.1f} to {max(each):.1f})"
+            for key, each in by_key.items()
+        )
+        yield f"  {way:<28} " + "   ".join(cells)
+    for name, value in found.items():
+        if name == "tokens_per_s":
+            continue
+        for key, ratio in value.items() if isinstance(value, dict) else [("", value)]:
+            words = "not known: something of it is missing" if ratio is None else f"{ratio:.2f}"
+            least = WANTED.get(f"{name}{suffix}")
+            wanted = f"   (wanted: at least {least})" if least is not None and ratio is not None else ""
+            yield f"  {name + suffix + (key and f', {key} at once'):<28} {words}{wanted}"

@@ -1,0 +1,109 @@
+"""A rival's process, as the benchmark sees it."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from experiments.benchmarks.rivals.catalogue import ROOT, Rival
+from experiments.benchmarks.rivals.worker import Request, Settings
+
+LOAD_S = 900.0  # vLLM compiles for minutes
+WRITE_S = 900.0
+END_S = 20.0
+
+
+MAX_WORDS = 60
+
+
+class RivalFailed(Exception):
+    """Says in one line why a rival did not load, or did not write."""
+
+    def __init__(self, why: str) -> None:
+        words = why.split()
+        super().__init__(" ".join([*words[:MAX_WORDS], *["..."] * (len(words) > MAX_WORDS)]))
+
+
+@dataclass(frozen=True)
+class Written:
+    """The tokens of each prompt's text, without ends, and the seconds of all."""
+
+    tokens: list[list[int]]
+    seconds: float
+
+
+class Running:
+    """A loaded rival. It is stopped while others have their turn, so that it takes no time from them."""
+
+    def __init__(self, rival: Rival, settings: Settings) -> None:
+        """Raises RivalFailed if it cannot be loaded."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        words = [str(rival.python), "-m", "experiments.benchmarks.rivals.worker", rival.module]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"}
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            self.version = str(self._ask(asdict(settings), LOAD_S)["version"])
+        except BaseException:
+            self.end()
+            raise
+        self._signal(signal.SIGSTOP)
+
+    def write(self, request: Request) -> Written:
+        self._signal(signal.SIGCONT)
+        answer = self._ask(asdict(request), WRITE_S)
+        self._signal(signal.SIGSTOP)
+        written = Written(answer["tokens"], answer["seconds"])
+        if not any(written.tokens):
+            raise RivalFailed("all of its texts are empty")
+        return written
+
+    def end(self) -> None:
+        self._signal(signal.SIGCONT)
+        try:
+            self._process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self._signal(signal.SIGKILL)  # and whatever it has started
+            self._process.communicate()
+            self._errors.close()
+
+    def _ask(self, line: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(line) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RivalFailed(f"it has ended: {self._last_said()}") from None
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            raise RivalFailed(f"it did not answer within {limit_s:g} s")
+        text = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(text) if text else {"failed": f"it ended: {self._last_said()}"}
+        if "failed" in answer:
+            raise RivalFailed(answer["failed"])
+        return answer
+
+    def _last_said(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return

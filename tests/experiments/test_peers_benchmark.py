@@ -1,0 +1,190 @@
+"""The benchmark beside other engines: who runs, who is missing and why, and what comes of it; no engine runs here."""
+
+import asyncio
+import io
+import json
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from experiments.benchmarks import peers
+from experiments.benchmarks.rivals import catalogue, files
+from experiments.benchmarks.rivals.catalogue import OWN_ENGINE, rivals
+from experiments.benchmarks.rivals.files import Files
+from experiments.benchmarks.rivals.results import Turns, Way, summary, table
+from experiments.benchmarks.rivals.running import RivalFailed, Written
+from experiments.benchmarks.rivals.worker import Request, serve
+
+REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
+
+
+@pytest.fixture
+def environments(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "ENVIRONMENTS", tmp_path / ".peers")
+    return tmp_path / ".peers"
+
+
+def by_way(program=None):
+    return {rival.way: rival for rival in rivals(program)}
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def test_ratios_are_of_medians_and_of_the_best():
+    rates = {
+        "engine": {"1": [90.0, 10.0, 100.0], "8": [300.0]},
+        "genai": {"1": [100.0, 120.0, 60.0], "8": [400.0]},
+        "llama": {"1": [80.0], "8": [100.0]},
+        "goodspeed": {"1": [50.0], "8": [500.0]},
+        "goodspeed_ngram": {"1": [150.0], "8": [250.0]},
+    }
+    found = summary(rates)
+    assert found["tokens_per_s"]["genai"] == {"1": 100.0, "8": 400.0}
+    assert found["engine"] == {"1": 0.9, "8": 0.75}
+    assert found["ngram"] == {"1": 3.0, "8": 0.5}
+    assert (found["ratio_1"], found["ratio_8"]) == (1.5, 1.25)
+    lines = [" ".join(line.split()) for line in table(rates, found, "_both")]
+    assert "engine 1 at once 90.0 (10.0 to 100.0) 8 at once 300.0 (300.0 to 300.0)" in lines
+    assert "engine_both, 8 at once 0.75 (wanted: at least 0.9)" in lines
+
+
+def test_a_ratio_without_its_rival_is_not_known():
+    rates = {"engine": {"1": [90.0]}, "goodspeed": {"1": [50.0]}}
+    found = summary(rates)
+    assert (found["engine"], found["ngram"], found["ratio_1"]) == ({"1": None}, {"1": None}, None)
+    assert any("not known" in line for line in table(rates, found, ""))
+
+
+def test_our_own_engine_is_no_rival():
+    assert summary({"engine": {"1": [200.0]}, "vllm": {"1": [50.0]}, "goodspeed": {"1": [100.0]}})["ratio_1"] == 2.0
+
+
+def test_all_ways_take_turns_and_one_that_fails_leaves_with_its_reason():
+    asked = []
+
+    def write(way: str, request: Request) -> Written:
+        asked.append((way, request.at_once, len(request.prompts)))
+        if way == "c" and asked.count(asked[-1]) > 1:
+            raise RivalFailed("no memory")
+        return Written([[1, 2]] * len(request.prompts), 2.0)
+
+    ways: dict[str, Way] = {way: partial(write, way) for way in "abc"}
+    turns = Turns(ways, {}, {"1": 1, "8": 3})
+    warm_up = replace(REQUEST, prompts=[[7]] * 3, seeds=[0] * 3)
+    asyncio.run(turns.measure(REQUEST, warm_up, 2))
+    assert asked[:6] == [(way, n, n) for n in (1, 3) for way in "abc"]  # warming up
+    assert [way for way, *_ in asked[6:12]] == ["b", "c", "a", "b", "c", "a"]
+    assert turns.missing == {"c": "it failed: no memory"}
+    assert turns.rates == {way: {"1": [3.0, 3.0], "8": [3.0, 3.0]} for way in "ab"}
+
+
+# -- who is missing ----------------------------------------------------------------------------------------------------
+
+
+def test_a_rival_without_its_environment_says_what_makes_it(environments):
+    genai = by_way()["genai"]
+    assert genai.missing(Files()) == "there is no environment .peers/genai; `make peers` makes it"
+    (environments / "genai").mkdir(parents=True)
+    assert genai.missing(Files()) is not None  # its installation has failed
+    (environments / "genai/.ready").touch()
+    assert genai.missing(Files()) is None
+    assert genai.python == environments / "genai/bin/python"
+
+
+def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
+    (environments / "genai").mkdir(parents=True)
+    (environments / "genai/.ready").touch()
+    folder, file = Files("folder"), Files("folder", "m.gguf")
+    assert "--draft MODEL" in str(by_way()["transformers_assisted"].missing(Files()))
+    assert by_way()["transformers_assisted"].missing(folder) is None
+    assert "--draft FILE.gguf" in str(by_way()["genai_draft"].missing(folder))
+    assert by_way()["genai_draft"].missing(file) is None
+
+
+def test_llama_cpp_runs_in_our_process_only_for_want_of_its_program(environments, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert catalogue.llama_server(None) is None
+    assert "there is no llama-server" in str(by_way()["llama"].missing(Files()))
+    assert {"llama", "xllamacpp"} <= set(catalogue.usual(None))
+    program = tmp_path / "llama-server"
+    program.touch(mode=0o755)
+    assert catalogue.llama_server(None) == str(program)
+    assert by_way(str(program))["llama"].missing(Files()) is None
+    assert "xllamacpp" not in catalogue.usual(str(program))
+
+
+def test_this_python_may_lack_a_rival():
+    assert replace(OWN_ENGINE, package="no_such_package").missing(Files()) == "this Python has no no_such_package"
+
+
+def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", "--ways", "genai", "vllm"])
+    monkeypatch.setattr(files, "prepare", lambda *_: Files("folder", "m.gguf", "m-q8_0.gguf"))
+    monkeypatch.setattr(peers, "requests", lambda _: (REQUEST, REQUEST))
+    assert peers.main() == 0
+    told = capsys.readouterr()
+    found = json.loads(told.out.splitlines()[-1])
+    assert found["missing"].keys() == {"genai", "vllm"}
+    assert found["T=0"]["tokens_per_s"] == found["versions"] == {}
+    assert "missing: vllm: there is no environment .peers/vllm" in told.err
+
+
+# -- in a rival's process ----------------------------------------------------------------------------------------------
+
+
+class Echo:
+    """A rival that writes each prompt twice, then an end and more."""
+
+    version = "1.2"
+
+    def __init__(self, settings):
+        self.model = settings.model
+        self.groups = []
+
+    def write(self, request):
+        if request.max_tokens == 0:
+            raise ValueError("nothing to write")
+        self.groups.append(request.prompts)
+        return [[*prompt, *prompt, 9, 5] for prompt in request.prompts]
+
+
+def serve_lines(*lines):
+    answers: list[Any] = []
+    loaded: list[Echo] = []
+
+    def load(settings):
+        loaded.append(Echo(settings))
+        return loaded[-1]
+
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    try:
+        serve(load, io.StringIO(text), answers.append)
+    except ValueError as error:
+        answers.append(error)
+    return loaded[0], answers
+
+
+def test_a_worker_writes_so_many_texts_at_once_and_counts_no_ends():
+    echo, (ready, answer) = serve_lines({"model": "m"}, vars(REQUEST))
+    assert ready == {"version": "1.2"}
+    assert echo.model == "m"
+    assert echo.groups == [[[1], [2]], [[3]]]
+    assert answer["tokens"] == [[1, 1], [2, 2], [3, 3]]
+    assert answer["seconds"] >= 0
+
+
+def test_a_worker_tells_why_it_failed_and_ends():
+    _, answers = serve_lines({"model": "m"}, vars(replace(REQUEST, max_tokens=0)), vars(REQUEST))
+    assert answers[1] == {"failed": "ValueError: nothing to write"}
+    assert isinstance(answers[2], ValueError)
+    assert len(answers) == 3
+
+
+def test_a_long_reason_is_one_short_line():
+    reason = str(RivalFailed("no file\n" * 100))
+    assert reason.startswith("no file no file")
+    assert reason.endswith(" ...")
+    assert "\n" not in reason
