@@ -110,5 +110,5 @@ def _scaled(numbers: Node, scales: NDArray[np.float16]) -> Node:
     return ops.reshape(weight, _constant(np.array([outputs, groups * GROUP])), False)
 
 
-def _constant(array: NDArray[Any]) -> Node:
+def _constant(array: Any) -> Node:
     return ops.constant(np.ascontiguousarray(array) if np.ndim(array) else array)

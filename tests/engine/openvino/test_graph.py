@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk
