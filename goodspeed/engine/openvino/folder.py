@@ -22,13 +22,17 @@ def read(name: str, file: Path) -> ov.Model:
     """Reads openvino_model.xml and its weights; CheckpointError if they are damaged, UnsupportedModelError for a model
     that has other inputs, or attention that OpenVINO's transformation does not find."""
     try:
+        with file.open("rb") as opened:  # OpenVINO tries readers of all its formats, which print what they dislike
+            if not opened.read(64).lstrip(b"\xef\xbb\xbf \r\n").startswith(b"<"):
+                raise RuntimeError("it is no XML")
         model = ov.Core().read_model(file)
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         what = f"{name}: {file.name} cannot be read ({_last_line(error)})"
         raise CheckpointError(f"{what}; get the folder again, or update openvino") from error
     inputs = {port.get_any_name() for port in model.inputs}
     if not inputs <= INPUTS or "input_ids" not in inputs:
-        what = f"its inputs are {', '.join(sorted(inputs)[:6])}, not those of a language model with its own cache"
+        listed = ", ".join(sorted(inputs)[:6]) or "none"
+        what = f"its inputs ({listed}) are not those of a language model with its own cache"
         how = "`optimum-cli export openvino --task text-generation-with-past`"
         raise UnsupportedModelError(f"{name}: {what}; export it with {how}")
     try:

@@ -4,6 +4,9 @@ Llama, Qwen2 and Qwen3 share one architecture. OpenVINO recognises the shapes of
 make, and fuses them (RMSNorm, rotation); this file makes the same shapes. Rows are tokens: [num_rows, 1, features].
 """
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +21,12 @@ from goodspeed.engine.openvino.weights import Matrix, Node, matrix, sums_of
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 FAMILIES = ("llama", "qwen2", "qwen3")
+
+BIASED, NORMED = ("qwen2",), ("qwen3",)
+"""Families whose queries, keys and values have biases, and those whose queries and keys are normalised."""
+
+SCALES = ("rope.scale_linear", "attention.scale", "logit_scale", "residual_scale", "embedding_scale")
+"""Fields of factors that this graph leaves out."""
 
 WANTED = "wanted_rows"
 """Input of the graph: rows whose logits are computed."""
@@ -34,9 +43,11 @@ class Shape:
 
     layers: int
     hidden: int
+    inner: int
     heads: int
     key_heads: int
     head: int
+    vocab_size: int
     epsilon: float
     frequencies: NDArray[np.float32]  # [head / 2] angle of each pair at position 1
 
@@ -46,25 +57,62 @@ class Shape:
         refuse(file)
         family = file.architecture
 
-        def field(key: str, default: Any = None) -> Any:
+        def number(key: str, default: float | None = None) -> float:
             found = file.fields.get(f"{family}.{key}", default)
-            if found is None or isinstance(found, list):
+            if type(found) not in (int, float):
                 raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
+            return found  # type: ignore[return-value]
+
+        def count(key: str, default: int | None = None) -> int:
+            if (found := int(number(key, default))) < 1:
+                raise CheckpointError(
+                    f"{file.name}: {family}.{key} is {found}, which is impossible; get the file again"
+                )
             return found
 
-        hidden, heads = int(field("embedding_length")), int(field("attention.head_count"))
-        head = int(field("attention.key_length", hidden // max(1, heads)))
-        if int(field("attention.value_length", head)) != head or int(field("rope.dimension_count", head)) != head:
-            raise UnsupportedModelError(f"{file.name}: heads rotated in part are not supported; use another model")
-        return cls(
-            layers=int(field("block_count")),
-            hidden=hidden,
-            heads=heads,
-            key_heads=int(field("attention.head_count_kv", heads)),
-            head=head,
-            epsilon=float(field("attention.layer_norm_rms_epsilon")),
-            frequencies=_frequencies(file, float(field("rope.freq_base", 10_000.0)), head),
+        hidden, heads = count("embedding_length"), count("attention.head_count")
+        key_heads, head = (
+            count("attention.head_count_kv", heads),
+            count("attention.key_length", max(1, hidden // heads)),
         )
+        if any(count(key, head) != head for key in ("attention.value_length", "rope.dimension_count")) or head % 2:
+            raise UnsupportedModelError(f"{file.name}: heads rotated in part are not supported; use another model")
+        if heads % key_heads:
+            what = f"{file.name}: {heads} heads cannot share {key_heads} heads of keys"
+            raise CheckpointError(f"{what}; get the file again")
+        if not 0 < (base := number("rope.freq_base", 10_000.0)) < math.inf:
+            what = f"{file.name}: {family}.rope.freq_base is {base}, which is impossible"
+            raise CheckpointError(f"{what}; get the file again")
+        return cls(
+            layers=count("block_count"),
+            hidden=hidden,
+            inner=count("feed_forward_length"),
+            heads=heads,
+            key_heads=key_heads,
+            head=head,
+            vocab_size=file.vocab_size,
+            epsilon=number("attention.layer_norm_rms_epsilon"),
+            frequencies=_frequencies(file, base, head),
+        )
+
+    def of_weight(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of a weight or bias in this model."""
+        queries, keys = self.heads * self.head, self.key_heads * self.head
+        which, kind = name.split(".")[-2:]
+        outputs, *inputs = {
+            "token_embd": (self.vocab_size, self.hidden),
+            "attn_q": (queries, self.hidden),
+            "attn_k": (keys, self.hidden),
+            "attn_v": (keys, self.hidden),
+            "attn_output": (self.hidden, queries),
+            "ffn_gate": (self.inner, self.hidden),
+            "ffn_up": (self.inner, self.hidden),
+            "ffn_down": (self.hidden, self.inner),
+            "output": (self.vocab_size, self.hidden),
+            "attn_q_norm": (self.head,),
+            "attn_k_norm": (self.head,),
+        }.get(which, (self.hidden,))
+        return (outputs,) if kind == "bias" else (outputs, *inputs)
 
 
 def refuse(file: GgufFile) -> None:
@@ -80,6 +128,8 @@ def refuse(file: GgufFile) -> None:
         what = "a mixture of experts"
     elif file.fields.get(f"{family}.attention.sliding_window"):
         what = "a sliding window"
+    elif scales := [key for key in SCALES if file.fields.get(f"{family}.{key}", 1) not in (0, 1)]:
+        what = f"the field {family}.{scales[0]}"
     else:
         return
     raise UnsupportedModelError(f"{file.name}: {what} is not supported for GGUF files; use a checkpoint folder")
@@ -145,13 +195,8 @@ class Builder:
 
     def _linear(self, names: list[str], rows: Node, plus: Node | None = None) -> Node:
         """Joins linear layers with the same input, with their biases; plus: is added to their results."""
-        biases = [self._vector(f"{name}.bias") for name in names if f"{name}.bias" in self.file.tensors]
-        if biases and (len(biases) < len(names) or self.file.architecture == "llama"):
-            what = f"biases of {', '.join(names)} are not supported"
-            raise UnsupportedModelError(f"{self.file.name}: {what}; use a checkpoint folder")
-        if biases:
-            bias = _constant(np.concatenate(biases).reshape(1, 1, -1))
-            plus = bias if plus is None else ops.add(plus, bias)
+        if plus is None and "attn_q" in names[0] and self.file.architecture in BIASED:
+            plus = _constant(np.concatenate([self._vector(f"{name}.bias") for name in names]).reshape(1, 1, -1))
         weights = [f"{name}.weight" for name in names]
         if len({self._stored(name).kind in ("Q4_0", "Q4_1") for name in weights}) == 1:
             return self._matrix(*weights).times(rows, sums_of(rows), plus)
@@ -182,7 +227,7 @@ class Builder:
         """Splits into heads, normalises them where the model does, and rotates: [num_rows, heads * head]."""
         half = self.shape.head // 2
         split = ops.reshape(features, _integers(0, 0, heads, self.shape.head), True)
-        if norm in self.file.tensors:
+        if self.file.architecture in NORMED:
             split = self._norm(norm, split)
         split = ops.transpose(split, _integers(0, 2, 1, 3))  # [num_rows, heads, 1, head]
         second = ops.slice(split, _integers(half), _integers(LAST), _integers(1), _integers(3))
@@ -209,16 +254,28 @@ class Builder:
     # -- weights ---------------------------------------------------------------------------------------------------
 
     def _matrix(self, *names: str) -> Matrix:
-        return matrix(*[self._stored(name) for name in names], in_float32=self.in_float32)
+        with self._naming(*names):
+            return matrix(*[self._stored(name) for name in names], in_float32=self.in_float32)
 
     def _vector(self, name: str) -> NDArray[np.float32]:
-        return dequantised(self._stored(name)).reshape(-1)
+        with self._naming(name):
+            return dequantised(self._stored(name))
+
+    @contextmanager
+    def _naming(self, *names: str) -> Iterator[None]:
+        try:
+            yield
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(f"{self.file.name}: {', '.join(names)}: {error}") from error
 
     def _stored(self, name: str) -> StoredTensor:
         if name not in self.file.tensors:
             raise CheckpointError(f"{self.file.name}: the weight {name} is missing; get the file again")
         self._used.add(name)
         stored, which = self.file.tensors[name], name.rpartition("attn_")[2]
+        if stored.shape != (shape := self.shape.of_weight(name)):
+            what = f"the weight {name} has the shape {list(stored.shape)} instead of {list(shape)}"
+            raise CheckpointError(f"{self.file.name}: {what}; get the file again")
         heads = {"q.weight": self.shape.heads, "k.weight": self.shape.key_heads}.get(which)
         return stored if heads is None or self.file.architecture != "llama" else _unpaired(stored, heads)
 
@@ -236,8 +293,10 @@ def _unpaired(stored: StoredTensor, heads: int) -> StoredTensor:
 
 def _frequencies(file: GgufFile, base: float, head: int) -> NDArray[np.float32]:
     found = base ** -(np.arange(0, head, 2, dtype=np.float64) / head)
-    if "rope_freqs.weight" in file.tensors:  # Llama 3.1's scaling
-        found /= dequantised(file.tensors["rope_freqs.weight"])
+    if (factors := file.tensors.get("rope_freqs.weight")) is not None:  # Llama 3.1's scaling
+        if factors.shape != found.shape:
+            raise CheckpointError(f"{file.name}: rope_freqs.weight has the shape {list(factors.shape)}; get it again")
+        found /= dequantised(factors)
     if file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear":
         found /= float(file.fields.get(f"{file.architecture}.rope.scaling.factor", 1.0))
     return found.astype(np.float32)

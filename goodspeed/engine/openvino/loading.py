@@ -94,10 +94,13 @@ def token_bytes(checkpoint: Checkpoint) -> int:
 
 
 def check_bits(checkpoint: Checkpoint) -> None:
-    """Raises UnsupportedModelError unless rows have the same bits alone, together, in pieces, and beside others."""
+    """Raises UnsupportedModelError unless rows have the same bits alone, together, in pieces, and beside others;
+    CheckpointError if they are no numbers."""
     tokens = ((np.arange(sum(PIECES)) * 7919 + 1) % checkpoint.num_tokens).tolist()
     engine = OpenVinoEngine(checkpoint, num_pages=8)
     whole = engine.forward([Chunk("whole", tokens, len(tokens))])
+    if not whole[:, : checkpoint.num_tokens].isfinite().all():
+        raise CheckpointError(f"{checkpoint.name}: its logits are no numbers; get the model again, or use another one")
     pieces, first = list[torch.Tensor](), 0
     for number in PIECES:
         beside = Chunk("beside", tokens[5 : 5 + number], 0)

@@ -97,7 +97,8 @@ def _rounded(stored: StoredTensor) -> tuple[NDArray[np.int8], NDArray[np.float16
         return blocks[..., 2:].view(np.int8), blocks[..., :2].copy().view(np.float16)
     weights = dequantised(stored)
     if weights.shape[-1] % GROUP:
-        raise UnsupportedModelError(f"rows of {weights.shape[-1]} weights are no whole blocks of {GROUP}")
+        what = f"rows of {weights.shape[-1]} weights are no whole blocks of {GROUP}"
+        raise UnsupportedModelError(f"{what}; use --dtype float32")
     grouped = weights.reshape(len(weights), -1, GROUP)
     scale = (np.abs(grouped).max(axis=-1, keepdims=True) / 127).astype(np.float16)
     divisor = np.where(scale == 0, 1, scale).astype(np.float32)
