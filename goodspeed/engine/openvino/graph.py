@@ -4,10 +4,9 @@ Llama, Qwen2 and Qwen3 share one architecture. OpenVINO recognises the shapes of
 make, and fuses them (RMSNorm, rotation); this file makes the same shapes. Rows are tokens: [num_rows, 1, features].
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,12 @@ from openvino import op
 from openvino import opset13 as ops
 
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised
+from goodspeed.engine.openvino.shape import Shape
 from goodspeed.engine.openvino.weights import Matrix, Node, matrix, sums_of
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
-FAMILIES = ("llama", "qwen2", "qwen3")
-
 BIASED, NORMED = ("qwen2",), ("qwen3",)
 """Families whose queries, keys and values have biases, and those whose queries and keys are normalised."""
-
-SCALES = ("rope.scale_linear", "attention.scale", "logit_scale", "residual_scale", "embedding_scale")
-"""Fields of factors that this graph leaves out."""
 
 WANTED = "wanted_rows"
 """Input of the graph: rows whose logits are computed."""
@@ -35,104 +30,6 @@ LAST = np.iinfo(np.int64).max
 
 HIDDEN = 2
 """Dimension of the features."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a model."""
-
-    layers: int
-    hidden: int
-    inner: int
-    heads: int
-    key_heads: int
-    head: int
-    vocab_size: int
-    epsilon: float
-    frequencies: NDArray[np.float32]  # [head / 2] angle of each pair at position 1
-
-    @classmethod
-    def of(cls, file: GgufFile) -> "Shape":
-        """Reads the sizes; UnsupportedModelError for what this graph would compute wrongly."""
-        refuse(file)
-        family = file.architecture
-
-        def number(key: str, default: float | None = None) -> float:
-            found = file.fields.get(f"{family}.{key}", default)
-            if type(found) not in (int, float):
-                raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
-            return found  # type: ignore[return-value]
-
-        def count(key: str, default: int | None = None) -> int:
-            if (found := int(number(key, default))) < 1:
-                raise CheckpointError(
-                    f"{file.name}: {family}.{key} is {found}, which is impossible; get the file again"
-                )
-            return found
-
-        hidden, heads = count("embedding_length"), count("attention.head_count")
-        key_heads, head = (
-            count("attention.head_count_kv", heads),
-            count("attention.key_length", max(1, hidden // heads)),
-        )
-        if any(count(key, head) != head for key in ("attention.value_length", "rope.dimension_count")) or head % 2:
-            raise UnsupportedModelError(f"{file.name}: heads rotated in part are not supported; use another model")
-        if heads % key_heads:
-            what = f"{file.name}: {heads} heads cannot share {key_heads} heads of keys"
-            raise CheckpointError(f"{what}; get the file again")
-        if not 0 < (base := number("rope.freq_base", 10_000.0)) < math.inf:
-            what = f"{file.name}: {family}.rope.freq_base is {base}, which is impossible"
-            raise CheckpointError(f"{what}; get the file again")
-        return cls(
-            layers=count("block_count"),
-            hidden=hidden,
-            inner=count("feed_forward_length"),
-            heads=heads,
-            key_heads=key_heads,
-            head=head,
-            vocab_size=file.vocab_size,
-            epsilon=number("attention.layer_norm_rms_epsilon"),
-            frequencies=_frequencies(file, base, head),
-        )
-
-    def of_weight(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight or bias in this model."""
-        queries, keys = self.heads * self.head, self.key_heads * self.head
-        which, kind = name.split(".")[-2:]
-        outputs, *inputs = {
-            "token_embd": (self.vocab_size, self.hidden),
-            "attn_q": (queries, self.hidden),
-            "attn_k": (keys, self.hidden),
-            "attn_v": (keys, self.hidden),
-            "attn_output": (self.hidden, queries),
-            "ffn_gate": (self.inner, self.hidden),
-            "ffn_up": (self.inner, self.hidden),
-            "ffn_down": (self.hidden, self.inner),
-            "output": (self.vocab_size, self.hidden),
-            "attn_q_norm": (self.head,),
-            "attn_k_norm": (self.head,),
-        }.get(which, (self.hidden,))
-        return (outputs,) if kind == "bias" else (outputs, *inputs)
-
-
-def refuse(file: GgufFile) -> None:
-    """Raises UnsupportedModelError for a family, or a property of it, that this graph does not have."""
-    family = file.architecture
-    if family not in FAMILIES:
-        what = f"the architecture {ascii(family)[:80]} is not supported for GGUF files"
-        raise UnsupportedModelError(f"{file.name}: {what}; use one of {', '.join(FAMILIES)}, or a checkpoint folder")
-    scaling = file.fields.get(f"{family}.rope.scaling.type", "none")
-    if scaling not in ("none", "linear", "llama3"):
-        what = f"the position scaling {ascii(scaling)[:40]}"
-    elif file.fields.get(f"{family}.expert_count", 0):
-        what = "a mixture of experts"
-    elif file.fields.get(f"{family}.attention.sliding_window"):
-        what = "a sliding window"
-    elif scales := [key for key in SCALES if file.fields.get(f"{family}.{key}", 1) not in (0, 1)]:
-        what = f"the field {family}.{scales[0]}"
-    else:
-        return
-    raise UnsupportedModelError(f"{file.name}: {what} is not supported for GGUF files; use a checkpoint folder")
 
 
 def build(file: GgufFile, *, in_float32: bool = False) -> ov.Model:
@@ -289,17 +186,6 @@ def _unpaired(stored: StoredTensor, heads: int) -> StoredTensor:
     """Returns the rows of Llama's heads in the checkpoint's order: llama.cpp stores those rotated together in pairs."""
     rows = stored.data.reshape(heads, -1, 2, stored.data.shape[-1]).swapaxes(1, 2)
     return replace(stored, data=rows.reshape(stored.data.shape))
-
-
-def _frequencies(file: GgufFile, base: float, head: int) -> NDArray[np.float32]:
-    found = base ** -(np.arange(0, head, 2, dtype=np.float64) / head)
-    if (factors := file.tensors.get("rope_freqs.weight")) is not None:  # Llama 3.1's scaling
-        if factors.shape != found.shape:
-            raise CheckpointError(f"{file.name}: rope_freqs.weight has the shape {list(factors.shape)}; get it again")
-        found /= dequantised(factors)
-    if file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear":
-        found /= float(file.fields.get(f"{file.architecture}.rope.scaling.factor", 1.0))
-    return found.astype(np.float32)
 
 
 def _parameter(name: str, shape: ov.PartialShape, kind: ov.Type) -> Node:
