@@ -6,6 +6,7 @@ that. As sequences of one token, rows have the same bits alone, beside others, a
 several threads a lone row is the exception, so a pass has at least as many rows as threads.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from goodspeed.engine.openvino.graph import WANTED
+from goodspeed.errors import ConfigError
 
 PAGE_SIZE = 32
 """Rows of a page; OpenVINO's CPU plugin has no other."""
@@ -94,7 +96,12 @@ class Compiled:
         caches = list[NDArray[Any]]()
         for name, port in self.caches.items():
             kind = port.get_element_type()
-            cache = np.zeros(self._shape(port, num_pages + 1), kind.to_dtype())  # untouched memory is free
+            shape = self._shape(port, num_pages + 1)
+            try:
+                cache = np.zeros(shape, kind.to_dtype())  # untouched memory is free
+            except MemoryError as error:
+                what = f"{math.prod(shape) * kind.size} bytes of KV cache cannot be allocated"
+                raise ConfigError(f"{what}; use less memory") from error
             request.set_tensor(name, ov.Tensor(cache, shared_memory=True))
             caches.append(cache)
         return Passes(self, request, caches, num_pages)

@@ -1,0 +1,71 @@
+"""The trial at the start finds what would give a row other bits beside others, and a pass that fails changes nothing.
+
+`test_any_engine.py` compares the bits themselves.
+"""
+
+import os
+from typing import Any
+
+import openvino as ov
+import pytest
+
+from goodspeed.engine import engines
+from goodspeed.engine.openvino import model
+from goodspeed.engine.openvino.model import Passes, Rows
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.errors import UnsupportedModelError
+from tests.engine import gguf_models
+
+DIFFER = r"its logits depend on what else is computed .*; use --dtype float32"
+
+
+def changed(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
+    """Compiles models with other settings."""
+
+    class Core(ov.Core):  # type: ignore[misc]
+        def compile_model(self, of: Any, device: str, given: dict[str, Any]) -> Any:
+            return super().compile_model(of, device, given | settings)
+
+    monkeypatch.setattr(model.ov, "Core", Core)
+
+
+@pytest.mark.parametrize("stored", ["F32", "Q4_1"])
+def test_keys_rounded_by_channel_are_found(monkeypatch: pytest.MonkeyPatch, stored: str) -> None:
+    changed(monkeypatch, KEY_CACHE_QUANT_MODE="BY_CHANNEL")
+    with pytest.raises(UnsupportedModelError, match=DIFFER):
+        engines.load(str(gguf_models.made(stored)))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="OpenVINO starts no more threads than there are cores")
+def test_a_row_beside_fewer_rows_than_threads_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rows, "padded", lambda rows, num_rows, spare: rows)
+    file = str(gguf_models.made("Q4_1"))
+    engines.load(file, num_threads=1)
+    with pytest.raises(UnsupportedModelError, match=DIFFER):
+        engines.load(file, num_threads=2)
+
+
+def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines.start(engines.load(str(gguf_models.made("Q8_0"))), num_pages=4)
+    engine.forward([Chunk("kept", [1, 2, 3], 0)])
+
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Passes, "run", fail)
+        with pytest.raises(RuntimeError):
+            engine.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
+    assert (engine.pool.length("kept"), engine.pool.num_free, "fresh" in engine.pool) == (3, 3, False)
+
+
+def test_a_fingerprint_is_of_weights_and_settings_and_nothing_is_written() -> None:
+    one, other = (gguf_models.made(stored) for stored in ("Q8_0", "F16"))
+    before = sorted(one.parent.iterdir())
+    loaded = ((one, "auto", 1), (one, "auto", 2), (one, "float32", 1), (other, "auto", 1))
+    found = [
+        engines.load(str(file), dtype=dtype, num_threads=threads).model_fingerprint for file, dtype, threads in loaded
+    ]
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+    assert sorted(one.parent.iterdir()) == before
