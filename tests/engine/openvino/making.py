@@ -67,8 +67,10 @@ def expected(tokens: list[int]) -> Tensor:
     """Returns the logits [num_tokens, VOCAB]."""
     held = {name: torch.from_numpy(weight) for name, weight in weights().items()}
     rows = held["embedding"][tokens] + held["positions"][: len(tokens)]
-    parts = [(rows @ held[name].T).view(len(tokens), HEADS, HEAD).transpose(0, 1) for name in ("query", "key", "value")]
-    seen = scaled_dot_product_attention(*parts, is_causal=True)
+    query, key, value = (
+        (rows @ held[name].T).view(len(tokens), HEADS, HEAD).transpose(0, 1) for name in ("query", "key", "value")
+    )
+    seen = scaled_dot_product_attention(query, key, value, is_causal=True)
     return (rows + seen.transpose(0, 1).reshape(len(tokens), -1)) @ held["head"].T
 
 

@@ -10,7 +10,6 @@ import openvino as ov
 import pytest
 
 from goodspeed.engine import engines
-from goodspeed.engine.openvino import model
 from goodspeed.engine.openvino.model import Passes, Rows
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import UnsupportedModelError
@@ -26,7 +25,7 @@ def changed(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
         def compile_model(self, of: Any, device: str, given: dict[str, Any]) -> Any:
             return super().compile_model(of, device, given | settings)
 
-    monkeypatch.setattr(model.ov, "Core", Core)
+    monkeypatch.setattr(ov, "Core", Core)
 
 
 @pytest.mark.parametrize("stored", ["F32", "Q4_1"])
