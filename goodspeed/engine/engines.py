@@ -24,7 +24,7 @@ BUILT_IN = {"torch": "goodspeed.engine.runner", "openvino": "goodspeed.engine.op
 
 
 class EngineKind(Protocol):
-    """Loads models, and starts engines with them. A module with these two functions will do."""
+    """Loads models, and starts engines with them. A module with these three functions will do."""
 
     def load(
         self, name: str, *, device: str, dtype: str, generation_config: str, num_threads: int, **more: Any

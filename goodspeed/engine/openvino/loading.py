@@ -42,7 +42,7 @@ def load(
 
     Raises CheckpointError, UnsupportedModelError, ConfigError or NotInstalled.
     """
-    refuse_settings(name, device, dtype)
+    refuse_settings(name, device, dtype, engine="openvino")
     source, in_float32 = find_source(name), dtype == "float32"
     settings = GenerationSettings()
     if source.kind == "gguf":

@@ -1,0 +1,62 @@
+"""Engines are found by their names, those of other packages too."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from goodspeed.engine import engines
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.errors import ConfigError
+from tests import gguf_files
+
+MODULE = """
+from dataclasses import replace
+
+from goodspeed.engine import runner
+
+def load(name, **settings):
+    return replace(runner.load(name.removeprefix("other:"), **settings), engine="other")
+
+start, token_bytes = runner.start, runner.token_bytes
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with an engine, installed; returns its module."""
+    info = tmp_path / "other_engine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-engine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{engines.GROUP}]\nother = engine_of_tests\n")
+    (module := tmp_path / "engine_of_tests.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return module
+
+
+def test_an_engine_of_another_package(other: Path) -> None:
+    checkpoint = engines.load("other:tiny-draft-s", engine="other")
+    plain = engines.load("tiny-draft-s")
+    assert (checkpoint.engine, plain.engine) == ("other", "torch")
+    assert engines.token_bytes(checkpoint) == engines.token_bytes(plain)
+    found, expected = (
+        engines.start(each, num_pages=2).forward([Chunk("a", [1, 2, 3], 1)]) for each in (checkpoint, plain)
+    )
+    assert found.equal(expected)
+    with pytest.raises(ConfigError, match="'nobody' is unknown; use auto, openvino, other, torch"):
+        engines.load("tiny-draft-s", engine="nobody")
+
+
+def test_an_engine_that_cannot_be_imported(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "engine_of_tests", raising=False)
+    other.write_text("import a_missing_library")
+    with pytest.raises(ConfigError, match=r"--engine other: engine_of_tests cannot be imported .*a_missing_library"):
+        engines.find("other")
+
+
+def test_auto_chooses_by_the_kind_of_model() -> None:
+    assert engines.engine_of("tiny-target") == "torch"
+    for name in ("smollm2", gguf_files.made("tiny-draft-s")):
+        assert engines.engine_of(name) == "openvino"
+    with pytest.raises(ConfigError, match="--engine openvino: tiny-draft-s is a checkpoint"):
+        engines.load("tiny-draft-s", engine="openvino")
