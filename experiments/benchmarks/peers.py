@@ -125,9 +125,9 @@ class Cast:
             self.ways |= {way: one.write for way, one in (await stack.enter_async_context(nodes)).items()}
 
 
-def requests(options: argparse.Namespace) -> tuple[Request, Request]:
-    """Returns a request for all answers, and one that warms up."""
-    vocabulary = tokenizer_folder.load(options.target)
+def requests(options: argparse.Namespace, checkpoint: str) -> tuple[Request, Request]:
+    """Returns a request for all answers, and one that warms up. checkpoint: the target's, with its tokenizer."""
+    vocabulary = tokenizer_folder.load(checkpoint)
     *prompts, warm_up = (
         encode_chat(vocabulary.tokenizer, [{"role": "user", "content": question}])
         for question in (*QUESTIONS[: options.questions], WARM_UP)
@@ -141,7 +141,7 @@ def requests(options: argparse.Namespace) -> tuple[Request, Request]:
 
 async def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     target, draft = files.prepare(options.target, options.gguf, folder), files.prepare_draft(options.draft, folder)
-    answers = requests(options)
+    answers = requests(options, target.checkpoint or options.target)
     missing: dict[str, str] = {}
     results: dict[str, dict[str, Any]] = {f"T={temperature:g}": {} for temperature in options.temperature}
     versions: dict[str, str] = {}

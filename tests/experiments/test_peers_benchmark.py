@@ -86,9 +86,9 @@ def test_all_ways_take_turns_and_one_that_fails_leaves_with_its_reason():
 
 def test_a_rival_without_its_environment_says_what_makes_it(environments):
     genai = by_way()["genai"]
-    assert genai.missing(Files()) == "there is no environment .peers/genai; `make peers` makes it"
+    assert genai.missing(Files()) == "the environment .peers/genai is not there; `make peers` makes it"
     (environments / "genai").mkdir(parents=True)
-    assert genai.missing(Files()) is not None  # its installation has failed
+    assert genai.missing(Files()) == "the environment .peers/genai was not completed; `make peers` says why"
     (environments / "genai/.ready").touch()
     assert genai.missing(Files()) is None
     assert genai.python == environments / "genai/bin/python"
@@ -123,13 +123,13 @@ def test_this_python_may_lack_a_rival():
 def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", "--ways", "genai", "vllm"])
     monkeypatch.setattr(files, "prepare", lambda *_: Files("folder", "m.gguf", "m-q8_0.gguf"))
-    monkeypatch.setattr(peers, "requests", lambda _: (REQUEST, REQUEST))
+    monkeypatch.setattr(peers, "requests", lambda *_: (REQUEST, REQUEST))
     assert peers.main() == 0
     told = capsys.readouterr()
     found = json.loads(told.out.splitlines()[-1])
     assert found["missing"].keys() == {"genai", "vllm"}
     assert found["T=0"]["tokens_per_s"] == found["versions"] == {}
-    assert "missing: vllm: there is no environment .peers/vllm" in told.err
+    assert "missing: vllm: the environment .peers/vllm is not there" in told.err
 
 
 # -- in a rival's process ----------------------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ class Rival:
         if self.module == LLAMA_SERVER and self.program is None:
             return NO_PROGRAM
         if self.environment is not None and not (ENVIRONMENTS / self.environment / ".ready").exists():
-            return f"there is no environment {ENVIRONMENTS.name}/{self.environment}; `make peers` makes it"
+            is_begun = (ENVIRONMENTS / self.environment).exists()
+            what = "was not completed; `make peers` says why" if is_begun else "is not there; `make peers` makes it"
+            return f"the environment {ENVIRONMENTS.name}/{self.environment} {what}"
         if self.environment is None and importlib.util.find_spec(self.package) is None:
             return f"this Python has no {self.package}"
         if self.drafts == "model" and self.draft_model(draft) is None:

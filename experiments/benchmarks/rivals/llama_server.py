@@ -23,7 +23,7 @@ class Program(Server):
         program = str(settings.program)
         environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(program).parent)}  # its libraries may lie beside it
         told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env=environment)
-        found = re.search(r"version: (\S+)", told.stdout + told.stderr)
+        found = re.search(r"version: (.+)", told.stdout + told.stderr)
         self.version = found[1] if found else "of unknown version"
         with socket.socket() as free:
             free.bind((HOST, 0))

@@ -14,7 +14,7 @@ from experiments.benchmarks.rivals.worker import Request, Settings
 
 LOAD_S = 900.0  # vLLM compiles for minutes
 WRITE_S = 900.0
-END_S = 20.0
+END_S = 10.0
 
 
 MAX_WORDS = 60
@@ -62,12 +62,17 @@ class Running:
         self._signal(signal.SIGSTOP)
 
     def write(self, request: Request) -> Written:
+        """Raises RivalFailed if it does not write; it has ended then."""
         self._signal(signal.SIGCONT)
-        answer = self._ask(asdict(request), WRITE_S)
+        try:
+            answer = self._ask(asdict(request), WRITE_S)
+            written = Written(answer["tokens"], answer["seconds"])
+            if not any(written.tokens):
+                raise RivalFailed("all of its texts are empty")
+        except RivalFailed:
+            self._signal(signal.SIGKILL)
+            raise
         self._signal(signal.SIGSTOP)
-        written = Written(answer["tokens"], answer["seconds"])
-        if not any(written.tokens):
-            raise RivalFailed("all of its texts are empty")
         return written
 
     def end(self) -> None:
