@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as hf_logging
 
 from goodspeed.engine import identity
@@ -20,8 +20,7 @@ from goodspeed.engine.quantized import loading as quantized
 from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequantising, read_scheme
 from goodspeed.engine.splitting import Split, load_options, refuse_quantised
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
-from goodspeed.engine.tokenizing import generation_settings
-from goodspeed.engine.tokenizing.chat_template import with_template
+from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
@@ -137,7 +136,7 @@ def load_tokenizer(name: str) -> Any:
         what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
         raise CheckpointError(f"{what}; get the checkpoint again with its tokenizer's files")
     try:
-        return with_template(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), folder)
+        return tokenizer_folder.from_folder(folder)
     except Exception as error:  # whatever transformers raises for malformed files
         what = f"{name}: the tokenizer cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again") from error

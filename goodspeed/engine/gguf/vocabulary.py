@@ -202,11 +202,8 @@ def _backend(described: _Described) -> Tokenizer:
     split = described.split
     merges = described.file.items("tokenizer.ggml.merges", str)
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
-    is_composed = split[0] in COMPOSED
-    around_words = {"continuing_subword_prefix": "", "end_of_word_suffix": ""} if is_composed else {}  # as the makers
-    model = BPE(described.vocab(), pairs, ignore_merges=split[0] in WHOLE_WORDS, **around_words)
-    found = Tokenizer(model)
-    if is_composed:
+    found = Tokenizer(BPE(described.vocab(), pairs, ignore_merges=split[0] in WHOLE_WORDS))
+    if split[0] in COMPOSED:
         found.normalizer = normalizers.NFC()
     steps = [_step(step) for step in split]
     found.pre_tokenizer = steps[0] if len(steps) == 1 else pre_tokenizers.Sequence(steps)

@@ -16,6 +16,9 @@ from goodspeed.errors import PromptError
 MEANING = ("model", "normalizer", "pre_tokenizer", "decoder")
 """Parts of a tokenizer that define the text of an id; truncation, padding and chat templates do not."""
 
+AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
+"""Settings of BPE in which an empty text means that there is none."""
+
 PROBE = "A probe, 1 2 3."
 """Text encoded for the fingerprint: its ids include the special tokens that the tokenizer adds to a prompt."""
 
@@ -44,11 +47,26 @@ def fingerprint(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         described = json.loads(backend.to_str())
-        parts |= {name: described.get(name) for name in MEANING}
+        parts |= {name: _meant(name, described.get(name)) for name in MEANING}
     else:
         parts |= {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab()}
     canonical = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return blake2b(canonical.encode(), digest_size=16).hexdigest()
+
+
+def _meant(name: str, part: Any) -> Any:
+    """Returns a part of a tokenizer with the default of each setting that changes neither ids nor texts: makers' files
+    and transformers' classes write them differently."""
+    if isinstance(part, list):
+        return [_meant(name, each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if name == "model":
+        return {key: None if key in AFFIXES and value == "" else value for key, value in part.items()}
+    if part.get("type") == "ByteLevel":
+        ignored = ("trim_offsets", *(("add_prefix_space", "use_regex") if name == "decoder" else ()))
+        return part | dict.fromkeys(ignored, True)
+    return {key: _meant(name, value) for key, value in part.items()}
 
 
 def num_tokens(tokenizer: Any) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from goodspeed.embedded import models
-from goodspeed.engine.tokenizing.chat_template import with_template
+from goodspeed.engine.tokenizing.chat_template import SPECIAL, with_template
 from goodspeed.engine.tokenizing.generation_settings import read_eos_ids
 from goodspeed.engine.tokenizing.mended import mended
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
@@ -39,7 +39,7 @@ def load(name: str) -> Vocabulary:
     folder = find(name)
     try:
         folder = mended(folder)
-        tokenizer = _load_tokenizer(folder)
+        tokenizer = from_folder(folder)
         known = num_tokens(tokenizer)
         return Vocabulary(
             name=name,
@@ -55,11 +55,26 @@ def load(name: str) -> Vocabulary:
         raise CheckpointError(f"{what}; get the tokenizer's files again") from error
 
 
-def _load_tokenizer(folder: Path) -> Any:
-    with torch_out_of_sight():
-        from transformers import AutoTokenizer
+def from_folder(folder: Path) -> Any:
+    """Loads a folder's tokenizer with transformers, as tokenizer.json has it if that file is there.
 
-        return with_template(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), folder)
+    A `tokenizer_class` such as GPT2Tokenizer or Qwen2Tokenizer takes vocabulary and merges from tokenizer.json, and has
+    a normalizer, a pre-tokenizer, a decoder and tokens of its own, which can be others than the file's: then texts get
+    wrong ids. Of such a class only the names of special tokens are used.
+    """
+    with torch_out_of_sight():
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+        found = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        is_rebuilt = isinstance(found, PreTrainedTokenizerFast) and type(found) is not PreTrainedTokenizerFast
+        if is_rebuilt and (folder / FILE).is_file():
+            whole = PreTrainedTokenizerFast.from_pretrained(folder)
+            vocab = whole.get_vocab()
+            for name in SPECIAL:
+                if getattr(whole, name) is None and getattr(found, name) in vocab:
+                    setattr(whole, name, getattr(found, name))
+            found = whole
+        return with_template(found, folder)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import normalizers, processors
+from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing import text
@@ -55,6 +55,23 @@ def test_what_is_added_to_a_prompt_counts_and_not_how_it_is_written_down(make_to
     assert len({plain, first, last}) == 3
     assert text.fingerprint(make_tokenizer()) == plain == processed(processors.ByteLevel(trim_offsets=False))
     assert processed(processors.Sequence([processors.ByteLevel(), template("<end> $A")])) == first
+
+
+def test_settings_that_change_neither_ids_nor_texts_do_not_count(make_tokenizer: MakeTokenizer) -> None:
+    """Qwen's own files have these settings, and GGUF files do not tell."""
+    digits = pre_tokenizers.Digits()
+
+    def made(*, is_plain: bool, **settings: bool) -> str:
+        split = pre_tokenizers.ByteLevel(**{"add_prefix_space": False, "trim_offsets": is_plain} | settings)
+        tokenizer = make_tokenizer(pre_tokenizer=pre_tokenizers.Sequence([digits, split]))
+        backend = tokenizer.backend_tokenizer
+        backend.decoder = decoders.ByteLevel(add_prefix_space=is_plain, trim_offsets=is_plain, use_regex=is_plain)
+        backend.model.continuing_subword_prefix = backend.model.end_of_word_suffix = None if is_plain else ""
+        return text.fingerprint(tokenizer)
+
+    plain = made(is_plain=True)
+    assert plain == made(is_plain=False)
+    assert len({plain, made(is_plain=True, use_regex=False), made(is_plain=True, add_prefix_space=True)}) == 3
 
 
 def test_text_goes_there_and_back_byte_by_byte(make_tokenizer: MakeTokenizer) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from goodspeed.embedded import models
@@ -52,6 +53,46 @@ def test_so_are_saved_ones(save: Save, settings: dict[str, Any]) -> None:
     folder = save(**settings)
     found = tokenizer_folder.load(str(folder))
     assert found.tokenizer_fingerprint == text.fingerprint(AutoTokenizer.from_pretrained(folder))
+
+
+CLASSES = ["CohereTokenizer", "GemmaTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer", "LlamaTokenizer", "Qwen2Tokenizer"]
+
+
+@pytest.mark.parametrize("metaspace", [False, True])
+@pytest.mark.parametrize("class_name", CLASSES)
+def test_tokenizer_json_decides_whatever_class_is_named(save: Save, class_name: str, metaspace: bool) -> None:
+    folder = save(tokenizer_class=class_name, bos_token="<bos>", unk_token=None)
+    (folder / "model.safetensors").touch()
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.normalizer = normalizers.Replace("q", "th")
+    steps = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    backend.pre_tokenizer = pre_tokenizers.Metaspace("t", "always") if metaspace else pre_tokenizers.Sequence(steps)
+    joined = decoders.Fuse() if metaspace else decoders.ByteLevel()
+    backend.decoder = decoders.Sequence([joined, decoders.Replace("b", "c")])
+    around = [(name, backend.token_to_id(name)) for name in ("<bos>", "<end>")]
+    backend.post_processor = processors.TemplateProcessing(single="<bos> $A <end>", special_tokens=around)
+    backend.add_tokens([AddedToken("<tool>", lstrip=True, normalized=False)])
+    backend.save(str(folder / "tokenizer.json"))
+    words = "the qe  12 <tool> the<unk><mask><|endoftext|>"
+    for found in (tokenizer_folder.load(str(folder)).tokenizer, load_tokenizer(str(folder))):
+        assert text.encode_prompt(found, words) == backend.encode(words).ids
+        assert text.decode(found, text.encode_part(found, "abc")) == backend.decode(backend.encode("abc").ids)
+        assert found.get_vocab() == backend.get_vocab(), "no tokens that only transformers' class has"
+        assert (found.bos_token, found.eos_token, found.pad_token) == ("<bos>", "<end>", "<pad>")
+
+
+def test_tokens_of_the_settings_are_added_and_names_of_a_class_are_kept(save: Save) -> None:
+    more = {"261": {"content": "<more>", "special": True}}
+    folder = save(tokenizer_class="Qwen2Tokenizer", added_tokens_decoder=more, extra_special_tokens=["<image>"])
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["eos_token"], config["pad_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    for ends, eos in (("<end>", None), ("<|endoftext|>", "<|endoftext|>")):  # the class's, if the file has it
+        path = folder / "tokenizer.json"
+        path.write_text(path.read_text().replace("<end>", ends))
+        found = tokenizer_folder.load(str(folder)).tokenizer
+        assert text.encode_part(found, "<more><image>") == [261, 262]
+        assert (found.eos_token, found.pad_token) == (eos, eos)
 
 
 @pytest.mark.parametrize(
