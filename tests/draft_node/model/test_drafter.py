@@ -12,6 +12,7 @@ from draft_node.core.tree import ALTERNATIVES, LEAST, Nodes, Tree
 from draft_node.model.drafter import Drafter
 from draft_node.model.widths import Widths
 from goodspeed.app import generation
+from goodspeed.engine import engines
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.logit_rules import TextRows, process
@@ -20,6 +21,7 @@ from goodspeed.exact.positions import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
+from tests import gguf_files
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 
@@ -441,6 +443,24 @@ def test_alternatives_are_claimed_by_the_doubt_in_the_first_choice():
     assert nodes.probabilities[1:] == pytest.approx([each for each in claimed if each >= LEAST])
     behind = Tree.of(Nodes((7,), (0.1,), (-1,))).others(0, 0.5)
     assert behind == [0.2, 0.085], "0.1 times 0.2 is likely enough, and what may be near to the text some day is kept"
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_a_model_on_openvino_drafts_what_it_drafts_on_torch(verification):
+    checkpoints = engines.load("tiny-draft-s"), engines.load(gguf_files.made("tiny-draft-s"), dtype="float32")
+    here, there = (Drafter(each, engines.start(each, num_pages=64), max_width=1) for each in checkpoints)
+    prompt = tuple(range(40, 80))
+    requests = [
+        make_request(number, sampling=sampling, prompt=prompt, verification=verification)
+        for number, sampling in enumerate(SAMPLINGS)
+    ]
+    proposes = [replace(wanted(each, prompt, 6), wants_alternatives=verification == "match") for each in requests]
+    for ours, theirs in zip(run(here, *proposes), run(there, *proposes), strict=True):
+        assert (ours.tokens, ours.parents) == (theirs.tokens, theirs.parents)
+        assert len(ours.tokens) >= 6
+        if verification == "match":
+            assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-3)
+            assert len({*ours.parents}) < len(ours.tokens), "alternatives, too"
 
 
 def test_where_no_alternative_is_wanted_or_rules_leave_one_token_there_is_none():
