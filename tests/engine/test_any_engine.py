@@ -7,6 +7,7 @@ from goodspeed.engine.engine import Checkpoint
 from tests.engine import gguf_models
 from tests.engine.any_engine import AnyEngine
 from tests.engine.conftest import Save
+from tests.engine.openvino import making
 
 
 class TestTorch(AnyEngine):
@@ -21,8 +22,10 @@ class TestOpenVino(AnyEngine):
 
     exact = True
 
-    @pytest.fixture(scope="class", params=[*gguf_models.TYPES, "Q4_1, two threads"])
+    @pytest.fixture(scope="class", params=[*gguf_models.TYPES, "Q4_1, two threads", "folder"])
     @classmethod
-    def checkpoint(cls, request: pytest.FixtureRequest) -> Checkpoint:
+    def checkpoint(cls, request: pytest.FixtureRequest, save_checkpoint: Save) -> Checkpoint:
+        if request.param == "folder":
+            return engines.load(str(making.folder(save_checkpoint, making.stateful())))
         stored, _, threads = request.param.partition(", ")
         return engines.load(str(gguf_models.made(stored)), num_threads=2 if threads else 1)
