@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from goodspeed.embedded import models
 from goodspeed.engine.folders import find_folder, read_config, refuse_pointer, say_nothing
-from goodspeed.engine.gguf import vocabulary
-from goodspeed.engine.gguf.file import read
+from goodspeed.engine.gguf import shape, vocabulary
+from goodspeed.engine.gguf.file import GgufFile, read
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.mended import mended
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -60,7 +60,9 @@ def find_source(name: str, say: Callable[..., None] = say_nothing) -> Source:
     """
     kind = kind_of(name)
     if kind == "gguf":
-        return Source(name, kind, _find_file(name))
+        path, file = _checked(name)
+        shape.refuse(file)
+        return Source(name, kind, path)
     return Source(name, kind, find_folder(name, say) if kind == "checkpoint" else _find_openvino(name))
 
 
@@ -92,7 +94,7 @@ def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1, engi
 def find_tokenizer(name: str) -> None:
     """Raises CheckpointError if `load_tokenizer` would find no tokenizer. name: of --tokenizer."""
     if models.is_gguf(name):
-        _find_file(name, f"--tokenizer {name}")
+        _checked(name, f"--tokenizer {name}")
     else:
         tokenizer_folder.find(name)
 
@@ -104,11 +106,12 @@ def load_tokenizer(name: str) -> Vocabulary:
     return vocabulary.load(read(_path(name), name))
 
 
-def _find_file(name: str, shown: str = "") -> Path:
-    """Returns a GGUF file after a look at its header. shown: in messages, instead of the name."""
+def _checked(name: str, shown: str = "") -> tuple[Path, GgufFile]:
+    """Returns a GGUF file whose tokenizer can be made. shown: in messages, instead of the name."""
     path = _path(name)
-    vocabulary.check(read(path, shown or name))
-    return path
+    file = read(path, shown or name)
+    vocabulary.check(file)
+    return path, file
 
 
 def _path(name: str) -> Path:

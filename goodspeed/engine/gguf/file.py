@@ -68,6 +68,9 @@ KINDS = {
 }
 """Storage types by their number in the file: name, weights of a block, bytes of a block."""
 
+UNREADABLE = frozenset({"Q8_1", "Q8_K", "Q1_0", "I8", "I16", "I32", "I64", "F64"})
+"""Storage types that `dequantised` does not read; no model's weights have them."""
+
 NUMBERS: dict[int, np.dtype[Any]] = {
     0: np.dtype("u1"),
     1: np.dtype("i1"),

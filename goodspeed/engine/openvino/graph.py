@@ -16,7 +16,7 @@ from openvino import op
 from openvino import opset13 as ops
 
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised
-from goodspeed.engine.openvino.shape import Shape
+from goodspeed.engine.gguf.shape import Shape
 from goodspeed.engine.openvino.weights import Matrix, Node, matrix, sums_of
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 

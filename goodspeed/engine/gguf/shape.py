@@ -1,4 +1,7 @@
-"""Reads a GGUF model's sizes from the file's fields, and refuses what the graph would compute wrongly."""
+"""Reads a GGUF model's sizes from its header, and refuses what OpenVINO's graph of such files would compute wrongly.
+
+Imports no OpenVINO, so that a node can refuse a file before it loads anything.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.engine.gguf.file import GgufFile, dequantised
+from goodspeed.engine.gguf.file import UNREADABLE, GgufFile, dequantised
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -108,6 +111,8 @@ def refuse(file: GgufFile) -> None:
         what = "a sliding window"
     elif scales := [key for key in SCALES if file.fields.get(f"{family}.{key}", 1) not in (0, 1)]:
         what = f"the field {family}.{scales[0]}"
+    elif unread := [name for name, stored in file.tensors.items() if stored.kind in UNREADABLE]:
+        what = f"the storage type {file.tensors[unread[0]].kind} of {ascii(unread[0])[1:-1][:80]}"
     else:
         return
     raise UnsupportedModelError(f"{file.name}: {what} is not supported for GGUF files; use a checkpoint folder")
