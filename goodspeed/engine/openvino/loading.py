@@ -119,7 +119,7 @@ def check_bits(checkpoint: Checkpoint) -> None:
 
 def _described(name: str, folder: Path, generation_config: str) -> tuple[Vocabulary, GenerationSettings]:
     """Reads what lies beside a model of OpenVINO: its tokenizer, and its sampling defaults."""
-    known = tokenizer_folder.load(name)
+    known = tokenizer_folder.load(name, "--model")
     if generation_config != "auto":
         return known, GenerationSettings()
     return known, generation_settings.read(name, folder)

@@ -34,8 +34,11 @@ def find(name: str) -> Path:
     return folder
 
 
-def load(name: str) -> Vocabulary:
-    """Loads the tokenizer of an embedded model or a folder; CheckpointError if it is missing or damaged."""
+def load(name: str, option: str = "--tokenizer") -> Vocabulary:
+    """Loads the tokenizer of an embedded model or a folder; CheckpointError if it is missing or damaged.
+
+    option: that names it, in messages.
+    """
     folder = find(name)
     try:
         folder = mended(folder)
@@ -45,13 +48,13 @@ def load(name: str) -> Vocabulary:
             name=name,
             tokenizer=tokenizer,
             tokenizer_fingerprint=fingerprint(tokenizer),
-            eos_ids=read_eos_ids(f"--tokenizer {name}", folder, tokenizer, known),
+            eos_ids=read_eos_ids(f"{option} {name}", folder, tokenizer, known),
             num_tokens=known,
         )
     except GoodSpeedError:
         raise
     except Exception as error:  # whatever the libraries raise for malformed files
-        what = f"--tokenizer {name}: the tokenizer cannot be loaded ({first_line(error)})"
+        what = f"{option} {name}: the tokenizer cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the tokenizer's files again") from error
 
 

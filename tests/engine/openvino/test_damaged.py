@@ -26,7 +26,7 @@ def refused(path: Path, told: str, kind: type[CheckpointError] = CheckpointError
         engines.load(str(path))
     message = str(raised.value)
     assert type(raised.value) is kind
-    assert message.startswith((f"{path}: ", f"--tokenizer {path}: "))
+    assert message.startswith((f"{path}: ", f"--model {path}: "))
     assert "\n" not in message
     assert "; " in message
 
@@ -152,6 +152,12 @@ def test_weights_of_a_gguf_file(tmp_path: Path) -> None:
     integers = file("blk.0.ffn_up.weight", lambda *_: (np.zeros((128, 64), np.int8), Kind.I8))
     refused(integers, "the storage type I8 of blk.0.ffn_up.weight is not supported", UnsupportedModelError)
     refused(file("output_norm.weight", lambda data, kind: (data * np.float32(np.nan), kind)), "logits are no numbers")
+
+
+def test_a_tokenizer_that_is_not_the_models(tmp_path: Path) -> None:
+    tables = ("token_embd.weight", "output.weight")
+    file = edited(tmp_path / "it.gguf", lambda of, data, kind: (data[:200] if of in tables else data, kind), {})
+    refused(file, "its tokenizer has 258 tokens, but the model 200 rows")
 
 
 def test_a_file_that_ends_early(tmp_path: Path) -> None:
