@@ -38,6 +38,7 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "llama, linear": LlamaConfig(**SIZES, rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}),
     "llama, llama3": LlamaConfig(**SIZES, rope_parameters=LLAMA3 | {"original_max_position_embeddings": 64}),
     "llama, blocks of 256": LlamaConfig(**BLOCK_OF_256),
+    "llama, no whole blocks": LlamaConfig(**SIZES | {"hidden_size": 40, "intermediate_size": 72, "head_dim": 10}),
     "qwen2": Qwen2Config(**SIZES),
     "qwen2, tied": Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**SIZES, head_dim=32),

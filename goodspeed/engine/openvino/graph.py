@@ -17,7 +17,7 @@ from openvino import opset13 as ops
 
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised
 from goodspeed.engine.gguf.shape import Shape
-from goodspeed.engine.openvino.weights import Matrix, Node, matrix, sums_of
+from goodspeed.engine.openvino.weights import Matrix, Node, matrix
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 BIASED, NORMED = ("qwen2",), ("qwen3",)
@@ -96,7 +96,7 @@ class Builder:
             plus = _constant(np.concatenate([self._vector(f"{name}.bias") for name in names]).reshape(1, 1, -1))
         weights = [f"{name}.weight" for name in names]
         if len({self._stored(name).kind in ("Q4_0", "Q4_1") for name in weights}) == 1:
-            return self._matrix(*weights).times(rows, sums_of(rows), plus)
+            return self._matrix(*weights).times(rows, plus)
         found = ops.concat([self._matrix(name).times(rows) for name in weights], HIDDEN)  # of different kinds
         return found if plus is None else ops.add(plus, found)
 

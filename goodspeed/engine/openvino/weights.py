@@ -40,10 +40,10 @@ class Matrix:
         self.weight = weight if weight.get_element_type() == ov.Type.f32 else ops.convert(weight, "f32")
         self._minima = minima
 
-    def times(self, rows: Node, sums: Node | None = None, plus: Node | None = None) -> Node:
-        """Returns rows [..., inputs] times the transposed matrix, plus another node. sums: `sums_of(rows)`."""
+    def times(self, rows: Node, plus: Node | None = None) -> Node:
+        """Returns rows [num_rows, 1, inputs] times the transposed matrix, plus another node."""
         if self._minima is not None:
-            added = ops.matmul(sums_of(rows) if sums is None else sums, _constant(self._minima), False, True)
+            added = ops.matmul(_sums_of(rows), _constant(self._minima), False, True)
             plus = added if plus is None else ops.add(added, plus)
         found = ops.matmul(rows, self.weight, False, True)
         return found if plus is None else ops.add(plus, found)
@@ -59,7 +59,7 @@ class Matrix:
         return ops.reshape(found, _constant(np.array([-1, 1, inputs])), False)
 
 
-def sums_of(rows: Node) -> Node:
+def _sums_of(rows: Node) -> Node:
     """Sums the inputs of each block: rows [num_rows, 1, inputs] -> [num_rows, 1, inputs / GROUP]."""
     blocks = ops.reshape(rows, _constant(np.array([0, 1, -1, GROUP])), True)
     return ops.reduce_sum(blocks, _constant(np.array([3])), False)

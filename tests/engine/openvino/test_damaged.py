@@ -154,6 +154,11 @@ def test_weights_of_a_gguf_file(tmp_path: Path) -> None:
     refused(file("output_norm.weight", lambda data, kind: (data * np.float32(np.nan), kind)), "logits are no numbers")
 
 
+def test_rows_that_are_no_whole_blocks() -> None:
+    file = gguf_models.made("F32", "llama, no whole blocks")
+    refused(file, "rows of 40 weights are no whole blocks of 32; use --dtype float32", UnsupportedModelError)
+
+
 def test_a_tokenizer_that_is_not_the_models(tmp_path: Path) -> None:
     tables = ("token_embd.weight", "output.weight")
     file = edited(tmp_path / "it.gguf", lambda of, data, kind: (data[:200] if of in tables else data, kind), {})
