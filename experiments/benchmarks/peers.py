@@ -17,6 +17,9 @@ What cannot run here is told, with the reason: in the table and as `missing` und
 `tokens_per_s` by way, then "1" and "8"; `engine` (the engine alone / genai, on one core), `ngram` (goodspeed_ngram /
 goodspeed), `ratio_1` and `ratio_8` (our best way / the best rival), and all of these again with `_both` for both cores.
 
+Engines write texts of different lengths, which makes those of eight at once differ. `--ways genai engine --no-ends`
+compares the two engines at equal lengths.
+
 The target is SmolLM2-135M-Instruct; --target takes any that both nodes take, and --gguf its file for the rivals. It
 takes about two hours and a half with all rivals on two cores; about 30 s with --quick.
 """
@@ -132,7 +135,7 @@ def requests(options: argparse.Namespace, checkpoint: str) -> tuple[Request, Req
         encode_chat(vocabulary.tokenizer, [{"role": "user", "content": question}])
         for question in (*QUESTIONS[: options.questions], WARM_UP)
     )
-    seeds, ends = list(range(1, len(prompts) + 1)), list(vocabulary.eos_ids)
+    seeds, ends = list(range(1, len(prompts) + 1)), [] if options.no_ends else list(vocabulary.eos_ids)
     request = Request(prompts, seeds, 1, 0.0, options.max_tokens, ends)
     num_at_once = max(options.at_once.values())
     few = min(WARM_UP_TOKENS, options.max_tokens)
@@ -182,6 +185,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0], help="default: 0 1")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--max-tokens", type=int, default=160, help="of an answer (default 160)")
+    parser.add_argument(
+        "--no-ends", action="store_true", help="all answers have --max-tokens: for genai and engine only"
+    )
     parser.add_argument("--llama-server", metavar="PATH", help="default: of .peers/llama, or on PATH")
     parser.set_defaults(questions=len(QUESTIONS), at_once=AT_ONCE)
     options = parser.parse_args()
@@ -190,6 +196,8 @@ def parse() -> argparse.Namespace:
         options.ways = options.ways or QUICK_WAYS
         options.cores, options.temperature = options.cores[:1], options.temperature[:1]
         options.repetitions, options.max_tokens, options.questions, options.at_once = 1, 8, 2, {"1": 1, "8": 2}
+    if options.no_ends and not set(options.ways or names) <= {"genai", OWN_ENGINE.way}:
+        parser.error("--no-ends is for --ways genai engine")
     options.llama_server = catalogue.llama_server(options.llama_server)
     options.ways = options.ways or [*catalogue.usual(options.llama_server), OWN_ENGINE.way, *WAYS]
     return options

@@ -49,7 +49,7 @@ class GenAI:
     def _config(self, request: Request, seed: int) -> Any:
         config = self._genai.GenerationConfig()
         config.max_new_tokens = request.max_tokens
-        config.stop_token_ids = set(request.end_ids)
+        config.stop_token_ids, config.ignore_eos = set(request.end_ids), not request.end_ids
         config.do_sample = request.temperature > 0
         if config.do_sample:
             config.temperature, config.rng_seed = request.temperature, seed
