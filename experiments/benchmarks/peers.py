@@ -185,9 +185,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0], help="default: 0 1")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--max-tokens", type=int, default=160, help="of an answer (default 160)")
-    parser.add_argument(
-        "--no-ends", action="store_true", help="all answers have --max-tokens: for genai, engine"
-    )
+    parser.add_argument("--no-ends", action="store_true", help="all answers have --max-tokens: for genai, engine")
     parser.add_argument("--llama-server", metavar="PATH", help="default: of .peers/llama, or on PATH")
     parser.set_defaults(questions=len(QUESTIONS), at_once=AT_ONCE)
     options = parser.parse_args()
