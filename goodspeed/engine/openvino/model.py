@@ -137,8 +137,8 @@ class Passes:
         if compiled.selects:
             inputs[WANTED] = wanted if len(wanted) else np.zeros(1, np.int64)  # no graph computes nothing
         for name, value in inputs.items():
-            self._request.set_tensor(name, ov.Tensor(value))
-        self._request.infer()
+            self._request.set_tensor(name, ov.Tensor(value, shared_memory=True))
+        self._request.infer(share_outputs=True)  # else it copies them
         logits = self._request.get_output_tensor(0).data.reshape(-1, compiled.vocab_size)
         found: NDArray[np.float32] = logits[: len(wanted)].copy() if compiled.selects else logits[wanted]
         return found
