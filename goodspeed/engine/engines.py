@@ -44,7 +44,7 @@ class EngineKind(Protocol):
     ) -> Engine:
         """Returns an engine with a KV cache of so many pages, or in a share of the memory; else the engine's default.
 
-        page_size: tokens of a page; an engine with a size of its own has pages for as many tokens. prefix_cache: pages
+        page_size: tokens of a page; an engine with a size of its own has pages for no fewer tokens. prefix_cache: pages
         can be published, and outlive their sessions (`pages.py`). beside_bytes: of a token in the cache of another
         model, which will get pages for equally many tokens from the same share of memory.
         """

@@ -220,6 +220,12 @@ class AnyEngine:
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
+    def test_pages_are_for_no_fewer_tokens_than_were_asked_for(self, checkpoint: Checkpoint) -> None:
+        for num_pages, page_size in ((3, 16), (1, 5), (5, 24)):
+            engine = engines.start(checkpoint, num_pages=num_pages, page_size=page_size)
+            engine.forward([Chunk("a", [7] * (num_pages * page_size), 1)])
+            assert engine.pool.num_pages == -(-num_pages * page_size // engine.pool.page_size)
+
     def test_memory_is_a_share_of_the_machines(self, checkpoint: Checkpoint) -> None:
         alone = engines.start(checkpoint, memory_fraction=2e-3).pool
         assert alone.num_pages > 1

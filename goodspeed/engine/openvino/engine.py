@@ -39,7 +39,7 @@ class OpenVinoEngine:
             page_bytes = compiled.page_bytes + beside_bytes * PAGE_SIZE
             num_pages = pages_for(page_bytes, checkpoint.device, memory_fraction)
         else:
-            num_pages = max(1, num_pages * page_size // PAGE_SIZE)
+            num_pages = -(-num_pages * page_size // PAGE_SIZE)
         max_unused = num_pages if is_sized else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, PAGE_SIZE, prefix_cache=prefix_cache, max_unused=max_unused)
         self._passes = compiled.with_caches(num_pages)
