@@ -21,7 +21,6 @@ from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequant
 from goodspeed.engine.splitting import Split, load_options, refuse_quantised
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
-from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
 
@@ -58,7 +57,7 @@ def load(
     torch_device = _device(device)
     folder = find_folder(name)
     scheme = _supported_scheme(name, read_config(name, folder), split)
-    settings = _settings(name, folder) if generation_config == "auto" else GenerationSettings()
+    settings = generation_settings.choose(name, folder, generation_config)
     config = _model_config(name, folder)
     torch_dtype = _dtype(dtype, torch_device, config, is_quantised=scheme is not None)
     tokenizer = load_tokenizer(name)
@@ -117,16 +116,6 @@ def _vocab_size(name: str, model: Any, tokenizer: Any) -> tuple[int, int]:
         told = "%s: the model has no rows for the tokenizer's added tokens from id %d on; prompts with them are refused"
         logger.warning(told, name, known)
     return vocab_size, known
-
-
-def _settings(name: str, folder: Path) -> GenerationSettings:
-    """Reads the generation settings, and warns once about unsupported keys."""
-    settings = generation_settings.read(name, folder)
-    if settings.unsupported:
-        extra = {"model": name, "keys": "; ".join(settings.unsupported)}
-        what = "these settings of the checkpoint's generation config are not supported and are ignored"
-        logger.warning(what, extra=extra)
-    return settings
 
 
 def load_tokenizer(name: str) -> Any:

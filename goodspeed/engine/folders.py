@@ -186,6 +186,11 @@ def _refuse_files(name: str, folder: Path) -> None:
             f"{', '.join(ascii(shard)[1:-1][:80] for shard in missing[:4])}; get the checkpoint again"
         )
     if not any(folder.glob("*.safetensors")):
+        if any(folder.glob("openvino*")) or (not Path(name).is_dir() and name.lower().startswith("openvino/")):
+            raise UnsupportedModelError(
+                f"{name}: its weights are OpenVINO's; download all of it (`hf download`) and name that folder as a "
+                "node's model, or use the original checkpoint, with *.safetensors"
+            )
         others = [path.name for path in sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt"))]
         if others:
             raise UnsupportedModelError(

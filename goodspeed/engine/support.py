@@ -3,12 +3,9 @@
 Every error names the model, the setting, the reason and a remedy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import transformers
-from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
@@ -29,6 +26,9 @@ def naming(name: str) -> Iterator[None]:
 
 def refuse_architecture(name: str, model_type: str) -> None:
     """Raises CheckpointError for an unknown architecture, UnsupportedModelError for one that generates no text."""
+    import transformers  # late: it takes a second, and not every engine needs it
+    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
+
     shown = ascii(model_type)[:80]
     if model_type not in CONFIG_MAPPING:
         raise CheckpointError(
@@ -51,18 +51,23 @@ def refuse_config(config: Any) -> None:
             raise UnsupportedModelError(
                 f"{name}: soft-capped or chunked attention is not supported; use a model without it"
             )
-    for kind in rope_types(text):
-        if kind not in STATIC_ROPE:
-            raise UnsupportedModelError(
-                f"RoPE type {kind!r}: its angles depend on the longest sequence in the batch (or are unknown), so one "
-                f"session would change another's text; use a model with one of {', '.join(sorted(STATIC_ROPE))}"
-            )
+    refuse_rope(rope_types(text))
     unknown = set(getattr(text, "layer_types", None) or ()) - LAYER_TYPES
     if unknown:
         raise UnsupportedModelError(
             f"layer types {sorted(unknown)}: only full and sliding attention can be rolled back; use a model "
             "without others"
         )
+
+
+def refuse_rope(kinds: Iterable[str]) -> None:
+    """Raises UnsupportedModelError for a RoPE type whose angles depend on more than a token's own position."""
+    for kind in kinds:
+        if kind not in STATIC_ROPE:
+            raise UnsupportedModelError(
+                f"RoPE type {kind!r}: its angles depend on the longest sequence in the batch (or are unknown), so one "
+                f"session would change another's text; use a model with one of {', '.join(sorted(STATIC_ROPE))}"
+            )
 
 
 def rope_types(config: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.runner import Runner
-from goodspeed.errors import CheckpointError
+from goodspeed.errors import CheckpointError, UnsupportedModelError
 from tests.engine.conftest import Save
 from tests.engine.test_checkpoints import edit
 
@@ -118,6 +118,16 @@ def test_a_repository_of_gguf_is_named_so(
         CheckpointError, match=r"^someone/Model-GGUF: its weights are GGUF files; download one .* and name that file"
     ):
         checkpoints.load("someone/Model-GGUF")
+
+
+def test_a_repository_of_openvino_is_named_so(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_checkpoint()
+    without(WEIGHTS)(folder)
+    monkeypatch.setattr(folders, "snapshot_download", lambda *names, **options: str(folder))
+    for name in ("OpenVINO/Model-int4-ov", "someone/Model"):
+        with pytest.raises(UnsupportedModelError, match=rf"^{name}: its weights are OpenVINO's; download all of it"):
+            checkpoints.load(name)
+        (folder / "openvino_config.json").touch()
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "nowhere/model.Q4_K_M.GGUF", "smollm2"])

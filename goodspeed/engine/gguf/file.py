@@ -131,21 +131,26 @@ class GgufFile:
         """Returns a list of values of one type, such as the tokens; CheckpointError if the field is something else."""
         found = self._needed(key, list)
         if not set(map(type, found)) <= {kind}:
-            raise damaged(self.name, f"its field {key} is no list of {kind.__name__}")
+            raise damaged(self.name, f"its field {shown(key)} is no list of {kind.__name__}")
         return list(found)
 
     def _count(self, key: str) -> int:
         key = f"{self.architecture}.{key}"
         found = self._needed(key, int)
         if found < 1:
-            raise damaged(self.name, f"{key} is {found}, but must be at least 1")
+            raise damaged(self.name, f"{shown(key)} is {found}, but must be at least 1")
         return int(found)
 
     def _needed(self, key: str, kind: type) -> Any:
         if type(found := self.fields.get(key)) is not kind:
             problem = "is missing" if found is None else f"is {ascii(found)[:80]}"
-            raise damaged(self.name, f"its field {key} {problem}")
+            raise damaged(self.name, f"its field {shown(key)} {problem}")
         return found
+
+
+def shown(name: str) -> str:
+    """Returns a name in the file for a message: printable, and short."""
+    return ascii(name)[1:-1][:80]
 
 
 def damaged(name: str, what: str) -> CheckpointError:
@@ -287,7 +292,7 @@ class _Header:
     def _place(self) -> tuple[str, tuple[int, ...], int, int]:
         """Reads a weight's name, shape, storage type and offset."""
         name, num_dimensions = self._text(MAX_NAME_BYTES), self._u32()
-        self._bound(f"dimensions of {ascii(name)[1:-1][:80]}", num_dimensions, MAX_DIMENSIONS)
+        self._bound(f"dimensions of {shown(name)}", num_dimensions, MAX_DIMENSIONS)
         shape = tuple(reversed(self._numbers(10, num_dimensions)))
         return name, shape, self._u32(), self._u64()
 
@@ -298,18 +303,17 @@ class _Header:
         return -(-self._at // alignment) * alignment
 
     def _tensor(self, name: str, shape: tuple[int, ...], number: int, start: int) -> StoredTensor:
-        shown = ascii(name)[1:-1][:80]
         if number not in KINDS:
-            what = f"{shown} is stored as type {number}, which is unknown"
+            what = f"{shown(name)} is stored as type {number}, which is unknown"
             raise UnsupportedModelError(f"{self._name}: {what}; use a file in Q4_1, Q8_0 or F16")
         kind, block, block_bytes = KINDS[number]
         if not shape or min(shape) < 1 or shape[-1] % block:
-            what = f"{shown} has the shape {list(shape)}, which {kind} cannot have"
+            what = f"{shown(name)} has the shape {list(shape)}, which {kind} cannot have"
             raise damaged(self._name, what)
         rows, row_bytes = math.prod(shape[:-1]), shape[-1] // block * block_bytes
         if start + rows * row_bytes > len(self._bytes):
             missing = start + rows * row_bytes - len(self._bytes)
-            what = f"{shown} ends {missing} bytes beyond the file's end"
+            what = f"{shown(name)} ends {missing} bytes beyond the file's end"
             raise CheckpointError(f"{self._name}: the GGUF file is incomplete: {what}; get it again")
         data = np.frombuffer(self._bytes, np.uint8, rows * row_bytes, start)
         return StoredTensor(kind, shape, data.reshape(rows, row_bytes))

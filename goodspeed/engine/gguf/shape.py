@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.engine.gguf.file import UNREADABLE, GgufFile, dequantised
+from goodspeed.engine.gguf.file import UNREADABLE, GgufFile, dequantised, shown
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -40,12 +40,20 @@ class Shape:
 
         def number(key: str, default: float | None = None) -> float:
             found = file.fields.get(f"{family}.{key}", default)
-            if type(found) not in (int, float):
+            if type(found) not in (int, float) or not math.isfinite(found):
                 raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
             return found  # type: ignore[return-value]
 
         def count(key: str, default: int | None = None) -> int:
-            if (found := int(number(key, default))) < 1:
+            found = number(key, default)
+            if type(found) is not int or found < 1:
+                raise CheckpointError(
+                    f"{file.name}: {family}.{key} is {found}, which is impossible; get the file again"
+                )
+            return found
+
+        def positive(key: str, default: float) -> float:
+            if (found := number(key, default)) <= 0:
                 raise CheckpointError(
                     f"{file.name}: {family}.{key} is {found}, which is impossible; get the file again"
                 )
@@ -61,9 +69,8 @@ class Shape:
         if heads % key_heads:
             what = f"{file.name}: {heads} heads cannot share {key_heads} heads of keys"
             raise CheckpointError(f"{what}; get the file again")
-        if not 0 < (base := number("rope.freq_base", 10_000.0)) < math.inf:
-            what = f"{file.name}: {family}.rope.freq_base is {base}, which is impossible"
-            raise CheckpointError(f"{what}; get the file again")
+        is_linear = file.fields.get(f"{family}.rope.scaling.type") == "linear"
+        factor = positive("rope.scaling.factor", 1.0) if is_linear else 1.0
         return cls(
             layers=count("block_count"),
             hidden=hidden,
@@ -73,7 +80,7 @@ class Shape:
             head=head,
             vocab_size=file.vocab_size,
             epsilon=number("attention.layer_norm_rms_epsilon"),
-            frequencies=_frequencies(file, base, head),
+            frequencies=_frequencies(file, head, positive("rope.freq_base", 10_000.0), factor),
         )
 
     def of_weight(self, name: str) -> tuple[int, ...]:
@@ -112,18 +119,16 @@ def refuse(file: GgufFile) -> None:
     elif scales := [key for key in SCALES if file.fields.get(f"{family}.{key}", 1) not in (0, 1)]:
         what = f"the field {family}.{scales[0]}"
     elif unread := [name for name, stored in file.tensors.items() if stored.kind in UNREADABLE]:
-        what = f"the storage type {file.tensors[unread[0]].kind} of {ascii(unread[0])[1:-1][:80]}"
+        what = f"the storage type {file.tensors[unread[0]].kind} of {shown(unread[0])}"
     else:
         return
     raise UnsupportedModelError(f"{file.name}: {what} is not supported for GGUF files; use a checkpoint folder")
 
 
-def _frequencies(file: GgufFile, base: float, head: int) -> NDArray[np.float32]:
+def _frequencies(file: GgufFile, head: int, base: float, factor: float) -> NDArray[np.float32]:
     found = base ** -(np.arange(0, head, 2, dtype=np.float64) / head)
     if (factors := file.tensors.get("rope_freqs.weight")) is not None:  # Llama 3.1's scaling
         if factors.shape != found.shape:
             raise CheckpointError(f"{file.name}: rope_freqs.weight has the shape {list(factors.shape)}; get it again")
         found /= dequantised(factors)
-    if file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear":
-        found /= float(file.fields.get(f"{file.architecture}.rope.scaling.factor", 1.0))
-    return found.astype(np.float32)
+    return (found / factor).astype(np.float32)

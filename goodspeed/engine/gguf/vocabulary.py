@@ -174,7 +174,7 @@ def _split(file: GgufFile) -> tuple[str, ...]:
     if kind != "gpt2":
         what = f"its tokenizer is of kind {ascii(kind)[:40]}, but only byte-level BPE ('gpt2') is supported"
         raise UnsupportedModelError(f"{file.name}: {what}; use another model, or the original checkpoint")
-    if name not in SPLITS:
+    if not isinstance(name, str) or name not in SPLITS:
         how = "the GGUF file does not say how its tokenizer splits texts"
         if name is not None:
             how = f"its tokenizer splits texts as {ascii(name)[:40]}, which is none of {', '.join(SPLITS)}"

@@ -1,6 +1,7 @@
 """Reads a model of OpenVINO's users (`optimum-cli export openvino`), and gives it paged attention and wanted rows."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import openvino as ov
@@ -8,11 +9,16 @@ from openvino import opset13 as ops
 from openvino._offline_transformations import paged_attention_transformation
 
 from goodspeed.engine.folders import read_config
+from goodspeed.engine.gguf.file import shown
 from goodspeed.engine.openvino.graph import WANTED
+from goodspeed.engine.support import expected_windows, naming, refuse_rope, rope_types
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
 
 INPUTS = frozenset({"input_ids", "attention_mask", "position_ids", "beam_idx"})
 """Inputs of a language model that can be given paged attention."""
+
+WINDOW = 10
+"""Input of OpenVINO's paged attention: the length of a sliding window; 0: there is none."""
 
 BETWEEN = ("Result", "Convert", "Reshape")
 """Operations that may follow the product that makes the logits."""
@@ -31,7 +37,7 @@ def read(name: str, file: Path) -> ov.Model:
         raise CheckpointError(f"{what}; get the folder again, or update openvino") from error
     inputs = {port.get_any_name() for port in model.inputs}
     if not inputs <= INPUTS or "input_ids" not in inputs:
-        listed = ", ".join(sorted(inputs)[:6]) or "none"
+        listed = ", ".join(map(shown, sorted(inputs)[:6])) or "none"
         what = f"its inputs ({listed}) are not those of a language model with its own cache"
         how = "`optimum-cli export openvino --task text-generation-with-past`"
         raise UnsupportedModelError(f"{name}: {what}; export it with {how}")
@@ -46,14 +52,29 @@ def read(name: str, file: Path) -> ov.Model:
     return model
 
 
-def context_len(name: str, folder: Path) -> int:
-    """Reads the longest text of the model, in tokens, from config.json; CheckpointError if it is not there."""
+def context_len(name: str, folder: Path, model: ov.Model) -> int:
+    """Returns the longest text of the model, in tokens, by config.json; CheckpointError if it is not there.
+
+    UnsupportedModelError for angles that depend on other rows, which the trial's short texts do not show. Where the
+    graph lacks a window that config.json has, texts are no longer than the window: up to there it hides nothing.
+    """
     config = read_config(name, folder)
-    found = config.get("text_config", config).get("max_position_embeddings")
+    text = inner if isinstance(inner := config.get("text_config"), dict) else config
+    found = text.get("max_position_embeddings")
     if type(found) is not int or found < 1:
         what = f"max_position_embeddings in config.json is {ascii(found)[:40]}, so the model's context is unknown"
         raise CheckpointError(f"{name}: {what}; correct config.json")
-    return found
+    rope = text.get("rope_parameters") or text.get("rope_scaling")
+    with naming(name):
+        refuse_rope(rope_types(SimpleNamespace(rope_parameters=rope if isinstance(rope, dict) else {})))
+    windows = expected_windows(SimpleNamespace(**{"num_hidden_layers": 1} | text))
+    return found if _has_windows(model) else min([found, *(each for each in windows if type(each) is int and each > 0)])
+
+
+def _has_windows(model: ov.Model) -> bool:
+    attention = [node for node in model.get_ops() if node.get_type_name() == "PagedAttentionExtension"]
+    windows = [node.input_value(WINDOW).get_node() for node in attention]
+    return any(node.get_type_name() != "Constant" or node.data.any() for node in windows)
 
 
 def _select_rows(model: ov.Model) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from openvino import op
 from openvino import opset13 as ops
 
-from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised
+from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised, shown
 from goodspeed.engine.gguf.shape import Shape
 from goodspeed.engine.openvino.weights import Matrix, Node, matrix
 from goodspeed.errors import CheckpointError, UnsupportedModelError
@@ -178,7 +178,8 @@ class Builder:
 
     def _refuse_unused(self) -> None:
         if unused := sorted(set(self.file.tensors) - self._used):
-            what = f"{len(unused)} weights have no place in the model ({', '.join(unused[:4])})"
+            listed = ", ".join(map(shown, unused[:4]))
+            what = f"{len(unused)} weights have no place in the model ({listed})"
             raise UnsupportedModelError(f"{self.file.name}: {what}; use another file")
 
 

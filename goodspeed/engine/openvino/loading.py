@@ -4,6 +4,7 @@ This module is the engine `openvino` (`engines.EngineKind`).
 """
 
 import json
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,7 @@ from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.sources import GRAPH, WEIGHTS, find_source, refuse_settings
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
-from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import num_shared
-from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
 
 NUM_SAMPLES = 64
@@ -44,15 +43,15 @@ def load(
     """
     refuse_settings(name, device, dtype, engine="openvino")
     source, in_float32 = find_source(name), dtype == "float32"
-    settings = GenerationSettings()
+    settings = generation_settings.choose(name, None if source.kind == "gguf" else source.path, generation_config)
     if source.kind == "gguf":
         file = read_gguf(source.path, name)
         known, context_len = vocabulary.load(file), file.context_len
         model, identity = graph.build(file, in_float32=in_float32), _sampled(file)
     else:
-        known, settings = _described(name, source.path, generation_config)
-        context_len = openvino_folder.context_len(name, source.path)
-        model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_file(source.path / WEIGHTS)
+        known = tokenizer_folder.load(name, "--model")
+        model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_folder(source.path)
+        context_len = openvino_folder.context_len(name, source.path, model)
     try:
         compiled = Compiled(model, in_float32=in_float32, num_threads=num_threads)
     except RuntimeError as error:
@@ -77,8 +76,7 @@ def load(
         settings=settings,
         engine="openvino",
     )
-    if not in_float32:
-        check_bits(checkpoint)
+    check_bits(checkpoint, exact=not in_float32)
     return checkpoint
 
 
@@ -93,14 +91,16 @@ def token_bytes(checkpoint: Checkpoint) -> int:
     return compiled.page_bytes // PAGE_SIZE
 
 
-def check_bits(checkpoint: Checkpoint) -> None:
-    """Raises UnsupportedModelError unless rows have the same bits alone, together, in pieces, and beside others;
-    CheckpointError if they are no numbers."""
+def check_bits(checkpoint: Checkpoint, *, exact: bool) -> None:
+    """Raises CheckpointError if logits are no numbers; UnsupportedModelError unless rows have the same bits alone,
+    together, in pieces, and beside others. exact: False: their bits may differ."""
     tokens = ((np.arange(sum(PIECES)) * 7919 + 1) % checkpoint.num_tokens).tolist()
-    engine = OpenVinoEngine(checkpoint, num_pages=8)
+    engine = OpenVinoEngine(replace(checkpoint, context_len=len(tokens)), num_pages=8)
     whole = engine.forward([Chunk("whole", tokens, len(tokens))])
     if not whole[:, : checkpoint.num_tokens].isfinite().all():
         raise CheckpointError(f"{checkpoint.name}: its logits are no numbers; get the model again, or use another one")
+    if not exact:
+        return
     pieces, first = list[torch.Tensor](), 0
     for number in PIECES:
         beside = Chunk("beside", tokens[5 : 5 + number], 0)
@@ -117,18 +117,10 @@ def check_bits(checkpoint: Checkpoint) -> None:
         )
 
 
-def _described(name: str, folder: Path, generation_config: str) -> tuple[Vocabulary, GenerationSettings]:
-    """Reads what lies beside a model of OpenVINO: its tokenizer, and its sampling defaults."""
-    known = tokenizer_folder.load(name, "--model")
-    if generation_config != "auto":
-        return known, GenerationSettings()
-    return known, generation_settings.read(name, folder)
-
-
-def _sampled_file(file: Path) -> bytes:
-    size = file.stat().st_size
-    digest = blake2b(str(size).encode(), digest_size=32)
-    weights = np.memmap(file, np.uint8, "r")
+def _sampled_folder(folder: Path) -> bytes:
+    size = (folder / WEIGHTS).stat().st_size
+    digest = blake2b((folder / GRAPH).read_bytes() + str(size).encode(), digest_size=32)
+    weights = np.memmap(folder / WEIGHTS, np.uint8, "r")
     digest.update(weights[np.linspace(0, size - 1, 1 << 14).astype(np.int64)].tobytes())
     return digest.digest()
 
@@ -143,7 +135,8 @@ def _fingerprint(identity: bytes, compiled: Compiled) -> str:
 
 def _sampled(file: GgufFile) -> bytes:
     digest = blake2b(digest_size=32)
-    digest.update(json.dumps([file.fields.get("general.architecture")]).encode())
+    sizes = {key: value for key, value in file.fields.items() if key.startswith(f"{file.architecture}.")}
+    digest.update(json.dumps([file.architecture, sizes], sort_keys=True).encode())
     for name, stored in sorted(file.tensors.items()):
         flat = stored.data.reshape(-1)
         digest.update(f"{name}{stored.kind}{stored.shape}".encode())

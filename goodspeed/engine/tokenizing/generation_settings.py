@@ -6,6 +6,7 @@ As in other servers, `do_sample` is ignored.
 """
 
 import json
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from goodspeed.errors import CheckpointError
+
+logger = logging.getLogger("goodspeed.engine")
 
 FOR_ALL, FOR_CHATS = "generation_config.json", "chat_generation_config.json"
 
@@ -71,6 +74,23 @@ class GenerationSettings:
     completions: TextDefaults = TextDefaults()
     chats: TextDefaults = TextDefaults()
     unsupported: tuple[str, ...] = ()  # unsupported keys in use, as `file: key, key`
+
+
+def choose(name: str, folder: Path | None, generation_config: str) -> GenerationSettings:
+    """Returns the settings by `--generation-config`: for `auto` the folder's, with a warning about unsupported keys.
+
+    folder: None: of a model without such files. Raises what `read` raises.
+    """
+    if generation_config != "auto":
+        return GenerationSettings()
+    if folder is None:
+        return GenerationSettings(chats=TextDefaults(**FOR_PEOPLE))
+    settings = read(name, folder)
+    if settings.unsupported:
+        extra = {"model": name, "keys": "; ".join(settings.unsupported)}
+        what = "these settings of the checkpoint's generation config are not supported and are ignored"
+        logger.warning(what, extra=extra)
+    return settings
 
 
 def read(name: str, folder: Path) -> GenerationSettings:

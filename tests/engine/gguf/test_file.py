@@ -176,6 +176,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         ({"general.architecture": (4, 1)}, "general.architecture is 1"),
         ({"llama.context_length": (4, 0)}, "llama.context_length is 0"),
         ({"llama.context_length": (6, 1.0)}, "llama.context_length is 1.0"),
+        ({"general.architecture": (8, "a\nb")}, r"its field a\\nb.context_length is missing"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(path: Path, fields: gguf_files.Fields, told: str) -> None:

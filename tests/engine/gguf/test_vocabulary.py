@@ -159,6 +159,7 @@ REFUSED: list[tuple[Fields, type[Exception], str]] = [
         UnsupportedModelError,
         "splits texts as 'default', which is none of gpt-2",
     ),
+    ({"tokenizer.ggml.pre": (9, (8, ["smollm"]))}, UnsupportedModelError, r"splits texts as \['smollm'\]"),
     ({"tokenizer.ggml.tokens": (9, (4, [1, 2]))}, CheckpointError, "ggml.tokens is no list of str"),
     ({"tokenizer.ggml.tokens": (8, "a")}, CheckpointError, "ggml.tokens is 'a'"),
     ({"tokenizer.ggml.token_type": (9, (5, [1]))}, CheckpointError, "7 tokens, but types of 1"),

@@ -4,12 +4,15 @@
 """
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import openvino as ov
 import pytest
 
 from goodspeed.engine import engines
+from goodspeed.engine.gguf.file import read
+from goodspeed.engine.openvino import loading
 from goodspeed.engine.openvino.model import Passes, Rows
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import UnsupportedModelError
@@ -67,4 +70,7 @@ def test_a_fingerprint_is_of_weights_and_settings_and_nothing_is_written() -> No
     ]
     assert found[0] == found[1]
     assert len(set(found)) == 3
+    header = read(one, "it")
+    changed = replace(header, fields=header.fields | {"llama.rope.freq_base": 5e5})
+    assert loading._sampled(changed) != loading._sampled(header)
     assert sorted(one.parent.iterdir()) == before

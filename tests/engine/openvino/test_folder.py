@@ -1,12 +1,23 @@
 """Folders of OpenVINO: logits, bits, and what is refused with one line."""
 
+import json
+import logging
+import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from openvino import opset13 as ops
 
 from goodspeed.engine import engines
+from goodspeed.engine.openvino.folder import WINDOW, context_len, read
 from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.sources import GRAPH
+from goodspeed.engine.tokenizing.generation_settings import FOR_ALL, FOR_PEOPLE, GenerationSettings, TextDefaults
+from goodspeed.errors import UnsupportedModelError
+from tests.engine import gguf_models
 from tests.engine.conftest import Save
 from tests.engine.openvino import making
 
@@ -34,3 +45,63 @@ def test_another_folder_has_another_fingerprint(folder: Path, save_checkpoint: S
     fingerprints = {engines.load(str(folder), dtype=dtype).model_fingerprint for dtype in ("auto", "float32")}
     other = making.folder(save_checkpoint, making.stateful(seed=1))
     assert len(fingerprints | {engines.load(str(other), dtype="float32").model_fingerprint}) == 3
+
+
+def test_another_graph_of_the_same_weights_has_another_fingerprint(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    (other / GRAPH).write_bytes((other / GRAPH).read_bytes() + b"\n")
+    assert len({engines.load(str(each)).model_fingerprint for each in (folder, other)}) == 2
+
+
+def configured(folder: Path, target: Path, **settings: Any) -> str:
+    """Copies a folder, with other settings in config.json."""
+    shutil.copytree(folder, target)
+    config = json.loads((target / "config.json").read_text()) | settings
+    (target / "config.json").write_text(json.dumps(config))
+    return str(target)
+
+
+@pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("kind", ["longrope", "dynamic"])
+def test_angles_that_depend_on_other_rows_are_refused(folder: Path, tmp_path: Path, name: str, kind: str) -> None:
+    rope: dict[str, Any] = {
+        "type": kind,
+        "factor": 4.0,
+        "rope_theta": 1e4,
+        "long_factor": [1.0] * 8,
+        "short_factor": [1.0] * 8,
+    }
+    rope["original_max_position_embeddings"] = 128
+    other = configured(folder, tmp_path / "other", **{"rope_parameters": None, name: rope})
+    with pytest.raises(UnsupportedModelError, match=rf"^{other}: RoPE type '{kind}': .*; use a model with one of"):
+        engines.load(other)
+
+
+def test_texts_are_no_longer_than_a_window_that_the_graph_lacks(folder: Path, tmp_path: Path) -> None:
+    for number, (settings, wanted) in enumerate(
+        [
+            ({"sliding_window": 100}, 100),
+            ({"sliding_window": 100, "use_sliding_window": False}, 512),
+            ({"sliding_window": 100, "layer_types": ["full_attention"] * 2}, 512),
+            ({"sliding_window": 1000}, 512),
+        ]
+    ):
+        assert engines.load(configured(folder, tmp_path / str(number), **settings)).context_len == wanted
+    model = read(str(folder), folder / GRAPH)
+    [attention] = [node for node in model.get_ops() if node.get_type_name() == "PagedAttentionExtension"]
+    attention.input(WINDOW).replace_source_output(ops.constant(np.int32(100)).output(0))
+    assert context_len(str(folder), tmp_path / "0", model) == 512
+
+
+def test_what_requests_leave_open_is_as_with_checkpoints(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A GGUF file says nothing of it; a folder may."""
+    file = str(gguf_models.made("F32"))
+    assert engines.load(file).settings == GenerationSettings(chats=TextDefaults(**FOR_PEOPLE))
+    assert engines.load(file, generation_config="none").settings == GenerationSettings()
+    other = configured(folder, tmp_path / "other")
+    Path(other, FOR_ALL).write_text(json.dumps({"top_k": 7, "typical_p": 0.5}))
+    with caplog.at_level(logging.WARNING, "goodspeed.engine"):
+        assert engines.load(other).settings.chats.top_k == 7
+    assert [vars(record)["keys"] for record in caplog.records] == [f"{FOR_ALL}: typical_p"]
