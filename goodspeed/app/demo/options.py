@@ -185,6 +185,8 @@ class DemoConfig(Settings):
                 try:
                     sources.find_tokenizer(self.target)
                 except CheckpointError:
+                    if models.is_gguf(self.target):
+                        sources.find_source(self.target)  # says what is wrong with the file
                     which, file = self._draft_nodes(name), tokenizer_folder.FILE
                     what = f"{which} need the target's tokenizer, and there is no {file}"
                     where = "an embedded model or a checkpoint's folder that has it"

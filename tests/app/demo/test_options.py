@@ -122,6 +122,7 @@ def test_draft_nodes_with_a_gguf_file_or_a_server_have_the_targets_tokenizer(tmp
         ({"draft_models": "nosuch.gguf"}, r"nosuch.gguf: it cannot be read \(No such file or directory\); give"),
         ({"draft_models": "x.gguf", "model": "some/hub-name"}, "--model some/hub-name: .* x.gguf need the target's"),
         ({"drafters": "ngram", "model": "some/hub-name"}, "--drafters ngram need the target's tokenizer, and there is"),
+        ({"drafters": "ngram", "model": "nosuch.gguf"}, r"^nosuch.gguf: it cannot be read"),
     ],
 )
 def test_what_draft_nodes_would_miss_is_told_before_a_node_starts(changes: dict[str, Any], why: str) -> None:
