@@ -44,7 +44,7 @@ from experiments.benchmarks.rivals.running import RivalFailed, Running
 from experiments.benchmarks.rivals.worker import Request, Settings
 from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
-from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine import sources
 from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import GoodSpeedError
 
@@ -128,9 +128,9 @@ class Cast:
             self.ways |= {way: one.write for way, one in (await stack.enter_async_context(nodes)).items()}
 
 
-def requests(options: argparse.Namespace, checkpoint: str) -> tuple[Request, Request]:
-    """Returns a request for all answers, and one that warms up. checkpoint: the target's, with its tokenizer."""
-    vocabulary = tokenizer_folder.load(checkpoint)
+def requests(options: argparse.Namespace) -> tuple[Request, Request]:
+    """Returns a request for all answers, and one that warms up."""
+    vocabulary = sources.load_tokenizer(options.target)
     *prompts, warm_up = (
         encode_chat(vocabulary.tokenizer, [{"role": "user", "content": question}])
         for question in (*QUESTIONS[: options.questions], WARM_UP)
@@ -144,7 +144,7 @@ def requests(options: argparse.Namespace, checkpoint: str) -> tuple[Request, Req
 
 async def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     target, draft = files.prepare(options.target, options.gguf, folder), files.prepare_draft(options.draft, folder)
-    answers = requests(options, target.checkpoint or options.target)
+    answers = requests(options)
     missing: dict[str, str] = {}
     results: dict[str, dict[str, Any]] = {f"T={temperature:g}": {} for temperature in options.temperature}
     versions: dict[str, str] = {}

