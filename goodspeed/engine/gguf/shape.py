@@ -5,6 +5,7 @@ Imports no OpenVINO, so that a node can refuse a file before it loads anything.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +40,10 @@ class Shape:
         family = file.architecture
 
         def number(key: str, default: float | None = None) -> float:
-            found = file.fields.get(f"{family}.{key}", default)
+            found: Any = file.fields.get(f"{family}.{key}", default)
             if type(found) not in (int, float) or not math.isfinite(found):
                 raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
-            return found  # type: ignore[return-value]
+            return found  # type: ignore[no-any-return]
 
         def count(key: str, default: int | None = None) -> int:
             found = number(key, default)

@@ -28,7 +28,7 @@ MAX_STOPS, MAX_STOP_CHARS = 8, 256
 MAX_TEMPERATURE, MAX_TOP_K, MIN_TOP_P = 100.0, (1 << 31) - 1, 1e-6
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 
-FOR_PEOPLE: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.95}
+FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 """Sampling of chats whose checkpoint does not say how: at temperature 1 without top_p small models write nonsense."""
 
 WAY_OUT = "correct it, or start goodspeed-verify or `goodspeed generate` with --generation-config none"

@@ -78,14 +78,13 @@ def test_angles_that_depend_on_other_rows_are_refused(folder: Path, tmp_path: Pa
 
 
 def test_texts_are_no_longer_than_a_window_that_the_graph_lacks(folder: Path, tmp_path: Path) -> None:
-    for number, (settings, wanted) in enumerate(
-        [
-            ({"sliding_window": 100}, 100),
-            ({"sliding_window": 100, "use_sliding_window": False}, 512),
-            ({"sliding_window": 100, "layer_types": ["full_attention"] * 2}, 512),
-            ({"sliding_window": 1000}, 512),
-        ]
-    ):
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"sliding_window": 100}, 100),
+        ({"sliding_window": 100, "use_sliding_window": False}, 512),
+        ({"sliding_window": 100, "layer_types": ["full_attention"] * 2}, 512),
+        ({"sliding_window": 1000}, 512),
+    ]
+    for number, (settings, wanted) in enumerate(cases):
         assert engines.load(configured(folder, tmp_path / str(number), **settings)).context_len == wanted
     model = read(str(folder), folder / GRAPH)
     [attention] = [node for node in model.get_ops() if node.get_type_name() == "PagedAttentionExtension"]
