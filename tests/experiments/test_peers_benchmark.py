@@ -5,6 +5,8 @@ import io
 import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,9 @@ from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
 from experiments.benchmarks.rivals.worker import Request, serve
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine.tokenizing.text import encode_chat
+from tests import gguf_files
 
 REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
 
@@ -130,6 +135,21 @@ def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypa
     assert found["missing"].keys() == {"genai", "vllm"}
     assert found["T=0"]["tokens_per_s"] == found["versions"] == {}
     assert "missing: vllm: the environment .peers/vllm is not there" in told.err
+
+
+def test_questions_are_encoded_as_the_target_encodes_them():
+    target = gguf_files.made("tiny-draft-s")
+    options = SimpleNamespace(target=target, questions=2, no_ends=False, max_tokens=8, at_once={"1": 1, "8": 2})
+    request, warm_up = peers.requests(options)
+    own = tokenizer_folder.load("tiny-draft-s")
+    assert request.prompts == [
+        encode_chat(own.tokenizer, [{"role": "user", "content": question}]) for question in peers.QUESTIONS[:2]
+    ]
+    assert (request.end_ids, len(warm_up.prompts)) == ([*own.eos_ids], 2)
+
+
+def test_a_gguf_file_is_one_for_the_rivals_whatever_case_its_name_has():
+    assert (files.gguf_of("It.GGUF"), files.gguf_of("folder")) == (Path("It.GGUF"), None)
 
 
 # -- in a rival's process ----------------------------------------------------------------------------------------------
