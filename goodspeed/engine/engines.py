@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
 from goodspeed.engine.engine import Engine
 from goodspeed.engine.sources import kind_of
 from goodspeed.errors import ConfigError, first_line
@@ -63,7 +65,9 @@ def load(
     num_threads: int = 1,
     **more: Any,
 ) -> "Checkpoint":
-    """Loads a model with the engine of that name. more: what only this engine knows."""
+    """Loads a model with the engine of that name. num_threads: of all models in this process, and of torch, which draws
+    the tokens whatever computes the model. more: what only this engine knows."""
+    torch.set_num_threads(num_threads)
     kind = find(engine_of(name) if engine == "auto" else engine)
     return kind.load(
         name, device=device, dtype=dtype, generation_config=generation_config, num_threads=num_threads, **more

@@ -44,8 +44,7 @@ def load(
     num_threads: int = 1,
     split: Split | None = None,
 ) -> Checkpoint:
-    """Loads a checkpoint folder (`checkpoints.load`); num_threads: of all models in this process."""
-    torch.set_num_threads(num_threads)
+    """Loads a checkpoint folder (`checkpoints.load`); num_threads: torch has as many already (`engines.load`)."""
     return checkpoints.load(name, device=device, dtype=dtype, generation_config=generation_config, split=split)
 
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk
@@ -60,3 +61,15 @@ def test_auto_chooses_by_the_kind_of_model() -> None:
         assert engines.engine_of(name) == "openvino"
     with pytest.raises(ConfigError, match="--engine openvino: tiny-draft-s is a checkpoint"):
         engines.load("tiny-draft-s", engine="openvino")
+
+
+@pytest.mark.parametrize("num_threads", [2, 1])
+def test_torch_has_as_many_threads_as_the_model_whatever_computes_it(num_threads: int) -> None:
+    for name in (gguf_files.made("tiny-draft-s"), "tiny-draft-s"):
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(3)
+            engines.load(name, num_threads=num_threads)
+            assert torch.get_num_threads() == num_threads
+        finally:
+            torch.set_num_threads(before)
