@@ -55,7 +55,7 @@ def engine(which: str = "") -> Any:
     return option("auto", group=MODEL, help=about, metavar="NAME")
 
 
-def dtype(auto: str = "float32 on a CPU, the checkpoint's own on a GPU") -> Any:
+def dtype(auto: str = "float32 on a CPU (OpenVINO: 8-bit activations), the checkpoint's own on a GPU") -> Any:
     """auto: what the default stands for, in the help."""
     kinds = ("auto", "float32", "bfloat16", "float16")
     about = f"precision of the forward pass; auto: {auto}"
