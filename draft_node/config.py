@@ -45,7 +45,7 @@ class DraftConfig(Settings):
         shown="the model's own",
         group=options.MODEL,
         help=f"the target's, with --model {NO_MODEL} (n-gram drafts) or http://; for a GGUF file in place of its own",
-        metavar="NAME|FOLDER|FILE",
+        metavar="NAME|PATH",
     )
     verify: tuple[str, ...] = option(
         ("tcp://127.0.0.1:5555",),

@@ -49,10 +49,7 @@ def device() -> Any:
 
 def engine(which: str = "") -> Any:
     """which: prefix of the help."""
-    about = (
-        which + "auto, torch, openvino, or an installed one (docs/ENGINE.md); auto: openvino for GGUF files, else torch"
-    )
-    return option("auto", group=MODEL, help=about, metavar="NAME")
+    return option("auto", group=MODEL, help=which + "torch, openvino, or a package's (docs/ENGINE.md)", metavar="NAME")
 
 
 def dtype(auto: str = "float32 on a CPU (OpenVINO: 8-bit activations), the checkpoint's own on a GPU") -> Any:
