@@ -3,10 +3,10 @@
 import asyncio
 import io
 import json
+from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,7 +139,7 @@ def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypa
 
 def test_questions_are_encoded_as_the_target_encodes_them():
     target = gguf_files.made("tiny-draft-s")
-    options = SimpleNamespace(target=target, questions=2, no_ends=False, max_tokens=8, at_once={"1": 1, "8": 2})
+    options = Namespace(target=target, questions=2, no_ends=False, max_tokens=8, at_once={"1": 1, "8": 2})
     request, warm_up = peers.requests(options)
     own = tokenizer_folder.load("tiny-draft-s")
     assert request.prompts == [
