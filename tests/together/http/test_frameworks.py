@@ -109,6 +109,7 @@ def test_pydantic_ai_forces_a_tool(tools_url: str, kind: str) -> None:
 def test_llm(url: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its documents have it: the address in a file; then text, stream, schema and a second turn."""
     monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    monkeypatch.setenv("LLM_LOAD_PLUGINS", "")  # read at import: the package of smollm2 is one, here without llama.cpp
     llm = pytest.importorskip("llm")
     entry = f"- {{model_id: here, model_name: {MODEL}, api_base: '{url}', supports_schema: true}}\n"
     (tmp_path / "extra-openai-models.yaml").write_text(entry)
