@@ -41,6 +41,9 @@ class Shape:
 
         def number(key: str, default: float | None = None) -> float:
             found: Any = file.fields.get(f"{family}.{key}", default)
+            if isinstance(found, list):
+                what = f"layers of different sizes ({family}.{key}) are not supported for GGUF files"
+                raise UnsupportedModelError(f"{file.name}: {what}; use a checkpoint folder")
             if type(found) not in (int, float) or not math.isfinite(found):
                 raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
             return found  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ import pytest
 
 from goodspeed.engine.gguf.file import read
 from goodspeed.engine.gguf.shape import Shape
-from goodspeed.errors import CheckpointError
+from goodspeed.errors import CheckpointError, UnsupportedModelError
 from tests.engine import gguf_models
 
 
@@ -26,3 +26,9 @@ def test_sizes_that_are_none(fields: dict[str, Any], told: str) -> None:
     file = read(gguf_models.made("F32"), "it")
     with pytest.raises(CheckpointError, match=rf"^it: .*{told}; get the file again$"):
         Shape.of(replace(file, fields=file.fields | fields))
+
+
+def test_layers_of_different_sizes_are_refused() -> None:
+    file = read(gguf_models.made("F32"), "it")
+    with pytest.raises(UnsupportedModelError, match=r"^it: layers of different sizes \(llama.attention.head_count\)"):
+        Shape.of(replace(file, fields=file.fields | {"llama.attention.head_count": [4, 2]}))
