@@ -33,7 +33,7 @@ ENGINES = ("auto", "torch", "openvino")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model lies."""
+    """A model's place on this machine."""
 
     name: str
     kind: Kind

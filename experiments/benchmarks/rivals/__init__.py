@@ -1,1 +1,1 @@
-"""What users would run instead of GoodSpeed, each in a process of its own, with an environment of its own."""
+"""Runs the engines that users would take instead of GoodSpeed, each as a process with its own environment."""

@@ -20,7 +20,7 @@ ROOM = "experiments.benchmarks.rivals"
 
 @dataclass(frozen=True)
 class Settings:
-    """What is loaded, and how it computes."""
+    """A model to load, and how to compute it."""
 
     model: str  # a file or a folder
     drafts: str | None = None  # "ngram" or "model"; None: without

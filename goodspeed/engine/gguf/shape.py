@@ -37,43 +37,17 @@ class Shape:
     def of(cls, file: GgufFile) -> "Shape":
         """Reads the sizes; UnsupportedModelError for what this graph would compute wrongly."""
         refuse(file)
-        family = file.architecture
-
-        def number(key: str, default: float | None = None) -> float:
-            found: Any = file.fields.get(f"{family}.{key}", default)
-            if isinstance(found, list):
-                what = f"layers of different sizes ({family}.{key}) are not supported for GGUF files"
-                raise UnsupportedModelError(f"{file.name}: {what}; use a checkpoint folder")
-            if type(found) not in (int, float) or not math.isfinite(found):
-                raise CheckpointError(f"{file.name}: the field {family}.{key} is no number; get the file again")
-            return found  # type: ignore[no-any-return]
-
-        def count(key: str, default: int | None = None) -> int:
-            found = number(key, default)
-            if type(found) is not int or found < 1:
-                raise CheckpointError(
-                    f"{file.name}: {family}.{key} is {found}, which is impossible; get the file again"
-                )
-            return found
-
-        def positive(key: str, default: float) -> float:
-            if (found := number(key, default)) <= 0:
-                raise CheckpointError(
-                    f"{file.name}: {family}.{key} is {found}, which is impossible; get the file again"
-                )
-            return found
-
+        fields = _Fields(file)
+        number, count, positive = fields.number, fields.count, fields.positive
         hidden, heads = count("embedding_length"), count("attention.head_count")
-        key_heads, head = (
-            count("attention.head_count_kv", heads),
-            count("attention.key_length", max(1, hidden // heads)),
-        )
+        key_heads = count("attention.head_count_kv", heads)
+        head = count("attention.key_length", max(1, hidden // heads))
         if any(count(key, head) != head for key in ("attention.value_length", "rope.dimension_count")) or head % 2:
             raise UnsupportedModelError(f"{file.name}: heads rotated in part are not supported; use another model")
         if heads % key_heads:
             what = f"{file.name}: {heads} heads cannot share {key_heads} heads of keys"
             raise CheckpointError(f"{what}; get the file again")
-        is_linear = file.fields.get(f"{family}.rope.scaling.type") == "linear"
+        is_linear = file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear"
         factor = positive("rope.scaling.factor", 1.0) if is_linear else 1.0
         return cls(
             layers=count("block_count"),
@@ -105,6 +79,38 @@ class Shape:
             "attn_k_norm": (self.head,),
         }.get(which, (self.hidden,))
         return (outputs,) if kind == "bias" else (outputs, *inputs)
+
+
+class _Fields:
+    """Reads numbers among the fields of a file's architecture; each must be there unless it has a default."""
+
+    def __init__(self, file: GgufFile) -> None:
+        self._file = file
+
+    def number(self, key: str, default: float | None = None) -> float:
+        name, key = self._file.name, f"{self._file.architecture}.{key}"
+        found: Any = self._file.fields.get(key, default)
+        if isinstance(found, list):
+            what = f"layers of different sizes ({key}) are not supported for GGUF files"
+            raise UnsupportedModelError(f"{name}: {what}; use a checkpoint folder")
+        if type(found) not in (int, float) or not math.isfinite(found):
+            raise CheckpointError(f"{name}: the field {key} is no number; get the file again")
+        return found  # type: ignore[no-any-return]
+
+    def count(self, key: str, default: int | None = None) -> int:
+        found = self.number(key, default)
+        if type(found) is not int or found < 1:
+            raise self._impossible(key, found)
+        return found
+
+    def positive(self, key: str, default: float) -> float:
+        if (found := self.number(key, default)) <= 0:
+            raise self._impossible(key, found)
+        return found
+
+    def _impossible(self, key: str, found: float) -> CheckpointError:
+        what = f"{self._file.architecture}.{key} is {found}, which is impossible"
+        return CheckpointError(f"{self._file.name}: {what}; get the file again")
 
 
 def refuse(file: GgufFile) -> None:

@@ -94,7 +94,7 @@ def load(file: GgufFile) -> Vocabulary:
 
 @dataclass(frozen=True)
 class _Described:
-    """What a file says of its tokenizer."""
+    """A file's description of its tokenizer."""
 
     file: GgufFile
     split: tuple[str, ...]  # steps, see SPLITS
