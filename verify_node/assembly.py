@@ -166,7 +166,13 @@ def build(
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
     core = VerifyCore(
-        config.core, welcome, runner.pool, cost=cost, constraints=constraints, takes_trees=runner.has_trees
+        config.core,
+        welcome,
+        runner.pool,
+        cost=cost,
+        constraints=constraints,
+        takes_trees=runner.has_trees,
+        change_rows=runner.change_rows,
     )
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
     recorder = RoundRecorder(events) if config.record else None

@@ -144,7 +144,7 @@ class VerifyDaemon:
         self.wall.forward += result.forward_s
         self.wall.verify += result.verify_s + result.drafting.seconds
         scheduling = time.perf_counter()
-        sends = self.core.finish(result.outcomes, duration_s, time.monotonic(), result.drafting)
+        sends = self.core.finish(result.outcomes, duration_s, time.monotonic(), result.drafting, result.computed)
         self.wall.schedule += time.perf_counter() - scheduling
         finished = time.monotonic()
         self.messages.reply(sends)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from goodspeed.engine.paged.chunks import Chunk, TreePath
+from goodspeed.engine.paged.chunks import Chunk, Computed, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.tokenizing.text import check_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -45,6 +45,15 @@ class Engine(Protocol):
 
     checkpoint: Checkpoint
     pool: PagePool
+
+    @property
+    def change_rows(self) -> float:
+        """Rows that take as long as a change of size: a pass of another number of rows than the one before takes so
+        much longer. 0.0: sizes may vary freely."""
+
+    @property
+    def computed(self) -> Computed | None:
+        """What the last pass computed; None if it is the rows of its chunks."""
 
     @property
     def has_trees(self) -> bool:

@@ -66,6 +66,8 @@ class Runner:
     """
 
     has_trees = True
+    change_rows = 0.0
+    computed = None
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class Babbler:
         self.forced: tuple[int, ...] = ()  # what must follow, by the last round
         self.num_rounds = 0
         runner: Any = SimpleNamespace(
-            keep=lambda paths: None, clear=lambda keys: None, pool={SESSION}, has_finite_keys=False
+            keep=lambda paths: None, clear=lambda keys: None, pool={SESSION}, has_finite_keys=False, computed=None
         )
         checkpoint: Any = SimpleNamespace(num_tokens=NUM_TOKENS)
         self.target = Target(checkpoint, runner, constraints=CONSTRAINTS)

@@ -108,3 +108,17 @@ def test_a_profile_says_on_what_it_was_measured():
     assert profile.threads == torch.get_num_threads()
     assert max(sample.num_tokens for sample in profile.samples) < profile.trusted_tokens == profiler.ALWAYS_TRUSTED
     assert Refined(profile.roofline).round_s(4, 1, 0) > 0
+
+
+def test_where_a_change_of_size_takes_time_none_is_counted():
+    class Changing(TimedRunner):
+        change_rows = 4.0
+
+        def forward(self, chunks):
+            size = sum(len(chunk.tokens) for chunk in chunks)
+            if not self.passes or self.passes[-1][0] != size:
+                self.extra_s += 0.5 * TRUTH.round_s(size, len(chunks), 0)
+            return super().forward(chunks)
+
+    (fitted,) = fit_roofline(measure(Changing(), seconds=3.0).samples, num_terms=1).terms
+    assert fitted.coefficients == pytest.approx(TRUTH.coefficients, rel=1e-4)

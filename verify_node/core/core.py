@@ -66,13 +66,14 @@ class VerifyCore(Rounds):
         self_drafts: SelfDrafts | None = None,
         constraints: Constraints | None = None,
         takes_trees: bool = True,
+        change_rows: float = 0.0,
     ) -> None:
         """Builds a verify node without sessions.
 
         welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
         which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
         in the settings. constraints: of the target's tokenizer; None: constraints are not served. takes_trees: else
-        only a tree's first choices are verified.
+        only a tree's first choices are verified. change_rows: `Engine.change_rows`.
         """
         self._takes_trees = takes_trees
         cost = cost if cost is not None else Refined()
@@ -88,7 +89,7 @@ class VerifyCore(Rounds):
             register=register,
             choice=Choice(settings.limits)
             if settings.is_barrier
-            else ByWorth(cost, settings.limits, allocator.worth_of, own),
+            else ByWorth(cost, settings.limits, allocator.worth_of, own, change_rows),
             cost=cost,
             admission=Admission(promises, register, replies, counts, self.fleet),
             replies=replies,

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from goodspeed.engine.paged.chunks import Computed
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
@@ -187,18 +188,26 @@ class Rounds:
     # -- a round is done -------------------------------------------------------------------------------------------
 
     def finish(
-        self, outcomes: Sequence[Outcome], duration_s: float, now: float, drafting: Drafting = NO_DRAFTING
+        self,
+        outcomes: Sequence[Outcome],
+        duration_s: float,
+        now: float,
+        drafting: Drafting = NO_DRAFTING,
+        computed: Computed | None = None,
     ) -> list[Send]:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
-        drafting: by the verify node's own draft model; its seconds are part of duration_s.
+        drafting: by the verify node's own draft model; its seconds are part of duration_s. computed: `Engine.computed`.
         """
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
         self._stage, register = Stage.FINISHING, self.register
-        self.cost.observe(done.num_tokens, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
-        self.starting.prefill.observe(done, duration_s - drafting.seconds)
+        num_rows, num_changes = computed if computed is not None else (done.num_tokens, 0)
+        if not num_changes:
+            self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
+        if not num_changes or done.prefilled:  # a change of size is part of what prefill costs
+            self.starting.prefill.observe(done, duration_s - drafting.seconds)
         self.choice.note_drafting(drafting.seconds)
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes

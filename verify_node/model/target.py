@@ -14,7 +14,7 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.engine import Checkpoint, Engine, mark
-from goodspeed.engine.paged.chunks import Chunk, TreePath
+from goodspeed.engine.paged.chunks import Chunk, Computed, TreePath
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
@@ -28,13 +28,14 @@ from verify_node.scheduler.round import NO_DRAFTING, Decisions, Drafting, Entry,
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcomes of a round, the seconds of its forward pass (masks are made meanwhile) and of its verification, and
-    the own draft model's work for the next round."""
+    """The outcomes of a round, the seconds of its forward pass (masks are made meanwhile) and of its verification, the
+    own draft model's work for the next round, and what the engine computed beside the round's tokens."""
 
     outcomes: list[Outcome]
     forward_s: float
     verify_s: float
     drafting: Drafting = NO_DRAFTING
+    computed: Computed | None = None
 
 
 class Target:
@@ -79,12 +80,13 @@ class Target:
             end.synchronize()  # a round that samples nothing has not waited yet
             forwarded = started + begin.elapsed_time(end) / 1e3
         verified = time.perf_counter()
-        seconds = forwarded - started, max(0.0, verified - forwarded)
+        seconds, computed = (forwarded - started, max(0.0, verified - forwarded)), self.runner.computed
         if (own := self.own_drafts) is None:
-            return RoundResult(outcomes, *seconds)
+            return RoundResult(outcomes, *seconds, computed=computed)
         own.keep(self.runner.pool, planned.admitted)
         outcomes = own.add_to(planned, outcomes)
-        return RoundResult(outcomes, *seconds, own.drafting(planned, time.perf_counter() - verified))
+        drafting = own.drafting(planned, time.perf_counter() - verified)
+        return RoundResult(outcomes, *seconds, drafting, computed)
 
     def recover(self) -> None:
         """Frees memory cached by torch's allocator, after a failure."""

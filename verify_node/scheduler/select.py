@@ -18,11 +18,22 @@ from msgspec.structs import replace as replace_fields
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
-from goodspeed.fair.selection import Candidate, Cost, Ranked, net_worth, path_probability, rank, take, take_needed
+from goodspeed.fair.selection import (
+    Candidate,
+    Cost,
+    Ranked,
+    best_sums,
+    net_worth,
+    path_probability,
+    rank,
+    take,
+    take_needed,
+)
 from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafts import SelfDrafts, Wanting, best, calibrated_probabilities, of_draft
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
+from verify_node.scheduler.steady import Steady
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import SMOOTHING, Session
@@ -103,12 +114,15 @@ class ByWorth(Choice):
         limits: RoundLimits,
         worth: Callable[[Client], float],
         self_drafts: SelfDrafts | None = None,
+        change_rows: float = 0.0,
     ) -> None:
-        """worth: of one token of a client, w U'(X). self_drafts: the verify node's own drafts; None: it has none."""
+        """worth: of one token of a client, w U'(X). self_drafts: the verify node's own drafts; None: it has none.
+        change_rows: `Engine.change_rows`."""
         super().__init__(limits)
         self._cost = cost
         self._worth = worth
         self._self_drafts = self_drafts
+        self._steady = Steady(change_rows) if change_rows else None
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
         self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed
         self._worth_per_s = 0.0  # expected in the previous round
@@ -128,15 +142,20 @@ class ByWorth(Choice):
         drafted, candidates = drafted[turn:] + drafted[:turn], candidates[turn:] + candidates[:turn]
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
         num_drafted = sum(len(one.tokens) for _, one in drafted)
-        budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
-        budget = budget if most is None else min(budget, most)
+        limit = min(self._limits.budget, self._limits.max_round_tokens - len(ready))
+        limit = max(0, limit if most is None else min(limit, most))
+        budget = min(limit, num_drafted)
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs, budget)
-        seconds = self._seconds(ready, budget + 1, num_prefill)
+        seconds = self._seconds(ready, (budget if self._steady is None else limit) + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
-        longest = max(sum(first.counts), needs.most_drafted(seconds, budget))
-        counts, value = take(candidates, first, longest, Cost(seconds.__getitem__), ranked)
+        longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
+        if self._steady is not None and alone > 0.0:
+            sums = best_sums(candidates, limit, ranked)
+            number = self._steady.update(sums, alone, len(ready), seconds[: limit + 1])
+            longest, cost = max(sum(first.counts), min(longest, number)), Cost()
+        counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)
         self._worth_per_s = value / seconds[num_chosen]
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
-from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
+from goodspeed.engine.paged.chunks import Chunk, Computed, TreePath, check_chunks, check_paths, extend, restore
 from goodspeed.engine.paged.memory import pages_for
 from goodspeed.engine.paged.pages import PagePool
 
@@ -43,6 +43,15 @@ class OpenVinoEngine:
         max_unused = num_pages if is_sized else int(num_pages * CPU_KEPT)
         self.pool = PagePool(num_pages, PAGE_SIZE, prefix_cache=prefix_cache, max_unused=max_unused)
         self._passes = compiled.with_caches(num_pages)
+
+    @property
+    def change_rows(self) -> float:
+        compiled: Compiled = self.checkpoint.model
+        return compiled.change_rows
+
+    @property
+    def computed(self) -> Computed | None:
+        return self._passes.computed
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         for chunk in chunks:

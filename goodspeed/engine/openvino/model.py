@@ -3,10 +3,11 @@
 Every row of a pass is a sequence of its own: one token, with the pages of the text before it. OpenVINO attends to a
 sequence of several tokens with another kernel, whose sums differ in their last bits, and 8-bit activations magnify
 that. As sequences of one token, rows have the same bits alone, beside others, and in a prompt cut in any way. With
-several threads a lone row is the exception, so a pass has at least as many rows as threads.
+several threads a lone row is the exception, so a pass has at least as many rows as threads. It may have more: `Size`.
 """
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from goodspeed.engine.openvino.graph import WANTED
+from goodspeed.engine.paged.chunks import Computed
 from goodspeed.errors import ConfigError
 
 PAGE_SIZE = 32
@@ -25,7 +27,32 @@ MAX_ROWS = 64
 """Most rows that OpenVINO computes at once. It keeps all layers' results, 0.6 MB a row for SmolLM2-135M; 512 rows of it
 take 0.52 s in parts of 64, 0.50 in parts of 128, and 0.55 in one."""
 
+FEW, MORE, TRIALS = 2, 6, 3
+"""Rows of the passes that `Compiled` times, and how often."""
+
 Ints = NDArray[np.int64]
+
+
+class Size:
+    """The rows of the passes, with spare ones.
+
+    OpenVINO prepares each operation again if a pass has another number of rows than the one before. This takes 8 ms for
+    SmolLM2-135M, as long as six rows. So a pass keeps the larger size of the one before, until spare rows have taken as
+    long since a pass needed it.
+    """
+
+    def __init__(self, change_rows: float) -> None:
+        """change_rows: see `Engine`."""
+        self._most = change_rows
+        self._size = 0
+        self._num_spare = 0
+
+    def of(self, num_rows: int) -> int:
+        """Returns how many rows the next pass computes, num_rows of which are needed."""
+        self._num_spare += self._size - num_rows
+        if self._num_spare > self._most or self._size <= num_rows:
+            self._size, self._num_spare = num_rows, 0
+        return self._size
 
 
 @dataclass(frozen=True)
@@ -84,6 +111,8 @@ class Compiled:
         self.vocab_size = int(self._model.output(0).partial_shape[-1].get_length())
         self.caches = {port.get_any_name(): port for port in self._model.inputs if "_cache." in port.get_any_name()}
         self.selects = any(WANTED in port.get_names() for port in self._model.inputs)
+        self.change_rows = 0.0
+        self.change_rows = self._measured()
 
     @property
     def page_bytes(self) -> int:
@@ -106,6 +135,23 @@ class Compiled:
             caches.append(cache)
         return Passes(self, request, caches, num_pages)
 
+    def _measured(self) -> float:
+        """Returns `Engine.change_rows`, by passes after one of the same size and after one of another."""
+        passes, times = self.with_caches(1), dict[tuple[int, int], float]()
+        few, more = max(FEW, self.num_threads), max(FEW, self.num_threads) + MORE - FEW
+        last = 0
+        for size in [few, more, more, few, few] * TRIALS:
+            zeros = np.zeros(size, np.int64)
+            rows = Rows(zeros, zeros, zeros, zeros + 1, zeros[:1])
+            started = time.perf_counter()
+            passes.run(rows)
+            took = time.perf_counter() - started
+            times[last, size] = min(took, times.get((last, size), took))  # other processes can only slow it down
+            last = size
+        changed = (times[few, more] - times[more, more] + times[more, few] - times[few, few]) / 2
+        row = (times[more, more] - times[few, few]) / (more - few)
+        return min(float(MAX_ROWS), max(0.0, changed) / max(row, 1e-9))
+
     def _shape(self, port: Any, num_pages: int) -> list[int]:
         return [num_pages if size.is_dynamic else size.get_length() for size in port.get_partial_shape()]
 
@@ -115,16 +161,21 @@ class Passes:
 
     def __init__(self, compiled: Compiled, request: Any, caches: list[NDArray[Any]], spare: int) -> None:
         self._compiled, self._request, self._caches, self._spare = compiled, request, caches, spare
+        self._sizes, self._last = Size(compiled.change_rows), 0
+        self.computed = Computed(0, 0)  # by the last pass
 
     def run(self, rows: Rows) -> NDArray[np.float32]:
         """Returns the logits [num_wanted, vocab_size] of wanted rows, which ascend; the next pass does not overwrite
         them."""
+        self.computed = Computed(0, 0)
         found = [self._run(part) for part in rows.parts()]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _run(self, rows: Rows) -> NDArray[np.float32]:
         compiled, wanted = self._compiled, rows.wanted
-        rows = rows.padded(compiled.num_threads, self._spare)
+        rows = rows.padded(self._sizes.of(max(len(rows.tokens), compiled.num_threads)), self._spare)
+        size, (before, num_changes) = len(rows.tokens), self.computed
+        self.computed, self._last = Computed(before + size, num_changes + (size != self._last)), size
         inputs: dict[str, NDArray[Any]] = {
             "input_ids": rows.tokens,
             "position_ids": rows.positions,

@@ -80,9 +80,10 @@ def make_choice(
     cost: CostModel = FREE,
     worth: Any = None,
     self_drafts: SelfDrafts | None = None,
+    change_rows: float = 0.0,
 ) -> ByWorth:
     limits = RoundLimits(budget, max_round_tokens)
-    return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts)
+    return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, change_rows)
 
 
 def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:

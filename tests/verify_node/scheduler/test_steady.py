@@ -1,0 +1,79 @@
+"""Where a change of a round's size takes time, rounds verify as many drafted tokens as recent rounds made worth it."""
+
+import pytest
+
+from goodspeed.engine.paged.chunks import Computed
+from goodspeed.wire import probabilities
+from tests.fakes import Desk, session_id
+from tests.verify_node.scheduler.drafting import DEAR, NOW, drafting, lengths, make_choice
+from verify_node.scheduler.select import BOUND_SHARE
+from verify_node.scheduler.steady import HELD, Steady
+
+SECONDS = [0.010, 0.012, 0.014, 0.016, 0.018]  # of a round with 0 to 4 drafted tokens
+GOOD, BAD = [0.0, 0.9, 1.7, 1.8, 1.8], [0.0, 0.1, 0.1, 0.1, 0.1]
+
+
+def test_the_number_is_the_one_of_most_worth_per_second():
+    steady = Steady(4.0)
+    assert steady.update(GOOD, 1.0, 1, SECONDS) == 2  # 2.7 / 14 ms, beside 1.9 / 12 and 2.8 / 16
+    assert Steady(4.0).update(BAD, 1.0, 1, SECONDS) == 0
+
+
+def test_one_round_with_other_drafts_changes_nothing_and_many_do():
+    steady = Steady(4.0)
+    for _ in range(40):
+        steady.update(BAD, 1.0, 1, SECONDS)
+    assert steady.update(GOOD, 1.0, 1, SECONDS) == 0
+    found = [steady.update(GOOD, 1.0, 1, SECONDS) for _ in range(40)]
+    assert found[-1] == 2
+    assert found == sorted(found)
+
+
+def test_a_change_must_pay_within_some_rounds():
+    """With one drafted token the rate is 2 % higher: of 16 rounds of 10 ms that is 3.2 ms, or 1.6 rows."""
+    little = [0.0, 0.224, 0.224, 0.224, 0.224]
+    for rows, expected in ((1.5, 1), (1.7, 0)):
+        steady = Steady(rows)
+        for _ in range(40):
+            steady.update([0.0] * 5, 1.0, 1, SECONDS)
+        assert [steady.update(little, 1.0, 1, SECONDS) for _ in range(200)][-1] == expected
+    assert HELD == 16
+
+
+def test_another_number_of_sessions_changes_the_size_in_any_case():
+    steady = Steady(1000.0)
+    for _ in range(40):
+        steady.update(BAD, 1.0, 1, SECONDS)
+    for _ in range(100):
+        assert steady.update(GOOD, 1.0, 1, SECONDS) == 0
+    assert steady.update(GOOD, 1.0, 2, SECONDS) == 2
+
+
+def test_a_choice_fills_the_number_also_with_what_is_not_worth_its_time_and_not_beyond_it():
+    varying, steady = (make_choice(budget=4, cost=DEAR, change_rows=rows) for rows in (0.0, 4.0))
+    for _ in range(60):  # 1.9 / 30 ms is more than 1 / 20 ms and 2.71 / 40 ms is a little more than that
+        assert lengths(steady, drafting(1, (0.9, 0.9))) == lengths(varying, drafting(1, (0.9, 0.9))) == [2]
+    assert lengths(varying, drafting(1, (0.9, 0.2))) == [1]
+    assert lengths(steady, drafting(1, (0.9, 0.2))) == [2]
+    assert lengths(varying, drafting(1, (0.9, 0.9, 0.9, 0.9))) == [4]
+    assert lengths(steady, drafting(1, (0.9, 0.9, 0.9, 0.9))) == [2]
+
+
+def test_the_least_probability_is_of_the_rows_own_time():
+    choice, session = make_choice(budget=4, cost=DEAR, change_rows=4.0), drafting(1, (0.9, 0.9))
+    choice.choose([session], 1, NOW)
+    price = (1 + 0.9 + 0.81) / 0.04 * 0.01  # worth per second of the round, for a row's 10 ms
+    claimed = probabilities.decode(bytes([choice.least_probability(session)]))[0]
+    assert claimed == pytest.approx(BOUND_SHARE * price, rel=0.03)
+
+
+@pytest.mark.parametrize("num_changes", [0, 1])
+def test_a_round_of_another_size_teaches_no_time_of_rounds(num_changes: int):
+    desk = Desk()
+    desk.hello()
+    desk.open()
+    planned = desk.plan()
+    outcomes = desk.target.run(planned)
+    desk.core.finish(outcomes, 0.05, desk.now, computed=Computed(9, num_changes))
+    assert desk.core.cost.num_rounds == 1 - num_changes
+    assert session_id(1) in desk.core.sessions
