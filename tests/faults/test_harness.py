@@ -29,10 +29,11 @@ def test_a_near_tie_is_counted_and_what_follows_it_compared(
     sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = replace(mixed(10)[3], sampling=sampling)
-    ids = texts._ids(wanted.prompt)
-    _, second = texts._two_best((*ids, *texts._written(ids, sampling, 4)), sampling)
-    after = texts._names((*ids, *texts._written(ids, sampling, 4), second), sampling, 5)
-    got = [*expected(wanted)[:4], texts._name(second), *after]
+    target = texts.alone(wanted.model)
+    ids = target.ids(wanted.prompt)
+    begun = (*ids, *target.written(ids, sampling, 4))
+    _, second = target.two_best(begun, sampling)
+    got = [*expected(wanted)[:4], target.name(second), *target.names((*begun, second), sampling, 5)]
     assert compare(wanted, got).verdict == "wrong"
     monkeypatch.setattr(texts, "NEAR_TIE", float("inf"))
     assert compare(wanted, got) == texts.Comparison("near_tie", 1)

@@ -23,9 +23,8 @@ from draft_node.http.logprobs import name
 from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine import engines
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -44,6 +43,7 @@ class Wanted:
     prompt: str
     max_tokens: int = 200
     sampling: Sampling = GREEDY
+    model: str = "tiny-target"  # of the verify node
 
 
 def mixed(max_tokens: int) -> list[Wanted]:
@@ -161,22 +161,24 @@ class Comparison:
 
 def expected(wanted: Wanted) -> list[str]:
     """The tokens' texts that the target alone writes."""
-    return _names(_ids(wanted.prompt), wanted.sampling, wanted.max_tokens)
+    target = alone(wanted.model)
+    return target.names(target.ids(wanted.prompt), wanted.sampling, wanted.max_tokens)
 
 
 def compare(wanted: Wanted, got: Sequence[str], *, is_complete: bool = True) -> Comparison:
     """is_complete: else a beginning of the text is as good."""
     if is_complete and len(got) != wanted.max_tokens:
         return Comparison("wrong", what=f"{len(got)} tokens instead of {wanted.max_tokens}")
-    context, start, num_near_ties = _ids(wanted.prompt), 0, 0
+    target = alone(wanted.model)
+    context, start, num_near_ties = target.ids(wanted.prompt), 0, 0
     while True:
-        own = _names(context, wanted.sampling, len(got) - start)
+        own = target.names(context, wanted.sampling, len(got) - start)
         same = next((n for n, pair in enumerate(zip(own, got[start:], strict=True)) if pair[0] != pair[1]), None)
         if same is None:
             return Comparison("near_tie" if num_near_ties else "exact", num_near_ties)
-        base = (*context, *_written(context, wanted.sampling, same))
-        gap, second = _two_best(base, wanted.sampling)
-        if gap >= NEAR_TIE or got[start + same] != _name(second):
+        base = (*context, *target.written(context, wanted.sampling, same))
+        gap, second = target.two_best(base, wanted.sampling)
+        if gap >= NEAR_TIE or got[start + same] != target.name(second):
             what = f"token {start + same} is {got[start + same]!r} and not {own[same]!r} ({gap:.2g} ahead of the next)"
             return Comparison("wrong", num_near_ties, what)
         context, start, num_near_ties = (*base, second), start + same + 1, num_near_ties + 1
@@ -189,53 +191,52 @@ def check(wanted: Wanted, got: Sequence[str], *, is_complete: bool = True) -> in
     return comparison.num_near_ties
 
 
+class Alone:
+    """A target that writes by itself, and keeps what it wrote last."""
+
+    def __init__(self, model: str) -> None:
+        self._target = engines.load(model)
+        self._engine = engines.start(self._target, num_pages=4096)
+        self._texts = TokenTexts(self._target.tokenizer)
+        self._writing = lru_cache(MAX_WRITING)(self._begin)
+
+    def ids(self, prompt: str) -> tuple[int, ...]:
+        return tuple(encode_prompt(self._target.tokenizer, prompt))
+
+    def written(self, context: tuple[int, ...], sampling: Sampling, num_tokens: int) -> list[int]:
+        """Returns the first tokens after a context."""
+        tokens, more = self._writing(context, sampling)
+        while len(tokens) < num_tokens:
+            tokens.append(next(more))
+        return tokens[:num_tokens]
+
+    def names(self, context: tuple[int, ...], sampling: Sampling, num_tokens: int) -> list[str]:
+        return [self.name(token) for token in self.written(context, sampling, num_tokens)]
+
+    def name(self, token: int) -> str:
+        return name(Token(token, *self._texts[token]))
+
+    def two_best(self, context: tuple[int, ...], sampling: Sampling) -> tuple[float, int]:
+        """Returns how far the choice after a context is ahead of the second best, and that token."""
+        key = object()
+        try:
+            logits = self._engine.forward([Chunk(key, context, 1)]).double()[:, : self._target.num_tokens]
+        finally:
+            self._engine.free(key)
+        scores = logits
+        if sampling.temperature:
+            probs = to_probs(logits, SamplingBatch.of([sampling]))
+            noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(context)]), probs.shape[-1])
+            scores = probs.log() - noise.double().log()
+        best = scores[0].topk(2)
+        return float(best.values[0] - best.values[1]), int(best.indices[1])
+
+    def _begin(self, context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:
+        """A text so far, and the writer of its rest: a longer text begins with the shorter one."""
+        room = self._target.context_len - len(context)
+        return [], generate(self._target, self._engine, context, sampling, room)
+
+
 @cache
-def _target() -> tuple[Checkpoint, Runner, TokenTexts]:
-    torch.set_num_threads(1)
-    target = checkpoints.load("tiny-target")
-    return target, Runner(target, num_pages=4096), TokenTexts(target.tokenizer)
-
-
-def _ids(prompt: str) -> tuple[int, ...]:
-    return tuple(encode_prompt(_target()[0].tokenizer, prompt))
-
-
-@lru_cache(MAX_WRITING)
-def _writing(context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:
-    """A text so far, and the writer of its rest: a longer text begins with the shorter one."""
-    target, runner, _ = _target()
-    room = target.context_len - len(context)
-    return [], generate(target, runner, context, sampling, room)
-
-
-def _written(context: tuple[int, ...], sampling: Sampling, num_tokens: int) -> list[int]:
-    """The first tokens after a context that the target alone writes."""
-    tokens, more = _writing(context, sampling)
-    while len(tokens) < num_tokens:
-        tokens.append(next(more))
-    return tokens[:num_tokens]
-
-
-def _names(context: tuple[int, ...], sampling: Sampling, num_tokens: int) -> list[str]:
-    return [_name(token) for token in _written(context, sampling, num_tokens)]
-
-
-def _name(token: int) -> str:
-    return name(Token(token, *_target()[2][token]))
-
-
-def _two_best(context: tuple[int, ...], sampling: Sampling) -> tuple[float, int]:
-    """Returns how far the target's choice after a context is ahead of the second best, and that token."""
-    target, runner, _ = _target()
-    key = object()
-    try:
-        logits = runner.forward([Chunk(key, context, 1)]).double()[:, : target.num_tokens]
-    finally:
-        runner.free(key)
-    scores = logits
-    if sampling.temperature:
-        probs = to_probs(logits, SamplingBatch.of([sampling]))
-        noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(context)]), probs.shape[-1])
-        scores = probs.log() - noise.double().log()
-    best = scores[0].topk(2)
-    return float(best.values[0] - best.values[1]), int(best.indices[1])
+def alone(model: str) -> Alone:
+    return Alone(model)
