@@ -53,8 +53,8 @@ demo: $(READY)
 
 # What starts no nodes runs side by side; then one of each kind of what starts nodes. `test-all` runs all of both, and then
 # what bears nothing beside it. ARGS may leave nothing for some of these runs (5 is pytest's word for that).
-BESIDE = not nodes and not alone and not thorough
-NODES = nodes and essential
+BESIDE = not nodes and not alone and not thorough and not real
+NODES = nodes and essential and not real
 IN_PAIRS = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-all: BESIDE = not nodes and not alone

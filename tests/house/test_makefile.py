@@ -82,6 +82,7 @@ def test_all_tests_are_in_one_target_and_ci_runs_it(checkout):
     beside, nodes = marks["test"]
     assert "and not nodes and not alone and not thorough" in beside
     assert "and nodes and essential" in nodes
+    assert all("and not real" in line for line in marks["test"])
     assert "and alone" in marks["test-all"][2]
-    assert not {"essential", "thorough"} & set(" ".join(marks["test-all"]).replace('"', " ").split())
+    assert not {"essential", "thorough", "real"} & set(" ".join(marks["test-all"]).replace('"', " ").split())
     assert "test-all" in (ROOT / ".ci/run").read_text().split()

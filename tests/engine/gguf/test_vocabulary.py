@@ -1,13 +1,15 @@
 """A GGUF file's tokenizer is its model's, or is refused."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from tokenizers import AddedToken, pre_tokenizers
-from transformers import Qwen2Tokenizer
+from transformers import AutoTokenizer, Qwen2Tokenizer
 
 from goodspeed.embedded import models
 from goodspeed.engine.gguf import vocabulary
@@ -16,7 +18,7 @@ from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import decode, encode_chat, encode_part, fingerprint, special_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, UnsupportedModelError
-from tests import gguf_files
+from tests import gguf_files, llama_server, smollm2
 from tests.gguf_files import FIELDS, WEIGHTS, Fields, content
 
 TEXT = "Déjà vu 1234: it's  <|end|> 漢字\n\n🙂 <|im_end|>"
@@ -40,6 +42,41 @@ def test_an_exported_model_has_the_tokenizer_of_its_checkpoint(name: str) -> Non
     messages = [{"role": "user", "content": TEXT}]
     assert encode_chat(found.tokenizer, messages) == encode_chat(theirs.tokenizer, messages)
     assert found.tokenizer.model_max_length == 2048
+
+
+UNUSUAL = (
+    "".join(map(chr, range(1, 128))),
+    "a12  345\n\n6\t7.8e-9 0x1f ½ ² ١٢٣ 1,250 2026-11-28",
+    "naïve Übergröße Привет мир 漢字 かな 한국어 e\u0301 \u00a0\u2028 🙂👩‍👩‍👧 🇨🇭",
+    "def f(x, *y):\n\treturn {'a': [x] * 40}  # it's we'll\r\n\n\n    pass",
+    "<|im_end|> <|im_start|>user<|endoftext|>\n<|not one|>",
+)
+WITHOUT_TOKENS = dict.fromkeys((4, 6, 19, 20, 22, 29))
+"""Control characters that smollm2 has no tokens for: its tokenizer leaves them out."""
+
+
+@pytest.mark.real
+def test_a_real_files_tokenizer_is_its_models() -> None:
+    """llama.cpp reads the file by itself. transformers does so too, but takes digits together."""
+    file = models.packaged_file(smollm2.NAME)
+    found = vocabulary.load(read(file, smollm2.NAME))
+    theirs = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    with llama_server.serving(file) as url:
+        for text in (*smollm2.PROMPTS.values(), *map(smollm2.chat, smollm2.PROMPTS.values()), TEXT, *UNUSUAL):
+            ids = encode_part(found.tokenizer, text)
+            with urlopen(Request(f"{url}/tokenize", json.dumps({"content": text}).encode()), timeout=60) as answer:
+                assert json.load(answer)["tokens"] == ids, text
+            assert decode(found.tokenizer, ids, shows_special=True) == text.translate(WITHOUT_TOKENS)
+            if not any(letter.isnumeric() for letter in text):
+                assert theirs(text)["input_ids"] == ids, text
+    messages = [{"role": "user", "content": smollm2.PROMPTS["qa"]}]
+    prompt = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert (
+        encode_chat(found.tokenizer, messages)
+        == prompt
+        == encode_part(found.tokenizer, smollm2.chat(messages[0]["content"]))
+    )
+    assert decode(found.tokenizer, list(found.eos_ids), shows_special=True) == "<|im_end|><|endoftext|>"
 
 
 def test_tokens_are_special_added_or_not_there_as_their_types_say(path: Path) -> None:
