@@ -1,5 +1,7 @@
 """The end-to-end benchmark's requests and figures; no node and no model runs here."""
 
+import asyncio
+import contextlib
 from collections import Counter
 from types import SimpleNamespace
 
@@ -7,10 +9,11 @@ import pytest
 
 from experiments.benchmarks import end_to_end
 from experiments.benchmarks.end_to_end import Comparison, drafts, ratios
-from experiments.benchmarks.load import held_out_texts, ways
+from experiments.benchmarks.load import chats, held_out_texts, ways
 from experiments.benchmarks.load.ways import ByGoodSpeed, Nodes, Text, Written
 from experiments.benchmarks.nodes import workers
 from experiments.benchmarks.nodes.workers import Served, Wanted
+from experiments.benchmarks.rivals.running import Written as Rated
 
 NUM_CLIENTS = 8
 TEXTS = [Text([number], seed=number) for number in range(8)]
@@ -172,3 +175,26 @@ def test_a_client_is_never_asked_for_more_texts_than_there_are(turns, monkeypatc
     with pytest.raises(SystemExit):
         end_to_end.parse()
     assert "--turns must be from 1 to 4" in capsys.readouterr().err
+
+
+def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeypatch):
+    @contextlib.asynccontextmanager
+    async def no_nodes(named, *verify_options, target, cores):
+        started.append([options[1] for options in named])
+        yield SimpleNamespace(urls=["http://127.0.0.1:1"] * len(named))
+
+    def write(ours, request):
+        per_s = 10.0 * request.at_once * (1.5 if ours._own["speculate"] else 1.0)
+        return Rated([[7] * 20 for _ in request.prompts], 20 * len(request.prompts) / per_s)
+
+    started: list[list[str]] = []
+    monkeypatch.setattr(chats, "http_nodes", no_nodes)
+    monkeypatch.setattr(chats.Ours, "write", write)
+    asked = {"clients": 2, "texts": 2, "answer": 20, "repetitions": 2, "temperature": [0.0, 1.0], "busy": True}
+    options = SimpleNamespace(drafters=["ngram", "same_size"], pin=False, draft=[], verify=[], **asked)
+    found = asyncio.run(chats.measure(options, "tiny-target"))
+    assert started == [["--model=none"] * 2, ["--model=smollm2"] * 2]
+    assert len(found["never_worse"]) == 2 * 2 * 2
+    assert found["never_worse"]["same_size, 2 at once, T=1"] == pytest.approx(1.5)
+    assert found["tokens_per_s"]["ngram, 1 at once, T=0"] == pytest.approx([10.0, 15.0])
+    assert all(line.endswith("1.50 (wanted: at least 0.95)") for line in chats.lines(found))
