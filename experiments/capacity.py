@@ -34,7 +34,7 @@ from experiments.simulation.serving import (
     own_draft,
     preset,
     preset_draft,
-    profiled,
+    profiled_together,
     shared_with_draft_model,
     with_work,
 )
@@ -99,7 +99,7 @@ def plan(name: str, config: Config) -> Plan:
     way, family = WAYS[name.removesuffix(HISTORY)], config.family
     is_own, is_plain = way.model == "own", name == "plain"
     if (profiles := config.profiles) is not None:
-        gpu, own = profiled(profiles.target), profiled(profiles.draft).round_cost
+        gpu, own = profiled_together(profiles.target, profiles.draft)
     else:
         gpu, own = shared_with_draft_model(family) if is_own else preset(family), own_draft(family)
         if config.is_charged:

@@ -82,16 +82,33 @@ def preset_draft(name: str) -> CostModel:
 class _Profile(msgspec.Struct):
     model: str
     hardware: str
+    engine: str
+    dtype: str
     roofline: Roofline
 
 
 def profiled(path: str) -> Gpu:
     """The GPU that `goodspeed profile --json > PATH` measured. ConfigError where that is no such file."""
+    profile = _read(path)
+    what = f"{profile.model} in {profile.dtype} by {profile.engine}"
+    return Gpu(f"{what} on {profile.hardware}, profiled", profile.roofline)
+
+
+def profiled_together(target: str, draft: str) -> tuple[Gpu, CostModel]:
+    """The same for a target, and the steps of a draft model on its GPU. ConfigError if that was measured elsewhere."""
+    hardware, other = _read(target).hardware, _read(draft).hardware
+    if hardware != other:
+        what = f"{draft} was measured on {other}, and {target} on {hardware}"
+        raise ConfigError(f"{what}, but one GPU runs both; measure both models there")
+    return profiled(target), _read(draft).roofline
+
+
+def _read(path: str) -> _Profile:
     try:
-        profile = msgspec.json.decode(Path(path).read_bytes(), type=_Profile)
+        return msgspec.json.decode(Path(path).read_bytes(), type=_Profile)
     except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(f"{path} is no profile; make one with `goodspeed profile --json > {path}`") from error
-    return Gpu(f"{profile.model} on {profile.hardware}, profiled", profile.roofline)
+        what = f"{path} is no profile of this release"
+        raise ConfigError(f"{what}; make one with `goodspeed profile --json > {path}`") from error
 
 
 def with_work(cost: CostModel, session_s: float) -> Roofline:

@@ -38,12 +38,13 @@ def run(namespace: argparse.Namespace) -> int:
         raise ConfigError("--prompt is empty; give at least one character")
     config.constraint()  # reports an unreadable file before the model is loaded
     reporter = Reporter("goodspeed")
-    find_model(config.model, reporter, config.device, config.dtype)
+    find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
     reporter.say("loading %s ...", config.model)
     from goodspeed.engine import engines  # after the options are checked: torch takes seconds
 
     checkpoint = engines.load(
         config.model,
+        engine=config.engine,
         device=config.device,
         dtype=config.dtype,
         generation_config=config.generation_config,

@@ -129,6 +129,7 @@ class GenerateConfig(Settings):
         "auto: options left out come from the checkpoint's generation_config.json (with --chat "
         "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
     )
+    engine: str = options.engine()
     device: str = options.device()
     dtype: str = options.dtype()
     threads: int | None = options.threads()

@@ -31,6 +31,7 @@ class ProfileConfig(Settings):
     """Settings of `goodspeed profile`; see its --help."""
 
     model: str = options.model()
+    engine: str = options.engine()
     device: str = options.device()
     dtype: str = options.dtype()
     threads: int | None = options.threads()
@@ -59,13 +60,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(ProfileConfig, namespace)
     reporter = Reporter("goodspeed")
-    find_model(config.model, reporter, config.device, config.dtype)
+    find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
     reporter.say("loading %s, then measuring for about %g s ...", config.model, config.seconds)
     from goodspeed.engine import engines  # after the options are checked: torch takes seconds
     from goodspeed.serving.measuring import profiler
 
-    num_threads = config.threads or 1
-    checkpoint = engines.load(config.model, device=config.device, dtype=config.dtype, num_threads=num_threads)
+    checkpoint = engines.load(
+        config.model,
+        engine=config.engine,
+        device=config.device,
+        dtype=config.dtype,
+        num_threads=config.threads or 1,
+    )
     runner = engines.start(checkpoint)
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
     profile = profiler.profile(runner, grid, config.seconds)
@@ -83,8 +89,8 @@ def show(profile: "Profile", file: Any) -> None:
         times = [sample.seconds, profile.roofline.round_s(*counts)]
         print("{:7d} {:8d} {:8d}".format(*counts), *(f"{1e3 * time:9.2f}" for time in times), file=file)
     print(
-        f"{profile.num_passes} passes of {len(profile.samples)} shapes in {profile.wall_s:.1f} s: {profile.model}, "
-        f"{profile.dtype}, {profile.hardware}, {profile.threads} threads; the lower quartile of each shape counts",
+        f"{profile.num_passes} passes of {len(profile.samples)} shapes in {profile.wall_s:.1f} s: {profile.where}; "
+        "the lower quartile of each shape counts",
         file=file,
     )
     for number, term in enumerate(profile.roofline.terms):

@@ -31,9 +31,15 @@ class Checkpoint(Vocabulary):
     device: torch.device
     dtype: torch.dtype
     engine: str = "torch"  # that loaded it (`engines.py`)
+    activations: str = ""  # precision of the forward pass, where it is not `dtype`, which the logits have
     num_ranks: int = 1  # processes that the model is split over
     mask_id: int | None = None  # id of the mask token for tokens not known yet (PARD); None: the model has none
     num_parallel: int = 1  # tokens drafted in one pass, with num_parallel - 1 masks after the text
+
+    @property
+    def precision(self) -> str:
+        """Precision of the forward pass, such as "bfloat16" or "int8"."""
+        return self.activations or str(self.dtype).removeprefix("torch.")
 
 
 class Engine(Protocol):

@@ -12,6 +12,7 @@ import pytest
 
 from goodspeed.app import cli
 from goodspeed.embedded import models
+from tests.engine import gguf_models
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
@@ -121,6 +122,27 @@ def test_profile_gives_an_object(run: Run) -> None:
     assert result["model"] == "tiny-draft-s"
     assert set(result["roofline"]["terms"][0]) == {"fixed_s", "token_s", "session_s", "context_s"}
     assert isinstance(result["budget"], int)
+
+
+@pytest.mark.parametrize(("dtype", "computed"), [("auto", "int8"), ("float32", "float32")])
+def test_profile_says_what_computed_a_gguf_file(run: Run, dtype: str, computed: str) -> None:
+    asked = (*QUICK_PROFILE[:2], str(gguf_models.made("Q8_0")), *QUICK_PROFILE[3:], "--dtype", dtype, "--json")
+    status, out, err = run(*asked)
+    result = json.loads(out)
+    assert (status, result["engine"], result["dtype"]) == (0, "openvino", computed)
+    assert set(result["versions"]) >= {"goodspeed", "torch", "openvino"}
+    assert f", {computed} by openvino, 1 threads; " in err
+
+
+@pytest.mark.parametrize("command", [("generate", "--prompt", "x"), ("profile",)])
+def test_the_engine_may_be_named(run: Run, command: tuple[str, ...]) -> None:
+    status, _, err = run(*command, "--model", "tiny-draft-s", "--engine", "openvino")
+    assert (status, err.splitlines()[-1].partition(";")[0]) == (
+        2,
+        "goodspeed: --engine openvino: tiny-draft-s is a checkpoint, which torch computes",
+    )
+    status, _, err = run(*command, "--model", "tiny-draft-s", "--engine", "none-such")
+    assert (status, "--engine 'none-such' is unknown" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

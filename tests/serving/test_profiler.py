@@ -103,7 +103,7 @@ def test_one_page_is_enough():
 
 def test_a_profile_says_on_what_it_was_measured():
     profile = profiler.profile(TimedRunner(), Grid(16, 0, max_sessions=2), 0.05)
-    assert (profile.model, profile.device, profile.dtype) == ("micro", "cpu", "float32")
+    assert (profile.model, profile.device, profile.engine, profile.dtype) == ("micro", "cpu", "torch", "float32")
     assert profile.hardware
     assert profile.threads == torch.get_num_threads()
     assert max(sample.num_tokens for sample in profile.samples) < profile.trusted_tokens == profiler.ALWAYS_TRUSTED

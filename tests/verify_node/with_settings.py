@@ -35,6 +35,7 @@ def made_up(model: str, round_s: float) -> Profile:
         model=model,
         device="cpu",
         hardware="",
+        engine="torch",
         dtype="float32",
         threads=1,
         versions={},

@@ -75,6 +75,7 @@ def load(
         model_fingerprint=_fingerprint(identity, compiled),
         settings=settings,
         engine="openvino",
+        activations="" if in_float32 else "int8",
     )
     check_bits(checkpoint, exact=not in_float32)
     return checkpoint

@@ -7,6 +7,7 @@ verification, the passes compute logits for every token.
 import contextlib
 import platform
 import random
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -16,7 +17,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import torch
-import transformers
 
 from goodspeed import __version__
 from goodspeed.embedded import models
@@ -43,6 +43,9 @@ LONGEST_DRAFT = 32
 context, which no linear term describes, so they are measured without context."""
 
 SHORTEST_S = 1e-9
+
+LIBRARIES = frozenset({"openvino", "torch", "transformers"})
+"""Libraries whose releases decide how long passes take."""
 
 ALWAYS_TRUSTED = 64
 """Tokens of a pass for which the model is trusted in any case; a slow device measures only smaller passes."""
@@ -87,14 +90,20 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     device: str  # cpu or cuda
     hardware: str  # name of the processor
-    dtype: str
+    engine: str
+    dtype: str  # of the forward pass: "int8" with 8-bit activations
     threads: int  # of the CPU
-    versions: dict[str, str]  # of libraries
+    versions: dict[str, str]  # of libraries in this process
     num_passes: int
     wall_s: float
     samples: list[Sample]
     roofline: Roofline
     roofline_r2: float
+
+    @property
+    def where(self) -> str:
+        """What was measured, for people."""
+        return f"{self.model} on {self.hardware}, {self.dtype} by {self.engine}, {self.threads} threads"
 
     @property
     def trusted_tokens(self) -> int:
@@ -112,9 +121,11 @@ def profile(runner: Engine, grid: Grid, seconds: float) -> Profile:
         model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
         device=device.type,
         hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
-        dtype=str(checkpoint.dtype).removeprefix("torch."),
+        engine=checkpoint.engine,
+        dtype=checkpoint.precision,
         threads=torch.get_num_threads(),
-        versions={"goodspeed": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__},
+        versions={"goodspeed": __version__}
+        | {name: str(sys.modules[name].__version__) for name in LIBRARIES & {*sys.modules}},
         num_passes=measured.num_passes,
         wall_s=measured.wall_s,
         samples=measured.samples,

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -142,15 +143,32 @@ def test_passes_by_datasheets_may_be_charged_for_every_token():
 def test_a_profile(tmp_path):
     path = tmp_path / "profile.json"
     roofline = Roofline((Linear(fixed_s=0.01, token_s=0.001),))
-    profile = {"model": "some model", "hardware": "some GPU", "roofline": msgspec.to_builtins(roofline)}
-    path.write_text(json.dumps(profile | {"roofline_r2": 1.0}))
+    profile = {"model": "m", "hardware": "some GPU", "engine": "torch", "dtype": "bfloat16", "roofline_r2": 1.0}
+    profile["roofline"] = msgspec.to_builtins(roofline)
+    path.write_text(json.dumps(profile))
     gpu = serving.profiled(str(path))
-    assert gpu.name == "some model on some GPU, profiled"
+    assert gpu.name == "m in bfloat16 by torch on some GPU, profiled"
     assert gpu.round_cost.round_s(10, 1, 10) == pytest.approx(0.02)
     config = replace(quick(), profiles=capacity.Profiles(str(path), str(path)))
     own = capacity.plan("co_located", config)
     assert (own.gpu.name, own.own_draft_cost) == (gpu.name, roofline)
     assert own.gpu.round_cost.round_s(10, 2, 10) == pytest.approx(0.02 + 2 * (config.node_s + config.draft_node_s))
     assert capacity.sizes(gpu, config) == [4, 8], "its memory is not known"
-    with pytest.raises(ConfigError, match="none is no profile; make one with `goodspeed profile --json > "):
+    with pytest.raises(
+        ConfigError, match="none is no profile of this release; make one with `goodspeed profile --json "
+    ):
         serving.profiled(str(tmp_path / "none"))
+
+
+def test_profiles_that_do_not_belong_together_are_refused(tmp_path):
+    roofline = msgspec.to_builtins(Roofline((Linear(fixed_s=0.01),)))
+    profile = {"model": "m", "hardware": "a", "engine": "openvino", "dtype": "int8", "roofline": roofline}
+    target, elsewhere, older = (str(tmp_path / name) for name in ("target", "elsewhere", "older"))
+    older_profile = {key: value for key, value in profile.items() if key != "engine"}  # its dtype may not be what ran
+    for path, content in ((target, profile), (elsewhere, profile | {"hardware": "b"}), (older, older_profile)):
+        Path(path).write_text(json.dumps(content))
+    assert serving.profiled_together(target, target)[0].name == "m in int8 by openvino on a, profiled"
+    with pytest.raises(ConfigError, match=r"elsewhere was measured on b, and .*target on a, but one GPU runs both"):
+        serving.profiled_together(target, elsewhere)
+    with pytest.raises(ConfigError, match="older is no profile of this release"):
+        serving.profiled_together(target, older)
