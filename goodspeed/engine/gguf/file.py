@@ -117,7 +117,7 @@ class GgufFile:
     @property
     def context_len(self) -> int:
         """Tokens that the model is made for, prompt and generated ones together."""
-        return self._count("context_length")
+        return self.count("context_length")
 
     @property
     def vocab_size(self) -> int:
@@ -134,18 +134,31 @@ class GgufFile:
             raise damaged(self.name, f"its field {shown(key)} is no list of {kind.__name__}")
         return list(found)
 
-    def _count(self, key: str) -> int:
+    def count(self, key: str, default: int | None = None) -> int:
+        """Returns a count of the architecture; CheckpointError unless it is at least 1, or missing with a default."""
+        return self._positive(key, default, int)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Returns a number of the architecture; CheckpointError unless it is positive, or missing with a default."""
+        return self._positive(key, default, int, float)
+
+    def _positive(self, key: str, default: float | None, *kinds: type) -> Any:
         key = f"{self.architecture}.{key}"
-        found = self._needed(key, int)
-        if found < 1:
-            raise damaged(self.name, f"{shown(key)} is {found}, but must be at least 1")
-        return int(found)
+        found = self.fields.get(key, default)
+        if isinstance(found, list):
+            what = f"layers of different sizes ({shown(key)}) are not supported for GGUF files"
+            raise UnsupportedModelError(f"{self.name}: {what}; use a checkpoint folder")
+        if type(found) not in kinds or not 0 < found < math.inf:
+            raise self._wrong(key, found)
+        return found
 
     def _needed(self, key: str, kind: type) -> Any:
         if type(found := self.fields.get(key)) is not kind:
-            problem = "is missing" if found is None else f"is {ascii(found)[:80]}"
-            raise damaged(self.name, f"its field {shown(key)} {problem}")
+            raise self._wrong(key, found)
         return found
+
+    def _wrong(self, key: str, found: object) -> CheckpointError:
+        return damaged(self.name, f"its field {shown(key)} is {'missing' if found is None else ascii(found)[:80]}")
 
 
 def shown(name: str) -> str:

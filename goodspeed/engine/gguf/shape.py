@@ -3,9 +3,7 @@
 Imports no OpenVINO, so that a node can refuse a file before it loads anything.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +35,7 @@ class Shape:
     def of(cls, file: GgufFile) -> "Shape":
         """Reads the sizes; UnsupportedModelError for what this graph would compute wrongly."""
         refuse(file)
-        fields = _Fields(file)
-        number, count, positive = fields.number, fields.count, fields.positive
+        number, count = file.number, file.count
         hidden, heads = count("embedding_length"), count("attention.head_count")
         key_heads = count("attention.head_count_kv", heads)
         head = count("attention.key_length", max(1, hidden // heads))
@@ -48,7 +45,7 @@ class Shape:
             what = f"{file.name}: {heads} heads cannot share {key_heads} heads of keys"
             raise CheckpointError(f"{what}; get the file again")
         is_linear = file.fields.get(f"{file.architecture}.rope.scaling.type") == "linear"
-        factor = positive("rope.scaling.factor", 1.0) if is_linear else 1.0
+        factor = number("rope.scaling.factor", 1.0) if is_linear else 1.0
         return cls(
             layers=count("block_count"),
             hidden=hidden,
@@ -58,7 +55,7 @@ class Shape:
             head=head,
             vocab_size=file.vocab_size,
             epsilon=number("attention.layer_norm_rms_epsilon"),
-            frequencies=_frequencies(file, head, positive("rope.freq_base", 10_000.0), factor),
+            frequencies=_frequencies(file, head, number("rope.freq_base", 10_000.0), factor),
         )
 
     def of_weight(self, name: str) -> tuple[int, ...]:
@@ -79,38 +76,6 @@ class Shape:
             "attn_k_norm": (self.head,),
         }.get(which, (self.hidden,))
         return (outputs,) if kind == "bias" else (outputs, *inputs)
-
-
-class _Fields:
-    """Reads numbers among the fields of a file's architecture; each must be there unless it has a default."""
-
-    def __init__(self, file: GgufFile) -> None:
-        self._file = file
-
-    def number(self, key: str, default: float | None = None) -> float:
-        name, key = self._file.name, f"{self._file.architecture}.{key}"
-        found: Any = self._file.fields.get(key, default)
-        if isinstance(found, list):
-            what = f"layers of different sizes ({key}) are not supported for GGUF files"
-            raise UnsupportedModelError(f"{name}: {what}; use a checkpoint folder")
-        if type(found) not in (int, float) or not math.isfinite(found):
-            raise CheckpointError(f"{name}: the field {key} is no number; get the file again")
-        return found  # type: ignore[no-any-return]
-
-    def count(self, key: str, default: int | None = None) -> int:
-        found = self.number(key, default)
-        if type(found) is not int or found < 1:
-            raise self._impossible(key, found)
-        return found
-
-    def positive(self, key: str, default: float) -> float:
-        if (found := self.number(key, default)) <= 0:
-            raise self._impossible(key, found)
-        return found
-
-    def _impossible(self, key: str, found: float) -> CheckpointError:
-        what = f"{self._file.architecture}.{key} is {found}, which is impossible"
-        return CheckpointError(f"{self._file.name}: {what}; get the file again")
 
 
 def refuse(file: GgufFile) -> None:

@@ -15,16 +15,16 @@ from tests.engine import gguf_models
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"llama.embedding_length": math.inf}, "embedding_length is no number"),
-        ({"llama.embedding_length": 64.5}, "embedding_length is 64.5, which is impossible"),
-        ({"llama.rope.freq_base": math.nan}, "freq_base is no number"),
-        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 0.0}, "factor is 0.0, which is impossible"),
-        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": "two"}, "factor is no number"),
+        ({"llama.embedding_length": math.inf}, "embedding_length is inf"),
+        ({"llama.embedding_length": 64.5}, "embedding_length is 64.5"),
+        ({"llama.rope.freq_base": math.nan}, "freq_base is nan"),
+        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 0.0}, "factor is 0.0"),
+        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": "two"}, "factor is 'two'"),
     ],
 )
 def test_sizes_that_are_none(fields: dict[str, Any], told: str) -> None:
     file = read(gguf_models.made("F32"), "it")
-    with pytest.raises(CheckpointError, match=rf"^it: .*{told}; get the file again$"):
+    with pytest.raises(CheckpointError, match=rf"^it: .*its field llama.*{told}; get it again$"):
         Shape.of(replace(file, fields=file.fields | fields))
 
 
