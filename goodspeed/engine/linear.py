@@ -17,10 +17,6 @@ NARROWEST = 128
 """Fewest inputs worth packing, for any number of outputs (1 row by 4,096 x 128: 36 us plain, 47 packed; 8 rows: 160
 and 96)."""
 
-FEW_ROWS = 32
-"""Most rows for which a transposed small weight is faster (1 row by 768 x 128: 7.4 us, packed 18.8; 8 rows: 25 and
-28)."""
-
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 """Largest relative difference from the plain layer that counts as rounding, in the trial of each shape."""
 
@@ -34,25 +30,13 @@ class PrepackedLinear(nn.Linear):
         return _multiply(input, self.packed, self.bias)
 
 
-class TransposedLinear(nn.Linear):
-    """A small `nn.Linear` that holds its weight transposed as well, for few rows."""
-
-    transposed: Tensor  # [inputs, outputs]
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.shape[:-1].numel() > FEW_ROWS:
-            return nn.functional.linear(input, self.weight, self.bias)
-        product = torch.matmul(input, self.transposed)
-        return product if self.bias is None else product + self.bias
-
-
 def _multiply(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
     out: Tensor = torch.ops.mkldnn._linear_pointwise.default(rows, packed, bias, "none", [], "")
     return out
 
 
 def prepack(model: nn.Module, *, shared: bool = False) -> int:
-    """Packs the layers on a CPU that gain by it, and returns their number; transposes small ones. Idempotent.
+    """Packs the layers on a CPU that gain by it, and returns their number. Idempotent.
 
     The packed weight replaces the plain one in memory, unless another module holds the plain one (such as an
     embedding). shared: a module outside of `model` holds it.
@@ -64,9 +48,6 @@ def prepack(model: nn.Module, *, shared: bool = False) -> int:
     chosen = [module for module in chosen if _is_right(tuple(module.weight.shape), module.weight.dtype)]
     for module in chosen:
         _pack(module, shared=shared or owners[id(module.weight)] > 1)
-    for small in model.modules():
-        if type(small) is nn.Linear and _is_small(small):
-            _transpose(small)
     return len(chosen)
 
 
@@ -98,11 +79,6 @@ def _gains(module: nn.Linear) -> bool:
     return is_large and weight.dtype == torch.float32
 
 
-def _is_small(module: nn.Linear) -> bool:
-    weight = module.weight
-    return weight.device.type == "cpu" and weight.dtype == torch.float32 and not _gains(module)
-
-
 def _reorder(weight: Tensor) -> Tensor:
     packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
     return packed
@@ -120,12 +96,6 @@ def _is_right(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
     except RuntimeError:
         return False
     return bool((found - expected).abs().max() <= ROUNDING[dtype] * expected.abs().max())
-
-
-@torch.no_grad()
-def _transpose(module: nn.Linear) -> None:
-    module.__class__ = TransposedLinear
-    module.transposed = module.weight.t().contiguous()
 
 
 @torch.no_grad()

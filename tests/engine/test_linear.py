@@ -1,4 +1,4 @@
-"""Prepacked and transposed linear layers: the same results up to rounding, wherever they gain, and nowhere else."""
+"""Prepacked linear layers: the same results up to rounding, wherever they gain, and nowhere else."""
 
 import copy
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from goodspeed.engine import linear
-from goodspeed.engine.linear import PrepackedLinear, TransposedLinear, prepack
+from goodspeed.engine.linear import PrepackedLinear, prepack
 
 pytestmark = pytest.mark.skipif(not linear._is_available(), reason="this build of torch has no oneDNN")
 
@@ -50,8 +50,8 @@ def test_what_is_packed_and_what_is_not():
     prepack(model)
     assert isinstance(model.wide, PrepackedLinear)
     assert isinstance(model.head, PrepackedLinear)
-    assert type(model.small) is TransposedLinear
-    assert type(model.flat) is TransposedLinear
+    assert type(model.small) is nn.Linear
+    assert type(model.flat) is nn.Linear
     assert model.embedding.weight is embedding
     assert model.head.weight is embedding  # shared: still there for the embedding
     assert model.wide.weight.shape == (512, 384)
