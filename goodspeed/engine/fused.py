@@ -20,12 +20,6 @@ from goodspeed.engine.support import expected_windows
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Architectures of this kind: RMSNorm, rotary queries and keys, a gated MLP with SiLU."""
 
-FIXED = ("default", "linear", "llama3", "yarn")
-"""Rotary embeddings whose angles depend only on the position."""
-
-NUM_POSITIONS = 512
-"""Fewest positions in a table of angles; it doubles with the longest text."""
-
 RELEASED = 8
 """Layers after which a GPU gets back the memory of their own weights."""
 
@@ -82,34 +76,19 @@ class Fused(nn.Module):
 
 
 class Angles:
-    """Cosines and sines of rotary positions; on a CPU reads them from a table if they depend only on the position.
+    """Cosines and sines of rotary positions, as the model's own module computes them, which takes three times as long.
 
-    A GPU computes them: a table that grows would be replaced under a CUDA graph. The sines for the second half of a
-    head have the opposite sign (`_rotate`).
+    The sines for the second half of a head have the opposite sign (`_rotate`).
     """
 
     def __init__(self, rotary: Any) -> None:
-        self._rotary = rotary
-        self._has_table = rotary.rope_type in FIXED and rotary.inv_freq.device.type == "cpu"
-        self._table = torch.empty(0)  # [num_positions, 2, 1, head_dim]
+        self._frequencies, self._scaling = rotary.inv_freq.float(), rotary.attention_scaling
 
     def at(self, positions: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Returns both [num_tokens, 1, head_dim], in the dtype of the rows."""
-        if not self._has_table:
-            cos, sin = self._computed(positions, rows).unbind(1)
-            return cos, sin
-        try:
-            cos, sin = self._table.index_select(0, positions).unbind(1)
-        except IndexError:  # the table ends before a position
-            num_positions = max(NUM_POSITIONS, 1 << int(positions.max()).bit_length())
-            self._table = self._computed(torch.arange(num_positions), rows)
-            cos, sin = self._table.index_select(0, positions).unbind(1)
-        return cos, sin
-
-    def _computed(self, positions: Tensor, rows: Tensor) -> Tensor:
-        cos, sin = self._rotary(rows[None], positions[None])
-        first, second = sin[0].chunk(2, dim=-1)
-        return torch.stack((cos[0], torch.cat((-first, second), dim=-1)), dim=1)[:, :, None]
+        angles = torch.outer(positions.float(), self._frequencies)
+        cos, sin = ((one * self._scaling).to(rows.dtype) for one in (angles.cos(), angles.sin()))
+        return torch.cat((cos, cos), dim=-1)[:, None], torch.cat((-sin, sin), dim=-1)[:, None]
 
 
 class Norm(NamedTuple):

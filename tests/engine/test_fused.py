@@ -54,11 +54,13 @@ def test_other_layers_and_families_are_not_fused(save_checkpoint: Save) -> None:
     assert not can_fuse(checkpoints.load(str(save_checkpoint("phi3"))).model)
 
 
-def test_angles_without_a_table_are_those_of_the_table(save_checkpoint: Save) -> None:
+def test_angles_are_the_models_own(save_checkpoint: Save) -> None:
     model: Any = checkpoints.load(str(save_checkpoint(CONFIGS["grouped"]))).model
-    with_table, without = Angles(model.model.rotary_emb), Angles(model.model.rotary_emb)
-    without._has_table = False  # as on a GPU
-    positions, rows = torch.tensor([3, 0, 700]), torch.zeros(3, 768)
+    positions, rows = torch.tensor([3, 0, 700, 40_000]), torch.zeros(4, 768)
 
-    for found, expected in zip(without.at(positions, rows), with_table.at(positions, rows), strict=True):
-        torch.testing.assert_close(found, expected)
+    cos, sin = (one[:, 0] for one in Angles(model.model.rotary_emb).at(positions, rows))
+
+    expected_cos, expected_sin = (one[0] for one in model.model.rotary_emb(rows[None], positions[None]))
+    half = expected_sin.shape[1] // 2
+    assert torch.equal(cos, expected_cos)
+    assert torch.equal(sin, torch.cat((-expected_sin[:, :half], expected_sin[:, half:]), dim=1))
