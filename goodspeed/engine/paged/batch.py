@@ -3,7 +3,7 @@
 Indexes, masks and views of the scratch space are built once per pass, for all layers.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,31 +16,15 @@ from goodspeed.engine.paged.trees import Bools, Ints
 
 
 @dataclass(frozen=True)
-class Gather:
-    """Pages to gather, and their part of the scratch space; key and value are views of that part."""
+class GroupTensors:
+    """The index tensors of one group, on the device, and its part of the scratch space with two views of it."""
 
-    pages: Tensor  # [num_chunks * num_pages]
+    group: Group
+    pages: Tensor  # [num_chunks * num_pages] to gather
     space: Tensor  # [num_chunks * num_pages, page_size, kv_heads, key + value]
     key: Tensor  # [num_chunks, kv_heads, num_keys, key_dim]
     value: Tensor  # [num_chunks, kv_heads, num_keys, value_dim]
-
-
-@dataclass(frozen=True)
-class GroupTensors:
-    """The index tensors of one group, on the device."""
-
-    group: Group
-    source: Gather | slice  # slice: pool rows of one session with contiguous pages
-    mask: Tensor | None  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
-
-    def following(self, positions: Tensor) -> "GroupTensors":
-        """Returns this group one token later: each query also sees the key at its own position. Reuses the mask."""
-        if isinstance(self.source, slice) and self.mask is None:
-            return replace(self, source=slice(self.source.start, self.source.stop + 1))
-        assert self.mask is not None
-        rows = self.mask[:, 0, 0]  # [num_chunks, num_keys]; all heads of the one query share it
-        rows.scatter_(1, positions[self.group.low : self.group.high, None], 0.0)
-        return self
+    mask: Tensor  # [num_chunks, 1, num_queries * query heads per kv head, num_keys], 0 or -inf
 
 
 @dataclass(frozen=True)
@@ -57,18 +41,6 @@ class Batch:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits
         self._plans: dict[tuple[int | None, int], PlanTensors] = {}
 
-    def following(self, layout: Layout, slots: Tensor) -> "Batch":
-        """Returns the batch one token later (`Layout.following`), reusing its plans; this batch must not be used again.
-
-        Rebuilds plans with a window, because the window's first page moves.
-        """
-        batch, positions = Batch(self.pool, layout, slots, self.limits), self._tensor(layout.positions)
-        for (window, fold), planned in self._plans.items():
-            if window is None:
-                groups = [tensors.following(positions) for tensors in planned.groups]
-                batch._plans[window, fold] = PlanTensors(groups)
-        return batch
-
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
     ) -> Tensor:
@@ -79,18 +51,11 @@ class Batch:
         outputs, first = [], 0
         for group in plan.groups:
             last = first + group.group.num_rows
-            outputs.append(_attend(group, rows[first:last], *self._read(layer, group.source), scaling))
+            torch.index_select(self.pool.pages[layer], 0, group.pages, out=group.space)
+            outputs.append(_attend(group, rows[first:last], scaling))
             first = last
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
         return output if plan.unpadded is None else output.index_select(0, plan.unpadded)
-
-    def _read(self, layer: int, source: Gather | slice) -> tuple[Tensor, Tensor]:
-        if isinstance(source, slice):
-            keys, values = self.pool.heads[layer]
-            first, number = source.start, source.stop - source.start
-            return keys.narrow(2, first, number), values.narrow(2, first, number)
-        torch.index_select(self.pool.pages[layer], 0, source.pages, out=source.space)
-        return source.key, source.value
 
     def _plan(self, window: int | None, fold: int) -> PlanTensors:
         """Returns the plan for a window, built once. fold: number of query heads that share a key/value head."""
@@ -105,19 +70,9 @@ class Batch:
 
     def _make_group(self, made: Plan, group: Group, window: int | None, fold: int) -> GroupTensors:
         pages = made.pages(group)
-        row = _first_row(pages, self.pool.page_size) if group.num_chunks == 1 else None
-        if row is None:
-            space = self.pool.scratch(len(pages))
-            key, value = self.pool.split(space, group.num_chunks)
-            source: Gather | slice = Gather(self._tensor(pages), space, key, value)
-        elif (
-            group.num_queries == 1 and group.low not in made.trees
-        ):  # exactly the keys that the query sees: no mask is needed
-            end = int(made.starts[group.low]) + 1
-            return GroupTensors(group, slice(row + (0 if window is None else max(0, end - window)), row + end), None)
-        else:
-            source = slice(row, row + len(pages) * self.pool.page_size)
-        return GroupTensors(group, source, self._make_mask(made, group, window, fold))
+        space = self.pool.scratch(len(pages))
+        views = self.pool.split(space, group.num_chunks)
+        return GroupTensors(group, self._tensor(pages), space, *views, self._make_mask(made, group, window, fold))
 
     def _make_mask(self, made: Plan, group: Group, window: int | None, fold: int) -> Tensor:
         query = made.query_rows(group)[:, :, None]
@@ -138,19 +93,12 @@ class Batch:
         return sent(array, self.pool.device)
 
 
-def _first_row(pages: Ints, page_size: int) -> int | None:
-    """Returns the pool row where a session's pages begin, if they are contiguous and in order; else None."""
-    if int(pages[-1] - pages[0]) != len(pages) - 1 or (pages[1:] - pages[:-1] != 1).any():
-        return None
-    return int(pages[0]) * page_size
-
-
-def _attend(tensors: GroupTensors, rows: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+def _attend(tensors: GroupTensors, rows: Tensor, scaling: float | None) -> Tensor:
     """Attends: rows [num_chunks * num_queries, heads, key_dim] -> [num_chunks * num_queries, heads, value_dim].
 
     Query heads that share a key/value head are folded into the queries, so keys and values are not repeated in memory.
     """
-    num_rows, num_heads, key_dim = rows.shape
+    (num_rows, num_heads, key_dim), key, value = rows.shape, tensors.key, tensors.value
     num_chunks, num_queries, num_kv_heads = tensors.group.num_chunks, tensors.group.num_queries, key.shape[1]
     if num_heads == num_kv_heads:
         query = rows.view(num_chunks, num_queries, num_heads, key_dim).transpose(1, 2)

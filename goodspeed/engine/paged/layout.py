@@ -6,7 +6,7 @@ keys and values small enough for the processor's cache.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,20 +39,6 @@ class Layout:
     slots: Ints  # [num_tokens] row of the pool, page * page_size + offset
     page_size: int
     trees: Mapping[int, Tree] = field(default_factory=dict)  # by chunk
-
-    def following(self) -> "Layout":
-        """Returns the layout of the next single token of every chunk, within the pages that its session already has."""
-        return replace(self, starts=self.starts + 1, positions=self.positions + 1, slots=self.slots + 1)
-
-    def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """True if these chunks, of the same sessions, have the layout that `following` returns."""
-        return (
-            max(counts) == 1
-            and not self.trees
-            and len(self.positions) == len(counts)
-            and all(start % self.page_size for start in starts)  # no new page
-            and (self.starts + 1).tolist() == list(starts)
-        )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ class KVPool:
         self.rows = [
             pages.flatten(0, 1) for pages in self.pages
         ]  # [(num_pages + 1) * page_size, kv_heads, key + value]
-        self.heads = [self.split(rows, 1) for rows in self.rows]  # keys and values of all rows, views
         self._scratch = torch.empty((0, *size[1:]), dtype=dtype, device=device)
 
     @property
@@ -66,7 +65,7 @@ class KVPool:
             rows.index_copy_(0, target, rows.index_select(0, source))
 
     def split(self, memory: Tensor, num_chunks: int) -> tuple[Tensor, Tensor]:
-        """Splits pages or rows of the pool into views of keys and values [num_chunks, kv_heads, num_keys, dim]."""
+        """Splits pages of the pool into views of keys and values [num_chunks, kv_heads, num_keys, dim]."""
         rows = memory.view(num_chunks, -1, *memory.shape[-2:]).transpose(1, 2)
         return rows[..., : self.shape.key_dim], rows[..., self.shape.key_dim :]
 

@@ -30,7 +30,6 @@ class Packed:
         """others: ranks that hold the other parts of a split model; None: it is not split. The others: `Passes`."""
         self.pool, self.memory = pool, memory
         self._passes = Passes(model, memory, others, kernel)
-        self._last_keys: list[Hashable] = []  # of the previous pass, if it succeeded
 
     def prepare(self) -> int | None:
         """Captures the CUDA graphs of padded passes; returns how many there are. None: no pass is padded."""
@@ -83,22 +82,11 @@ class Packed:
         self._passes.copy(Copy(source, target.ravel()))
 
     def _run(self, chunks: list[Chunk], starts: list[int], wanted: list[int]) -> Tensor:
-        keys, counts = [chunk.key for chunk in chunks], [len(chunk.tokens) for chunk in chunks]
+        counts = [len(chunk.tokens) for chunk in chunks]
         parents = {number: chunk.parents for number, chunk in enumerate(chunks) if chunk.parents}
-        follows = not parents and self._follows(keys, starts, counts)
-        tables = [] if follows else [self.pool.table(key) for key in keys]
+        tables = [self.pool.table(chunk.key) for chunk in chunks]
         tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, sum(counts))
-        logits = self._passes.run(Pass(tokens, wanted, starts, counts, tables, parents, follows))
-        self._last_keys = keys
-        return logits
-
-    def _follows(self, keys: list[Hashable], starts: list[int], counts: list[int]) -> bool:
-        """True if this pass appends one token to each session of the previous pass, within the same pages.
-
-        A session exactly one token longer than at the previous pass was not truncated since, so its pages are the same.
-        """
-        last, self._last_keys = self._last_keys, []  # nothing follows a failed pass
-        return last == keys and self._passes.is_followed_by(starts, counts)
+        return self._passes.run(Pass(tokens, wanted, starts, counts, tables, parents))
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:

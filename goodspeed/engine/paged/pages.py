@@ -1,7 +1,7 @@
 """A paged pool's bookkeeping: which session owns which KV page, and which pages sessions share.
 
 Position p of a session is in page p // page_size of its table, at row p % page_size. The cost of an operation is
-proportional to the pages it touches, and at times to a larger eviction (EVICTED_SHARE).
+proportional to the pages it touches.
 
 With a prefix cache, full pages can be published under their text (`prefix_cache.py`). A session that begins with the
 same text adopts the pages. Published pages outlive their sessions until the pool needs room. Only full pages are
@@ -13,15 +13,10 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.engine.paged.free_pages import FreePages
 from goodspeed.engine.paged.prefix_cache import Chain, Hasher, Hit, PrefixCache
 from goodspeed.errors import PoolExhausted
 
 Pages = NDArray[np.int64]
-
-EVICTED_SHARE = 64
-"""An allocation without enough free pages evicts at least 1/64 of the pool, so that freed pages are contiguous where
-possible."""
 
 WORTH_WAITING = 2
 """Fewest full pages of remaining prefill for which a session waits for another to prefill them: a wait costs a
@@ -41,7 +36,8 @@ class PagePool:
         self.page_size = page_size
         self.has_prefix_cache = prefix_cache
         self.max_unused = num_pages if max_unused is None else max_unused
-        self._free = FreePages(num_pages)
+        self._freed: list[int] = []  # latest freed, first reused: touched memory stays small
+        self._num_touched = 0  # pages at and above this number have never been used
         self._prefix_cache = PrefixCache()
         self._hasher = Hasher(page_size)
         self._chains: dict[Hashable, Chain] = {}  # also of sessions that wait for pages
@@ -58,7 +54,7 @@ class PagePool:
     @property
     def num_free(self) -> int:
         """Number of pages that no session owns, including published ones."""
-        return len(self._free) + self._prefix_cache.num_unused
+        return self._num_empty + self._prefix_cache.num_unused
 
     @property
     def num_unused(self) -> int:
@@ -96,7 +92,7 @@ class PagePool:
             )
         length = self._lengths.get(key, 0)
         if num_new:
-            self._append(key, self._num_owned(length), self._take(key, num_new))
+            self._append(key, self._num_owned(length), self._take(num_new))
         elif key not in self._tables:
             self._tables[key] = np.empty(0, np.int64)
         self._lengths[key] = length + num_tokens
@@ -220,6 +216,10 @@ class PagePool:
 
     # -- within ----------------------------------------------------------------------------------------------------
 
+    @property
+    def _num_empty(self) -> int:
+        return self.num_pages - self._num_touched + len(self._freed)
+
     def _num_owned(self, length: int) -> int:
         return -(-length // self.page_size)
 
@@ -247,19 +247,18 @@ class PagePool:
 
     def _release(self, pages: list[int]) -> None:
         """Releases pages, a text's final page for eviction first: more texts share its beginning."""
-        self._free.give([page for page in reversed(pages) if self._prefix_cache.release(page)])
+        self._freed += [page for page in reversed(pages) if self._prefix_cache.release(page)]
         self._evict(self._prefix_cache.num_unused - self.max_unused)
 
     def _evict(self, number: int) -> None:
         if number > 0:
-            self._free.give(sorted(self._prefix_cache.evict(number), reverse=True))
+            self._freed += self._prefix_cache.evict(number)
 
-    def _take(self, key: Hashable, number: int) -> list[int]:
-        if number > len(self._free):
-            self._evict(max(number - len(self._free), self.num_pages // EVICTED_SHARE))
-        owned = self.table(key) if key in self._lengths else None
-        after = int(owned[-1]) if owned is not None and len(owned) else None
-        return self._free.take(number, after, in_a_run=self.has_prefix_cache)
+    def _take(self, number: int) -> list[int]:
+        self._evict(number - self._num_empty)
+        again, first = min(number, len(self._freed)), self._num_touched
+        self._num_touched += number - again
+        return [*(self._freed.pop() for _ in range(again)), *range(first, self._num_touched)]
 
     def _append(self, key: Hashable, num_owned: int, pages: list[int]) -> None:
         table = self._tables.get(key)

@@ -29,9 +29,8 @@ class Pass:
     wanted: Sequence[int]  # [num_wanted] packed positions to return logits for
     starts: Sequence[int]  # [num_chunks]
     counts: Sequence[int]  # [num_chunks]
-    tables: Sequence[Ints]  # [num_chunks] pages of each session, new ones included; empty if `follows`
+    tables: Sequence[Ints]  # [num_chunks] pages of each session, new ones included
     parents: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by chunk: its tree's parents (`Chunk`)
-    follows: bool = False  # the previous pass, one token later (`Layout.following`)
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.counts) or sum(self.counts) != len(self.tokens):
@@ -83,55 +82,34 @@ class Passes:
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize
         self._limits = GroupLimits(max_padding=MAX_PADDING[kind], max_group_rows=GROUP_BYTES[kind] // row_bytes)
         self.grid = None if kernel is None else Grid(model, memory, kernel)
-        self._last: tuple[Layout, Batch | None] | None = None  # of the previous pass, if it succeeded; None: padded
-
-    def is_followed_by(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """True if a pass of these chunks, of the same sessions as the previous pass, may follow that pass."""
-        return self._last is not None and self._last[0].is_followed_by(starts, counts)
 
     def run(self, given: Pass) -> Tensor:
-        """Computes logits [num_wanted, vocab_size] in the model's dtype. ValueError if there is no pass to follow."""
-        last, self._last = self._last, None  # nothing follows a failed pass
-        layout = self._layout(given, last)
+        """Computes logits [num_wanted, vocab_size] in the model's dtype."""
+        trees = {number: Tree.of(parents) for number, parents in given.parents.items()}
+        branching = {number: tree for number, tree in trees.items() if tree is not None}  # the others are chains
+        layout = lay_out(given.starts, given.counts, given.tables, self.memory.page_size, branching)
         logits = None if self.grid is None else self.grid.run(given.tokens, given.wanted, layout)
-        batch = None
-        if logits is None:
-            logits, batch = self._run(given, layout, None if last is None else last[1])
-        self._last = layout, batch
-        return logits
+        return self._run(given, layout) if logits is None else logits
 
-    def _run(self, given: Pass, layout: Layout, last: Batch | None) -> tuple[Tensor, Batch]:
+    def _run(self, given: Pass, layout: Layout) -> Tensor:
         num, wanted = len(given.tokens), given.wanted
         numbers = np.concatenate((given.tokens, layout.positions, layout.slots, np.array(wanted, np.int64)))
         with self._told(given):
             ints = sent(numbers, self.memory.device)
-            slots = ints[2 * num : 3 * num]
-            if given.follows and last is not None:
-                batch = last.following(layout, slots)
-            else:
-                batch = Batch(self.memory, layout, slots, self._limits)
             every = list(wanted) == list(range(num))  # as in a drafting step: all rows
             out = self.model(
                 input_ids=ints[None, :num],
                 position_ids=ints[None, num : 2 * num],
                 use_cache=False,
                 logits_to_keep=0 if every else ints[3 * num :],  # 0: all rows
-                goodspeed_batch=batch,
+                goodspeed_batch=Batch(self.memory, layout, ints[2 * num : 3 * num], self._limits),
             )
-        return out.logits[0], batch
+        logits: Tensor = out.logits[0]
+        return logits
 
     def copy(self, given: Copy) -> None:
         with self._told(given):
             self.memory.copy(*(sent(slots, self.memory.device) for slots in (given.source, given.target)))
-
-    def _layout(self, given: Pass, last: tuple[Layout, Batch | None] | None) -> Layout:
-        if not given.follows:
-            trees = {number: Tree.of(parents) for number, parents in given.parents.items()}
-            branching = {number: tree for number, tree in trees.items() if tree is not None}  # the others are chains
-            return lay_out(given.starts, given.counts, given.tables, self.memory.page_size, branching)
-        if last is None:
-            raise ValueError("there is no successful pass to follow")
-        return last[0].following()
 
     def _told(self, order: Order) -> AbstractContextManager[None]:
         return nullcontext() if self.others is None else self.others.told(order)

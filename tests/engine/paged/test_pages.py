@@ -20,6 +20,15 @@ def test_a_session_takes_a_page_only_when_its_last_one_is_full() -> None:
     assert (pool.num_free, pool.table("a").tolist()) == (1, [0, 1])
 
 
+def test_freed_pages_are_used_before_those_that_were_never_touched() -> None:
+    pool = PagePool(num_pages=6, page_size=1)
+    for key, num_tokens in (("a", 2), ("b", 2)):
+        pool.extend(key, num_tokens)
+    pool.free("a")
+    pool.extend("b", 3)
+    assert pool.table("b").tolist() == [2, 3, 0, 1, 4]
+
+
 @pytest.mark.parametrize("length", [-1, 4])
 def test_truncation_cannot_lengthen(length: int) -> None:
     pool = PagePool(num_pages=1)

@@ -59,7 +59,7 @@ def test_each_node_has_the_logits_of_its_path(reference: Reference, num_cached: 
 
 @pytest.mark.parametrize("counts", [(3, 1, 2, 1), (1, 1, 1, 1, 1, 1, 1), (2, 5)])
 def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, counts: tuple[int, ...]) -> None:
-    """And a chain that comes a token at a time meanwhile, whose passes would each follow the previous one."""
+    """And a chain that comes a token at a time meanwhile."""
     runner = reference.runner(num_pages=64, page_size=4)
     nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
     runner.forward([Chunk("a", PROMPT, 0), Chunk("b", PROMPT[:5], 0)])

@@ -20,7 +20,6 @@ ORDERS: list[Order] = [
     Memory(24, 4),
     Copy(ints(1, 2, 3), ints(4, 5, 6)),
     Pass(ints(7, 8, 9), [1, 2], [0, 5], [2, 1], [ints(3), ints(0, 1)], {0: [-1]}),
-    Pass(ints(7, 8), [0, 1], [4, 6], [1, 1], [], {}, follows=True),
     Pass(ints(*range(5)), [], [0], [5], [ints(2, 9)], {0: [-1, 0, 0, 2]}),
 ]
 PASS = {"tokens": bytes(16), "wanted": [], "starts": [0], "counts": [2], "tables": [bytes(8)]}
