@@ -55,7 +55,7 @@ def assemble(
     if config.tp > 1:
         from goodspeed.engine.parallel.joining import Part  # these import transformers' models
         from goodspeed.engine.parallel.ranks import Ranks
-        from goodspeed.engine.splitting import refuse_split
+        from goodspeed.engine.parallel.splitting import refuse_split
 
         refuse_split(config.model, config.tp, config.device)
         part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)

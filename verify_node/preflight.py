@@ -59,7 +59,7 @@ def check_models(config: VerifyConfig, reporter: Reporter) -> None:
     if config.draft_model is not None:
         find_model(config.draft_model, reporter, config.device, config.dtype)
     if config.tp > 1:
-        from goodspeed.engine.splitting import refuse_folder
+        from goodspeed.engine.parallel.splitting import refuse_folder
 
         refuse_folder(config.model, config.tp)
 

@@ -62,7 +62,8 @@ from experiments.benchmarks.nodes.workers import end
 from experiments.harness import benchmark
 from goodspeed.app.pad import LIKE, in_cache
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
-from goodspeed.engine import checkpoints, padding
+from goodspeed.engine import checkpoints
+from goodspeed.engine.exporting import padding
 from goodspeed.engine.tokenizing.text import encode_prompt
 
 NUM_CLIENTS = 8

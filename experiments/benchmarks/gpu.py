@@ -1,8 +1,8 @@
 """A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
 
 Weights are made on the device: random ones in the shape of Qwen3-14B, and the embedded target padded to 116M, 1B, 8B
-and 14B parameters (`goodspeed/engine/padding.py`). Sessions with a full context have drafts verified by the code that
-`Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and `decide_match`.
+and 14B parameters (`exporting/padding.py` in the engine). Sessions with a full context have drafts verified by the code
+that `Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and `decide_match`.
 `forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which Python still hands
 out work. `rest` is `verify_node/model/match_sampling.py`: the target's draw at every position, the one transfer of the
 draws to the host, and their comparison with the drafts there. Rounds under the ratio rule, the planner and the network
@@ -47,7 +47,7 @@ from experiments.benchmarks.gpu_rounds import (
 )
 from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import DTYPES, load
-from goodspeed.engine.padding import LIKE
+from goodspeed.engine.exporting.padding import LIKE
 from goodspeed.engine.paged.memory import bytes_per_page, pages_for
 from goodspeed.engine.runner import Runner, try_model
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
 
 from experiments.benchmarks.nodes.made import made_checkpoint
-from goodspeed.engine import padding
 from goodspeed.engine.engine import Checkpoint, mark
+from goodspeed.engine.exporting import padding
 from goodspeed.engine.runner import Chunk, Runner
 from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
-    from goodspeed.engine import padding  # late: it imports torch
+    from goodspeed.engine.exporting import padding  # late: it imports torch
 
     like = padding.LIKE[namespace.like]
     sizes = {name: getattr(namespace, name) for name in ("hidden", "intermediate", "layers")}
@@ -78,7 +78,7 @@ def in_cache(model: str, like: str = LIKE, say: Callable[..., None] | None = Non
     if not folders.exists(folder):
         say = say or folders.say_nothing
         say("padding %s to %s parameters, once, in %s", model, like.upper(), cache)
-        from goodspeed.engine import padding  # late: it imports torch
+        from goodspeed.engine.exporting import padding  # late: it imports torch
 
         try:
             padding.pad(model, padding.LIKE[like], folder, say, device=device)

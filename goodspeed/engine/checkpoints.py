@@ -5,7 +5,8 @@ Safetensors only, no code from checkpoints, nothing unpickled, no weight left at
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
 from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequantising, read_scheme
-from goodspeed.engine.splitting import Split, load_options, refuse_quantised
-from goodspeed.engine.support import naming, refuse_architecture, refuse_config
+from goodspeed.engine.support import naming, refuse_architecture, refuse_config, refuse_quantised
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
@@ -39,6 +39,14 @@ MAX_PARALLEL = 64
 """Most tokens drafted in one pass: the limit of a draft's length."""
 
 
+@dataclass(frozen=True)
+class Split:
+    """The part of a model that this process loads; torch.distributed has joined the ranks already."""
+
+    num_ranks: int
+    meet: Callable[[], None]  # waits until every rank has loaded its part
+
+
 def load(
     name: str,
     *,
@@ -51,8 +59,9 @@ def load(
 
     dtype: `auto` is float32 on a CPU, on a GPU the stored precision (`_dtype`). generation_config: `auto` reads the
     checkpoint's sampling defaults (`generation_settings.py`), `none` does not; end-of-sequence ids are read either way.
-    split: loads one rank's part of a model that passed `splitting.py`; None: loads the whole. Raises CheckpointError
-    (no such model, damaged), UnsupportedModelError (would be computed wrongly) or ConfigError (device or dtype).
+    split: loads one rank's part of a model that passed `parallel/splitting.py`; None: loads the whole. Raises
+    CheckpointError (no such model, damaged), UnsupportedModelError (would be computed wrongly) or ConfigError (device
+    or dtype).
     """
     torch_device = _device(device)
     folder = find_folder(name)
@@ -173,11 +182,23 @@ def _by_transformers(
         trust_remote_code=False,
         local_files_only=True,
         output_loading_info=True,
-        **load_options(split),
+        **_split_options(split),
     )
     if scheme is not None:
         quantized.refuse_unplaced(key for key in report["unexpected_keys"] if not key.endswith(quantized.ACTIVATIONS))
     return model, report
+
+
+def _split_options(split: Split | None) -> dict[str, Any]:
+    """Returns arguments of `from_pretrained` that load one rank's part; none for a model that is not split."""
+    if split is None:
+        return {}
+    try:
+        from transformers.distributed import DistributedConfig
+
+        return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
+    except (ImportError, TypeError) as error:
+        raise ConfigError(f"--tp {split.num_ranks} needs a newer transformers; install 5.23 or later") from error
 
 
 def _parallel(name: str, config: Any) -> tuple[int | None, int]:

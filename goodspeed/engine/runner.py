@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.fused import can_fuse
 from goodspeed.engine.linear import prepack
@@ -25,7 +26,6 @@ from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages
 from goodspeed.engine.paged.packed import Packed
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
-from goodspeed.engine.splitting import Split
 from goodspeed.engine.support import naming
 from goodspeed.engine.trial import WITHOUT_KERNEL, check_kernel, check_logits, kv_shapes
 from goodspeed.errors import UnsupportedModelError

@@ -3,11 +3,11 @@
 Every error names the model, the setting, the reason and a remedy.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from goodspeed.errors import CheckpointError, UnsupportedModelError
+from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
 
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 """RoPE types with frequencies that depend only on a token's own position."""
@@ -57,6 +57,15 @@ def refuse_config(config: Any) -> None:
         raise UnsupportedModelError(
             f"layer types {sorted(unknown)}: only full and sliding attention can be rolled back; use a model "
             "without others"
+        )
+
+
+def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
+    """Raises ConfigError if a checkpoint's config declares quantised weights."""
+    if config.get("quantization_config") is not None:
+        raise ConfigError(
+            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which cannot "
+            "be split; omit --tp, or use the plain checkpoint"
         )
 
 

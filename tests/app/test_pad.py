@@ -9,7 +9,7 @@ import pytest
 from goodspeed.app import cli, pad
 from goodspeed.app.models import num_parameters
 from goodspeed.embedded import models
-from goodspeed.engine import padding
+from goodspeed.engine.exporting import padding
 from goodspeed.errors import ConfigError
 
 

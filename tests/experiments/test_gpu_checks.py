@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.benchmarks import gpu, gpu_rounds
-from goodspeed.engine.padding import LIKE, Shape
+from goodspeed.engine.exporting.padding import LIKE, Shape
 from goodspeed.engine.runner import Runner
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks

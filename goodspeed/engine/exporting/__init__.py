@@ -1,1 +1,1 @@
-"""Exports checkpoints to GGUF, the format of llama.cpp and of programs built on llama.cpp."""
+"""Writes checkpoints in other forms: as GGUF, for OpenVINO and llama.cpp, and padded to the size of a larger model."""

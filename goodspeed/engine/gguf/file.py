@@ -144,7 +144,7 @@ class GgufFile:
 
     def _positive(self, key: str, default: float | None, *kinds: type) -> Any:
         key = f"{self.architecture}.{key}"
-        found = self.fields.get(key, default)
+        found: Any = self.fields.get(key, default)
         if isinstance(found, list):
             what = f"layers of different sizes ({shown(key)}) are not supported for GGUF files"
             raise UnsupportedModelError(f"{self.name}: {what}; use a checkpoint folder")

@@ -14,13 +14,13 @@ import msgspec
 import torch
 
 from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.paged.memory import KVPool, KVShape
 from goodspeed.engine.paged.passes import Copy, Memory, Pass, Passes
 from goodspeed.engine.parallel import joining, orders
 from goodspeed.engine.parallel.joining import Part
 from goodspeed.engine.runner import try_model
-from goodspeed.engine.splitting import Split
 from goodspeed.errors import MalformedMessage, first_line
 
 FAILED = 1

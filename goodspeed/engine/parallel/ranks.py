@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 import msgspec
 from torch import distributed
 
+from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.paged.passes import Order
 from goodspeed.engine.parallel import joining, orders
 from goodspeed.engine.parallel.joining import POLL_S, Part
-from goodspeed.engine.splitting import Split
 from goodspeed.errors import GoodSpeedError, RankLost, first_line
 from goodspeed.untrusted import python_module
 

@@ -11,11 +11,12 @@ from safetensors.torch import load_file, save_file
 from transformers import MixtralConfig, Qwen2Config
 
 from goodspeed.engine import checkpoints
+from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.folders import INDEX
+from goodspeed.engine.parallel.splitting import refuse_folder
 from goodspeed.engine.quantized import loading
 from goodspeed.engine.quantized.int4_linear import Int4Linear
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.engine.splitting import Split, refuse_folder
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
 from tests.engine.conftest import Save
 from tests.engine.quantized.making import Tensors, awq_pair, change

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from goodspeed.engine.splitting import refuse_folder, refuse_heads, refuse_split
+from goodspeed.engine.parallel.splitting import refuse_folder, refuse_heads, refuse_split
 from goodspeed.errors import ConfigError, NotInstalled
 from tests.engine.conftest import Save
 from verify_node.config import VerifyConfig

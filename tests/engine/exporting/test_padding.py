@@ -13,8 +13,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
 
-from goodspeed.engine import padding
-from goodspeed.engine.padding import Shape
+from goodspeed.engine.exporting import padding
+from goodspeed.engine.exporting.padding import Shape
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError, ConfigError
 from tests.engine.conftest import CONFIGS, SMALL, Save

@@ -1,25 +1,17 @@
 """Checks which models can be split over several ranks (each with some heads of every layer), and on which devices.
 
-transformers provides the plans for splitting, and loads each rank's part. A model that cannot be split is refused here,
-by name, before anything is loaded.
+transformers provides the plans for splitting, and loads each rank's part (`checkpoints.py`). A model that cannot be
+split is refused here, by name, before anything is loaded.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from goodspeed.engine.folders import find_folder, read_config
+from goodspeed.engine.support import refuse_quantised
 from goodspeed.errors import ConfigError, need
 
 HEADS = ("num_attention_heads", "num_key_value_heads")
-
-
-@dataclass(frozen=True)
-class Split:
-    """The part of a model that this process loads; torch.distributed has joined the ranks already."""
-
-    num_ranks: int
-    meet: Callable[[], None]  # waits until every rank has loaded its part
 
 
 def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
@@ -32,15 +24,6 @@ def refuse_heads(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
             most = max(number for number in range(1, num_ranks) if not any(each % number for each in known.values()))
             what = f"{name} has {heads} {key.removeprefix('num_').replace('_', ' ')}"
             raise ConfigError(f"--tp {num_ranks}: {what}, which cannot be split evenly; use at most --tp {most}")
-
-
-def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
-    """Raises ConfigError if a checkpoint's config declares quantised weights."""
-    if config.get("quantization_config") is not None:
-        raise ConfigError(
-            f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which cannot "
-            "be split; omit --tp, or use the plain checkpoint"
-        )
 
 
 def refuse_folder(name: str, num_ranks: int) -> None:
@@ -63,18 +46,6 @@ def refuse_split(name: str, num_ranks: int, device: str) -> None:
             "another model"
         )
     _refuse_device(num_ranks, device)
-
-
-def load_options(split: Split | None) -> dict[str, Any]:
-    """Returns the arguments of `from_pretrained` to load one rank's part; none for a model that is not split."""
-    if split is None:
-        return {}
-    try:
-        from transformers.distributed import DistributedConfig
-
-        return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
-    except (ImportError, TypeError) as error:
-        raise ConfigError(f"--tp {split.num_ranks} needs a newer transformers; install 5.23 or later") from error
 
 
 def _refuse_device(num_ranks: int, device: str) -> None:
