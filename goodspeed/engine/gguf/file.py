@@ -136,11 +136,13 @@ class GgufFile:
 
     def count(self, key: str, default: int | None = None) -> int:
         """Returns a count of the architecture; CheckpointError unless it is at least 1, or missing with a default."""
-        return self._positive(key, default, int)
+        found: int = self._positive(key, default, int)
+        return found
 
     def number(self, key: str, default: float | None = None) -> float:
         """Returns a number of the architecture; CheckpointError unless it is positive, or missing with a default."""
-        return self._positive(key, default, int, float)
+        found: float = self._positive(key, default, int, float)
+        return found
 
     def _positive(self, key: str, default: float | None, *kinds: type) -> Any:
         key = f"{self.architecture}.{key}"

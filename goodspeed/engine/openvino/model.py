@@ -97,7 +97,6 @@ class Compiled:
 
     def __init__(self, model: ov.Model, *, in_float32: bool, num_threads: int) -> None:
         """in_float32: all arithmetic; else activations become 8 bits, and the caches 8 bits for each token and head."""
-        self.num_threads = num_threads
         self.settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "KV_CACHE_PRECISION": "f32" if in_float32 else "u8",
@@ -108,6 +107,7 @@ class Compiled:
             "ENABLE_CPU_PINNING": False,  # else every process pins its threads to the same first cores
         }
         self._model = ov.Core().compile_model(model, "CPU", self.settings)
+        self.num_threads = int(self._model.get_property("INFERENCE_NUM_THREADS"))  # no more than there are cores
         self.vocab_size = int(self._model.output(0).partial_shape[-1].get_length())
         self.caches = {port.get_any_name(): port for port in self._model.inputs if "_cache." in port.get_any_name()}
         self.selects = any(WANTED in port.get_names() for port in self._model.inputs)

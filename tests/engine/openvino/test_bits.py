@@ -18,7 +18,7 @@ from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import UnsupportedModelError
 from tests.engine import gguf_models
 
-DIFFER = r"its logits depend on what else is computed .*; use --dtype float32"
+DIFFER = r"its logits depend on what else is computed .*; use (--threads 1, )?--dtype float32"
 
 
 def changed(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
@@ -45,6 +45,19 @@ def test_a_row_beside_fewer_rows_than_threads_is_found(monkeypatch: pytest.Monke
     engines.load(file, num_threads=1)
     with pytest.raises(UnsupportedModelError, match=DIFFER):
         engines.load(file, num_threads=2)
+
+
+def test_a_lone_row_has_as_many_beside_it_as_openvino_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, padded = set[int](), Rows.padded
+
+    def seen(rows: Rows, num_rows: int, spare: int) -> Rows:
+        asked.add(num_rows)
+        return padded(rows, num_rows, spare)
+
+    monkeypatch.setattr(Rows, "padded", seen)
+    loading.load(str(gguf_models.made("Q4_1")), num_threads=1000)
+    [num_threads] = asked
+    assert 1 <= num_threads <= (os.cpu_count() or 1)
 
 
 def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
