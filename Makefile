@@ -15,7 +15,7 @@ define HELP
   make check              formatting, lint, types and imports, as CI checks them; format mends what it can
   make .venv              the environment, which most targets build by themselves
   make bench              the benchmarks; bench-quick only tries them
-  make peers              the benchmark beside other engines, which it installs; PEERS="genai vllm llama"
+  make peers              the benchmark beside other engines, which it installs; PEERS="genai vllm"
   make experiments        the figures of the papers; experiments-quick only tries them
   make screenshots        takes the page's pictures
   make simulate-faults    a thousand worlds with faults; faults has them on real processes, soak for an hour
@@ -86,9 +86,9 @@ bench-quick: $(READY)
 	@$(BIN)/python -m experiments.benchmarks --quick --json --limit-s 150 $(ARGS) >/dev/null
 
 # Other projects' engines, each in an environment of its own, and the benchmark beside them. One that cannot be installed
-# stops nothing: the benchmark tells it as missing. llama.cpp's server is compiled (20 minutes or more) unless it is on PATH.
+# stops nothing: the benchmark tells it as missing.
 PEERS_FOLDER := .peers
-PEERS = genai vllm $(if $(shell command -v llama-server),,llama)
+PEERS = genai vllm
 
 peers: $(READY) $(PEERS:%=$(PEERS_FOLDER)/%/.ready)
 	$(BIN)/python -m experiments.benchmarks.peers $(ARGS)

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.benchmarks import peers
 from experiments.benchmarks.rivals import catalogue, files
-from experiments.benchmarks.rivals.catalogue import OWN_ENGINE, rivals
+from experiments.benchmarks.rivals.catalogue import OWN_ENGINE, PACKAGES, RIVALS
 from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
@@ -31,8 +31,7 @@ def environments(tmp_path, monkeypatch):
     return tmp_path / ".peers"
 
 
-def by_way(program=None):
-    return {rival.way: rival for rival in rivals(program)}
+BY_WAY = {rival.way: rival for rival in RIVALS}
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -59,7 +58,7 @@ def test_ratios_are_of_medians_and_of_the_best():
 def test_a_ratio_without_its_rival_is_not_known():
     rates = {"engine": {"1": [90.0]}, "goodspeed": {"1": [50.0]}}
     found = summary(rates)
-    assert (found["engine"], found["ngram"], found["ratio_1"]) == ({"1": None}, {"1": None}, None)
+    assert (found["engine"], found["ngram"], found["ratio_1"]) == ({"1": None, "8": None}, {"1": None, "8": None}, None)
     assert any("not known" in line for line in table(rates, found, ""))
 
 
@@ -90,7 +89,7 @@ def test_all_ways_take_turns_and_one_that_fails_leaves_with_its_reason():
 
 
 def test_a_rival_without_its_environment_says_what_makes_it(environments):
-    genai = by_way()["genai"]
+    genai = BY_WAY["genai"]
     assert genai.missing(Files()) == "the environment .peers/genai is not there; `make peers` makes it"
     (environments / "genai").mkdir(parents=True)
     assert genai.missing(Files()) == "the environment .peers/genai was not completed; `make peers` says why"
@@ -102,38 +101,33 @@ def test_a_rival_without_its_environment_says_what_makes_it(environments):
 def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
     (environments / "genai").mkdir(parents=True)
     (environments / "genai/.ready").touch()
-    folder, file = Files("folder"), Files("folder", "m.gguf")
-    assert "--draft MODEL" in str(by_way()["transformers_assisted"].missing(Files()))
-    assert by_way()["transformers_assisted"].missing(folder) is None
-    assert "--draft FILE.gguf" in str(by_way()["genai_draft"].missing(folder))
-    assert by_way()["genai_draft"].missing(file) is None
+    folder, file = Files("name", "folder"), Files("name", "folder", "m.gguf")
+    assert "--draft MODEL" in str(BY_WAY["transformers_assisted"].missing(files.prepare_draft(None, environments)))
+    assert BY_WAY["transformers_assisted"].missing(folder) is None
+    assert "--draft FILE.gguf" in str(BY_WAY["genai_draft"].missing(folder))
+    assert BY_WAY["genai_draft"].missing(file) is None
 
 
-def test_llama_cpp_runs_in_our_process_only_for_want_of_its_program(environments, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert catalogue.llama_server(None) is None
-    assert "there is no llama-server" in str(by_way()["llama"].missing(Files()))
-    assert {"llama", "xllamacpp"} <= set(catalogue.usual(None))
-    program = tmp_path / "llama-server"
-    program.touch(mode=0o755)
-    assert catalogue.llama_server(None) == str(program)
-    assert by_way(str(program))["llama"].missing(Files()) is None
-    assert "xllamacpp" not in catalogue.usual(str(program))
-
-
-def test_this_python_may_lack_a_rival():
-    assert replace(OWN_ENGINE, package="no_such_package").missing(Files()) == "this Python has no no_such_package"
+def test_this_python_may_lack_a_rival(monkeypatch):
+    monkeypatch.setitem(PACKAGES, OWN_ENGINE.module, "no_such_package")
+    assert OWN_ENGINE.missing(Files()) == "this Python has no no_such_package"
 
 
 def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", "--ways", "genai", "vllm"])
-    monkeypatch.setattr(files, "prepare", lambda *_: Files("folder", "m.gguf", "m-q8_0.gguf"))
+    words = ["--peers", "genai", "vllm", "goodspeed_draft", "--draft", "no-such-model"]
+    monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", *words])
+    monkeypatch.setattr(files, "prepare", lambda *_: Files("name", "folder", "m.gguf", "m-q8_0.gguf"))
     monkeypatch.setattr(peers, "requests", lambda *_: (REQUEST, REQUEST))
     assert peers.main() == 0
     told = capsys.readouterr()
     found = json.loads(told.out.splitlines()[-1])
-    assert found["missing"].keys() == {"genai", "vllm"}
-    assert found["T=0"]["tokens_per_s"] == found["versions"] == {}
+    assert found["missing"].keys() == {"genai", "vllm", "goodspeed_draft"}
+    assert found["missing"]["goodspeed_draft"].startswith("it has no draft model: model 'no-such-model' was not found")
+    assert found["tokens_per_s"] == found["T=0"]["tokens_per_s"] == found["versions"] == {}
+    names = ("ratio_1", "ratio_8", "ratio_1_both", "ratio_8_both")
+    assert [found[name] for name in names] == [found["T=0"][name] for name in names] == [None] * 4
+    assert (found["repetitions"], found["draft"]) == (1, "no-such-model")
+    assert found["engine"] == found["engine_both"] == {"1": None, "8": None}
     assert "missing: vllm: the environment .peers/vllm is not there" in told.err
 
 
@@ -148,8 +142,20 @@ def test_questions_are_encoded_as_the_target_encodes_them():
     assert (request.end_ids, len(warm_up.prompts)) == ([*own.eos_ids], 2)
 
 
-def test_a_gguf_file_is_one_for_the_rivals_whatever_case_its_name_has():
-    assert (files.gguf_of("It.GGUF"), files.gguf_of("folder")) == (Path("It.GGUF"), None)
+def test_the_draft_model_of_smollm2_is_its_own(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["peers", "--peers", "goodspeed_draft"])
+    assert peers.parse().draft == "smollm2-draft"
+    monkeypatch.setattr("sys.argv", ["peers", "--quick"])
+    assert (peers.parse().draft, set(peers.parse().peers) & {"llama", "vllm"}) == (None, {"llama"})
+
+
+def test_a_draft_model_that_is_a_gguf_file_is_read_as_it_is(tmp_path):
+    file = gguf_files.made("tiny-draft-s")
+    found = files.prepare_draft(str(file), tmp_path)
+    assert (found.name, found.checkpoint, found.gguf) == (str(file), str(tmp_path / "draft"), str(Path(file).resolve()))
+    assert (tmp_path / "draft/model.safetensors").exists()
+    plain = files.prepare_draft("tiny-draft-s", tmp_path)
+    assert (Path(str(plain.checkpoint)).name, plain.gguf) == ("tiny-draft-s", None)
 
 
 # -- in a rival's process ----------------------------------------------------------------------------------------------
@@ -188,7 +194,7 @@ def serve_lines(*lines):
 
 
 def test_a_worker_writes_so_many_texts_at_once_and_counts_no_ends():
-    echo, (ready, answer) = serve_lines({"model": "m"}, vars(REQUEST))
+    echo, (ready, answer) = serve_lines({"model": "m", "cores": [0], "num_at_once": 2}, vars(REQUEST))
     assert ready == {"version": "1.2"}
     assert echo.model == "m"
     assert echo.groups == [[[1], [2]], [[3]]]
@@ -197,7 +203,9 @@ def test_a_worker_writes_so_many_texts_at_once_and_counts_no_ends():
 
 
 def test_a_worker_tells_why_it_failed_and_ends():
-    _, answers = serve_lines({"model": "m"}, vars(replace(REQUEST, max_tokens=0)), vars(REQUEST))
+    _, answers = serve_lines(
+        {"model": "m", "cores": [0], "num_at_once": 2}, vars(replace(REQUEST, max_tokens=0)), vars(REQUEST)
+    )
     assert answers[1] == {"failed": "ValueError: nothing to write"}
     assert isinstance(answers[2], ValueError)
     assert len(answers) == 3

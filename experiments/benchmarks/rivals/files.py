@@ -4,58 +4,54 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.harness.benchmark import note
-from goodspeed.embedded import models
-
-SMOLLM2 = "smollm2"
+from goodspeed.engine import sources
+from goodspeed.errors import GoodSpeedError
 
 
 @dataclass(frozen=True)
 class Files:
     """Paths by form; None: there is no such form of the model."""
 
+    name: str | None = None  # as our nodes take it
     checkpoint: str | None = None  # in safetensors; in bfloat16 if it was made from a GGUF file
     gguf: str | None = None
     q8_0: str | None = None
+    missing: str | None = None  # why there is no form
 
 
-def gguf_of(model: str) -> Path | None:
-    """Returns the GGUF file that a model is, if it is one."""
-    if not models.is_gguf(model):
-        return None
-    return models.packaged_file(model) if model in models.PACKAGED else Path(model)
-
-
-def plain(model: str, folder: Path) -> str:
-    """Returns a model's folder in safetensors, which is made in `folder` from a GGUF file."""
-    gguf = gguf_of(model)
-    if gguf is None:
-        return str(models.path(model) if model in models.NAMES else model)
-    note(f"{gguf.name} as a plain checkpoint")
-    _dequantise(gguf, folder)
-    return str(folder)
-
-
-def prepare(target: str, gguf: str | None, folder: Path) -> Files:
-    """Makes what is missing of a target's forms in `folder`. gguf: a file of the same model; None: the target's own,
-    which is made in f16 if the target is no GGUF file."""
+def prepare(target: str, given: str | None, folder: Path) -> Files:
+    """Makes what is missing of a target's forms in `folder`. given: a GGUF file of the same model; None: the target's
+    own, which is made in f16 if the target is no GGUF file."""
     from goodspeed.engine.exporting.checkpoint import export
 
-    checkpoint = plain(target, folder / "checkpoint")
-    as_it_is = Path(gguf) if gguf is not None else gguf_of(target)
-    if as_it_is is None:
-        as_it_is = folder / "model-f16.gguf"
-        export(checkpoint, as_it_is, "f16")
+    checkpoint, gguf = _forms(target, folder / "checkpoint")
+    gguf = str(Path(given).resolve()) if given is not None else gguf
+    if gguf is None:
+        gguf = str(folder / "model-f16.gguf")
+        export(checkpoint, Path(gguf), "f16")
     q8_0 = folder / "model-q8_0.gguf"
     export(checkpoint, q8_0, "q8_0")
-    return Files(checkpoint, str(as_it_is.resolve()), str(q8_0))
+    return Files(target, checkpoint, gguf, str(q8_0))
 
 
 def prepare_draft(draft: str | None, folder: Path) -> Files:
     """Makes the forms of a draft model. Without a GGUF file the rivals that read those have none to draft with."""
     if draft is None:
-        return Files()
-    gguf = gguf_of(draft)
-    return Files(plain(draft, folder / "draft"), None if gguf is None else str(gguf.resolve()))
+        return Files(missing="it needs a draft model: --draft MODEL")
+    try:
+        return Files(draft, *_forms(draft, folder / "draft"))
+    except GoodSpeedError as error:
+        return Files(missing=f"it has no draft model: {error}")
+
+
+def _forms(model: str, folder: Path) -> tuple[str, str | None]:
+    """Returns a model's folder in safetensors, made in `folder` from a GGUF file, and this file if it is one."""
+    source = sources.find_source(model)
+    if source.kind != "gguf":
+        return str(source.path), None
+    note(f"{source.path.name} as a plain checkpoint")
+    _dequantise(source.path, folder)
+    return str(folder), str(source.path.resolve())
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from itertools import repeat
-from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.benchmarks.nodes.processes import http_nodes
-from experiments.benchmarks.rivals.asking import post
+from experiments.benchmarks.rivals.files import Files
+from experiments.benchmarks.rivals.llama import post
 from experiments.benchmarks.rivals.running import Written
 from experiments.benchmarks.rivals.worker import Request, without_end
-from goodspeed.embedded.models import is_gguf
 
 PLAIN, NGRAM, DRAFT = "goodspeed", "goodspeed_ngram", "goodspeed_draft"
 WAYS = (PLAIN, NGRAM, DRAFT)
@@ -49,29 +48,15 @@ class Ours:
 
 @asynccontextmanager
 async def ours(
-    ways: Sequence[str],
-    target: str,
-    draft: str | None,
-    num_at_once: int,
-    cores: list[int],
-    cores_of_drafts: list[int],
+    ways: Sequence[str], target: str, draft: Files, num_at_once: int, cores: list[int], cores_of_drafts: list[int]
 ) -> AsyncIterator[dict[str, Ours]]:
     """Yields our ways; their nodes keep no history. cores: of the verify node. cores_of_drafts: of all draft nodes."""
-    has_ngram, has_draft = bool({PLAIN, NGRAM} & set(ways)), DRAFT in ways
-    shared = ["--history=off"]
-    options: list[list[str]] = []
-    if has_ngram:
-        options += [["--model=none", f"--tokenizer={target}"]] * num_at_once
-    if has_draft:
-        options += [[f"--model={draft}", *([f"--tokenizer={target}"] * is_gguf(str(draft)))]] * num_at_once
-    named = [[f"--name=user-{number}", *shared, *own] for number, own in enumerate(options, 1)]
-    threads = f"--threads={len(cores)}"
-    async with http_nodes(named, threads, target=target, cores=(cores, cores_of_drafts)) as nodes:
+    tokenizer = f"--tokenizer={target}"
+    of_model = [f"--model={draft.name}", *([] if draft.gguf is None else [tokenizer])]
+    num_plain = 0 if {*ways} == {DRAFT} else num_at_once
+    models = [["--model=none", tokenizer]] * num_plain + [of_model] * (num_at_once if DRAFT in ways else 0)
+    options = [[f"--name=user-{number}", "--history=off", *model] for number, model in enumerate(models, 1)]
+    async with http_nodes(options, f"--threads={len(cores)}", target=target, cores=(cores, cores_of_drafts)) as nodes:
         ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
-        with_ngram, with_draft = ports[: num_at_once * has_ngram], ports[num_at_once * has_ngram :]
-        found: dict[str, Any] = {
-            PLAIN: Ours(with_ngram, speculate=False),
-            NGRAM: Ours(with_ngram, speculate=True),
-            DRAFT: Ours(with_draft, speculate=True),
-        }
-        yield {way: found[way] for way in ways}
+        of = {way: ports[num_plain:] if way == DRAFT else ports[:num_plain] for way in ways}
+        yield {way: Ours(of[way], speculate=way != PLAIN) for way in ways}

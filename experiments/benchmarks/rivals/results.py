@@ -27,20 +27,16 @@ class Turns:
     ways: dict[str, Way]
     missing: dict[str, str]  # by way, why it does not run; ways that fail are added
     at_once: Mapping[str, int]  # how many texts, by key
-    rates: Rates = field(init=False)
-    num_tokens: dict[str, dict[str, list[int]]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rates = {way: {} for way in self.ways}
-        self.num_tokens = {way: {} for way in self.ways}
+    rates: Rates = field(default_factory=dict)
+    num_tokens: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     async def measure(self, request: Request, warm_up: Request, repetitions: int) -> None:
         """Has all ways write what is requested, each time beginning with another one."""
         for number in range(repetitions + 1):
             for key, at_once in self.at_once.items():
-                wanted = replace(request if number else warm_up.first(at_once), at_once=at_once)
+                wanted = replace(request if number else warm_up.part(slice(at_once)), at_once=at_once)
                 names = list(self.ways)
-                first = number % len(names) if names else 0
+                first = number % max(1, len(names))
                 for way in names[first:] + names[:first]:
                     await self._write(way, key, wanted, counts=number > 0)
 
@@ -48,26 +44,21 @@ class Turns:
         try:
             written = await asyncio.to_thread(self.ways[way], request)
         except RivalFailed as error:
-            self._leave_out(way, f"it failed: {error}")
+            self.missing[way] = f"it failed: {error}"
+            note(f"{way}: {self.missing[way]}")
+            for by_way in (self.ways, self.rates, self.num_tokens):
+                by_way.pop(way, None)
             return
-        if not counts:
-            return
-        num_tokens = sum(map(len, written.tokens))
-        self.rates[way].setdefault(key, []).append(num_tokens / written.seconds)
-        self.num_tokens[way].setdefault(key, []).append(num_tokens)
-        note(f"T={request.temperature:g}, {key} at once: {way} {num_tokens / written.seconds:.1f} tokens/s")
-
-    def _leave_out(self, way: str, why: str) -> None:
-        note(f"{way}: {why}")
-        self.missing[way] = why
-        for by_way in (self.ways, self.rates, self.num_tokens):
-            by_way.pop(way, None)
+        if counts:
+            num_tokens = sum(map(len, written.tokens))
+            self.rates.setdefault(way, {}).setdefault(key, []).append(num_tokens / written.seconds)
+            self.num_tokens.setdefault(way, {}).setdefault(key, []).append(num_tokens)
+            note(f"T={request.temperature:g}, {key} at once: {way} {num_tokens / written.seconds:.1f} tokens/s")
 
 
-def summary(rates: Rates) -> dict[str, Any]:
+def summary(rates: Rates, keys: Sequence[str] = ("1", "8")) -> dict[str, Any]:
     """Returns medians and ratios of them; a ratio is None where something of it did not run."""
     median = {way: {key: statistics.median(each) for key, each in by_key.items()} for way, by_key in rates.items()}
-    keys = list(dict.fromkeys(key for by_key in median.values() for key in by_key))
     rivals = [way for way in median if way not in (*WAYS, ENGINE)]
     return {
         "tokens_per_s": median,
@@ -95,9 +86,7 @@ def table(rates: Rates, found: Mapping[str, Any], suffix: str) -> Iterator[str]:
             for key, each in by_key.items()
         )
         yield f"  {way:<28} " + "   ".join(cells)
-    for name, value in found.items():
-        if name == "tokens_per_s":
-            continue
+    for name, value in list(found.items())[1:]:
         for key, ratio in value.items() if isinstance(value, dict) else [("", value)]:
             words = "not known: something of it is missing" if ratio is None else f"{ratio:.2f}"
             least = WANTED.get(f"{name}{suffix}")

@@ -6,16 +6,15 @@ import select
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments.benchmarks.rivals.catalogue import ROOT, Rival
 from experiments.benchmarks.rivals.worker import Request, Settings
 
-LOAD_S = 900.0  # vLLM compiles for minutes
-WRITE_S = 900.0
+LIMIT_S = 900.0  # vLLM compiles for minutes
 END_S = 10.0
-
 
 MAX_WORDS = 60
 
@@ -55,7 +54,7 @@ class Running:
             start_new_session=True,
         )
         try:
-            self.version = str(self._ask(asdict(settings), LOAD_S)["version"])
+            self.version = str(self._ask(asdict(settings))["version"])
         except BaseException:
             self.end()
             raise
@@ -65,7 +64,7 @@ class Running:
         """Raises RivalFailed if it does not write; it has ended then."""
         self._signal(signal.SIGCONT)
         try:
-            answer = self._ask(asdict(request), WRITE_S)
+            answer = self._ask(asdict(request))
             written = Written(answer["tokens"], answer["seconds"])
             if not any(written.tokens):
                 raise RivalFailed("all of its texts are empty")
@@ -77,38 +76,31 @@ class Running:
 
     def end(self) -> None:
         self._signal(signal.SIGCONT)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.communicate(timeout=END_S)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            self._signal(signal.SIGKILL)  # and whatever it has started
-            self._process.communicate()
-            self._errors.close()
+        self._signal(signal.SIGKILL)  # and whatever it has started
+        self._process.communicate()
+        self._errors.close()
 
-    def _ask(self, line: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(line) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise RivalFailed(f"it has ended: {self._last_said()}") from None
-        if not select.select([self._process.stdout], [], [], limit_s)[0]:
-            raise RivalFailed(f"it did not answer within {limit_s:g} s")
-        text = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(text) if text else {"failed": f"it ended: {self._last_said()}"}
+    def _ask(self, line: dict[str, Any]) -> dict[str, Any]:
+        process, text = self._process, ""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+            if not select.select([process.stdout], [], [], LIMIT_S)[0]:
+                raise RivalFailed(f"it did not answer within {LIMIT_S:g} s")
+            text = process.stdout.readline()
+        if not text:
+            self._errors.seek(0)
+            said = self._errors.read().decode(errors="replace").split("\n")
+            raise RivalFailed(f"it ended: {next(filter(str.strip, reversed(said)), 'it said nothing')}")
+        answer: dict[str, Any] = json.loads(text)
         if "failed" in answer:
             raise RivalFailed(answer["failed"])
         return answer
 
-    def _last_said(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
-
     def _signal(self, number: int) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            return

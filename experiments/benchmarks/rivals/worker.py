@@ -20,16 +20,18 @@ ROOM = "experiments.benchmarks.rivals"
 
 @dataclass(frozen=True)
 class Settings:
-    """A model to load, and how to compute it."""
+    """A model to load, and how to compute it: with a thread for each core."""
 
     model: str  # a file or a folder
+    cores: list[int]
+    num_at_once: int
     drafts: str | None = None  # "ngram" or "model"; None: without
     draft_model: str | None = None
-    num_threads: int = 1
-    cores: list[int] | None = None  # None: wherever the system likes
-    num_at_once: int = 8
     context: int = 2048  # of one text, with its prompt
-    program: str | None = None  # of a rival that is one
+
+    @property
+    def num_threads(self) -> int:
+        return len(self.cores)
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,9 @@ class Request:
     def groups(self) -> Iterator["Request"]:
         """Yields the parts that are written at once."""
         for first in range(0, len(self.prompts), self.at_once):
-            yield self._part(slice(first, first + self.at_once))
+            yield self.part(slice(first, first + self.at_once))
 
-    def first(self, number: int) -> "Request":
-        return self._part(slice(number))
-
-    def _part(self, part: slice) -> "Request":
+    def part(self, part: slice) -> "Request":
         return replace(self, prompts=self.prompts[part], seeds=self.seeds[part])
 
 
@@ -90,22 +89,17 @@ def serve(load: Callable[[Settings], Rival], lines: TextIO, say: Callable[[dict[
         raise
 
 
-def load(module: str, settings: Settings) -> Rival:
-    """Loads a rival, on its cores."""
-    if settings.cores is not None and hasattr(os, "sched_setaffinity"):
+def load(settings: Settings) -> Rival:
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, settings.cores)
-    rival: Rival = import_module(f"{ROOM}.{module}").load(settings)
+    rival: Rival = import_module(f"{ROOM}.{sys.argv[1]}").load(settings)
     return rival
 
 
 def main() -> None:
     own = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the rivals print is no answer
-
-    def say(answer: dict[str, Any]) -> None:
-        print(json.dumps(answer), file=own, flush=True)
-
-    serve(lambda settings: load(sys.argv[1], settings), sys.stdin, say)
+    serve(load, sys.stdin, lambda answer: print(json.dumps(answer), file=own, flush=True))
 
 
 if __name__ == "__main__":

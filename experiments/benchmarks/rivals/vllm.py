@@ -11,9 +11,8 @@ NGRAMS = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4
 
 class Vllm:
     def __init__(self, settings: Settings) -> None:
-        cores = settings.cores or sorted(os.sched_getaffinity(0))
         os.environ |= {
-            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores[: settings.num_threads])),
+            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, settings.cores)),
             "VLLM_CPU_KVCACHE_SPACE": str(CACHE_GB),
             "VLLM_LOGGING_LEVEL": "ERROR",
             "VLLM_NO_USAGE_STATS": "1",
