@@ -3,6 +3,7 @@
 The last two take no batches, so texts at once are texts in turn.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from experiments.benchmarks.rivals.worker import Request, Settings
@@ -15,45 +16,34 @@ class HuggingFace:
         import torch
         import transformers
 
+        def load(folder: str | None) -> Any:
+            return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+
         torch.set_num_threads(settings.num_threads)
         transformers.logging.set_verbosity_error()  # it warns about its own defaults
-        self.version = transformers.__version__
-        self._torch = torch
-        self._model = self._load(settings.model)
+        self.version, self._torch, self._model = transformers.__version__, torch, load(settings.model)
         self._how: dict[str, Any] = {}
         if settings.drafts == "model":
-            self._how = {"assistant_model": self._load(settings.draft_model)}
+            self._how = {"assistant_model": load(settings.draft_model)}
         elif settings.drafts == "ngram":
             self._how = {"prompt_lookup_num_tokens": LOOKUP_TOKENS}
 
     def write(self, request: Request) -> list[list[int]]:
-        groups = [slice(n, n + 1) for n in range(len(request.prompts))] if self._how else [slice(None)]
-        return [text for group in groups for text in self._generate(request, group)]
+        groups = replace(request, at_once=1).groups() if self._how else [request]
+        return [text for group in groups for text in self._generate(group)]
 
-    def _load(self, folder: str | None) -> Any:
-        import transformers
-
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-
-    def _generate(self, request: Request, group: slice) -> list[list[int]]:
-        prompts = request.prompts[group]
+    def _generate(self, request: Request) -> list[list[int]]:
+        prompts, pad = request.prompts, request.end_ids[0]
         longest = max(map(len, prompts))
-        pad = request.end_ids[0]
         ids = self._torch.tensor([[pad] * (longest - len(prompt)) + prompt for prompt in prompts])
         mask = self._torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        sampling = {"do_sample": True, "temperature": request.temperature, "top_k": 0, "top_p": 1.0}
-        self._torch.manual_seed(request.seeds[group][0])
+        how: dict[str, Any] = {"do_sample": False}
+        if request.temperature:
+            how = {"do_sample": True, "temperature": request.temperature, "top_k": 0, "top_p": 1.0}
+        how |= {"max_new_tokens": request.max_tokens, "eos_token_id": request.end_ids, "pad_token_id": pad, **self._how}
+        self._torch.manual_seed(request.seeds[0])
         with self._torch.inference_mode():
-            rows = self._model.generate(
-                ids,
-                attention_mask=mask,
-                max_new_tokens=request.max_tokens,
-                eos_token_id=request.end_ids,
-                pad_token_id=pad,
-                **(sampling if request.temperature else {"do_sample": False}),
-                **self._how,
-            )
-        texts: list[list[int]] = rows[:, longest:].tolist()
+            texts: list[list[int]] = self._model.generate(ids, attention_mask=mask, **how)[:, longest:].tolist()
         return texts
 
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from textwrap import shorten
 from typing import Any
 
 from experiments.benchmarks.rivals.catalogue import ROOT, Rival
@@ -16,15 +17,14 @@ from experiments.benchmarks.rivals.worker import Request, Settings
 LIMIT_S = 900.0  # vLLM compiles for minutes
 END_S = 10.0
 
-MAX_WORDS = 60
+MAX_CHARACTERS = 400
 
 
 class RivalFailed(Exception):
     """Says in one line why a rival did not load, or did not write."""
 
     def __init__(self, why: str) -> None:
-        words = why.split()
-        super().__init__(" ".join([*words[:MAX_WORDS], *["..."] * (len(words) > MAX_WORDS)]))
+        super().__init__(shorten(why, MAX_CHARACTERS, placeholder=" ..."))
 
 
 @dataclass(frozen=True)

@@ -33,16 +33,10 @@ class Vllm:
         )
 
     def write(self, request: Request) -> list[list[int]]:
-        sampling = [
-            self._vllm.SamplingParams(
-                temperature=request.temperature,
-                seed=seed if request.temperature else None,
-                max_tokens=request.max_tokens,
-                stop_token_ids=request.end_ids,
-                detokenize=False,
-            )
-            for seed in request.seeds
-        ]
+        same: dict[str, Any] = {"temperature": request.temperature, "max_tokens": request.max_tokens}
+        same |= {"stop_token_ids": request.end_ids, "detokenize": False}
+        seeds = request.seeds if request.temperature else [None] * len(request.seeds)
+        sampling = [self._vllm.SamplingParams(seed=seed, **same) for seed in seeds]
         prompts = [{"prompt_token_ids": prompt} for prompt in request.prompts]
         written = self._model.generate(prompts, sampling, use_tqdm=False)
         return [list(one.outputs[0].token_ids) for one in written]
