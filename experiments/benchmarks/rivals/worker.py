@@ -92,7 +92,8 @@ def serve(load: Callable[[Settings], Rival], lines: TextIO, say: Callable[[dict[
 def load(settings: Settings) -> Rival:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, settings.cores)
-    rival: Rival = import_module(f"{ROOM}.{sys.argv[1]}").load(settings)
+    module = sys.argv[1]
+    rival: Rival = import_module(f"{ROOM}.{module}").load(settings)
     return rival
 
 

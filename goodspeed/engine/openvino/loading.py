@@ -81,6 +81,7 @@ def load(
         activations="" if in_float32 else "int8",
     )
     check_bits(checkpoint, exact=not in_float32)
+    compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     return checkpoint
 
 

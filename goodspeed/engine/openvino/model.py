@@ -111,8 +111,7 @@ class Compiled:
         self.vocab_size = int(self._model.output(0).partial_shape[-1].get_length())
         self.caches = {port.get_any_name(): port for port in self._model.inputs if "_cache." in port.get_any_name()}
         self.selects = any(WANTED in port.get_names() for port in self._model.inputs)
-        self.change_rows = 0.0
-        self.change_rows = self._measured()
+        self.change_rows = 0.0  # until `measure_changes`
 
     @property
     def page_bytes(self) -> int:
@@ -135,8 +134,8 @@ class Compiled:
             caches.append(cache)
         return Passes(self, request, caches, num_pages)
 
-    def _measured(self) -> float:
-        """Returns `Engine.change_rows`, by passes after one of the same size and after one of another."""
+    def measure_changes(self) -> None:
+        """Sets `Engine.change_rows`, by passes after one of the same size and after one of another."""
         passes, times = self.with_caches(1), dict[tuple[int, int], float]()
         few, more = max(FEW, self.num_threads), max(FEW, self.num_threads) + MORE - FEW
         last = 0
@@ -150,7 +149,7 @@ class Compiled:
             last = size
         changed = (times[few, more] - times[more, more] + times[more, few] - times[few, few]) / 2
         row = (times[more, more] - times[few, few]) / (more - few)
-        return min(float(MAX_ROWS), max(0.0, changed) / max(row, 1e-9))
+        self.change_rows = min(float(MAX_ROWS), max(0.0, changed) / max(row, 1e-9))
 
     def _shape(self, port: Any, num_pages: int) -> list[int]:
         return [num_pages if size.is_dynamic else size.get_length() for size in port.get_partial_shape()]
