@@ -40,7 +40,7 @@ from verify_node.scheduler.round import Entry, Outcome, Round
 LENGTH = 5
 WIDE = 151_936
 MATCH_BYTES, LATTICE_BYTES = 40, 2048  # wanted: a token under match, a message of lattice-64
-DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
+DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn
 SETTINGS = {"T=0.7 top-k 20": Sampling(temperature=0.7, top_k=20), "T=1": Sampling()}
 
 

@@ -44,7 +44,9 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
     """
     header, sessions = run.header, run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
-        raise ConfigError("only a run of one session a client has a twin; `goodspeed demo --record` makes such runs")
+        raise ConfigError(
+            "only a run of one session a client has a twin; record one in which each draft node writes one text"
+        )
     if header.verification is None:
         raise ConfigError("only a run under one verification rule has a twin; record it again with one")
     if acceptance is None and header.rounds != "barrier":

@@ -42,7 +42,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, export_gguf, generate, keygen
 
 NEEDS: dict[Subcommand, tuple[str, ...]] = {
     chat: ("app", "rich", "httpx2"),
-    demo: ("torch,app", "torch", "rich", "matplotlib", "httpx2"),
+    demo: ("torch,app", "torch", "rich", "httpx2"),
     export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
     pad: ("torch", "torch"),

@@ -177,9 +177,6 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...]) -> None:
             1,
             "--prompts /no/such/file: cannot read it (No such file or directory); give a file",
         ),
-        (["demo", "--png", "/no/such/folder/x.png"], 2, "there is no folder /no/such/folder"),
-        (["demo", "--record", "/no/such/folder/x.jsonl"], 2, "--record /no/such/folder/x.jsonl: there is no folder"),
-        (["demo", "--record", "x.jsonl", "--compare"], 2, "--record saves one run, but --compare makes several"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(run: Run, words: list[str], status: int, message: str) -> None:
@@ -224,7 +221,7 @@ sys.exit(cli.main())
 """
 """Runs a command where packages are not installed."""
 
-APP = ("rich", "matplotlib", "httpx2")
+APP = ("rich", "httpx2")
 VERIFY = ("verify", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 DRAFT = ("draft", "--verify", "tcp://127.0.0.1:9", "--connect-timeout-s", "0.1")
 
@@ -247,7 +244,7 @@ def test_extras_are_what_the_project_file_has() -> None:
     ("missing", "words", "what", "packages", "extra"),
     [
         (APP, ("chat",), "`goodspeed chat`", "rich, httpx2", "app"),
-        (APP, ("demo",), "`goodspeed demo`", "rich, matplotlib, httpx2", "torch,app"),
+        (APP, ("demo",), "`goodspeed demo`", "rich, httpx2", "torch,app"),
         (("torch",), ("demo",), "`goodspeed demo`", "torch", "torch,app"),
         (("torch",), ("generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
         (("torch",), ("pad", "tiny-target"), "`goodspeed pad`", "torch", "torch"),

@@ -1,4 +1,4 @@
-"""The eight domains in the order in which the demo shows them, and what of each is held out of training.
+"""The eight domains in the order of the held-out prompts, and what of each is held out of training.
 
 A domain yields named documents. Whether one is held out is decided by a hash of its name: the module or topic of text
 that comes from the standard library, the number of a generated document. So what is held out stays held out on every

@@ -16,7 +16,7 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.wire.messages import Sampling
 
-DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn, as the demo does
+DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m")  # dealt out in turn
 MARGIN = 4  # tokens drafted beyond what is asked for, so that a slightly other length finds them too
 
 
@@ -54,7 +54,7 @@ class Recording:
 
 
 def clients(recording: Recording, sampling: Sampling, num_clients: int, max_tokens: int) -> list[Client]:
-    """Creates a client for each domain's held-out prompt, as in the demo; texts end only at max_tokens."""
+    """Creates a client for each domain's held-out prompt; texts end only at max_tokens."""
     checkpoint = recording.drafters[0].checkpoint
     lines = prompts.demo()
     made = []

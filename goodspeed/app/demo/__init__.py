@@ -1,1 +1,1 @@
-"""`goodspeed demo`: one verify node and several draft nodes as real processes on this machine, watched live."""
+"""`goodspeed demo`: one verify node and draft nodes as real processes on this machine, and users who ask over HTTP."""

@@ -48,17 +48,16 @@ class Child:
     def __post_init__(self) -> None:
         self._ended = asyncio.create_task(self._listen(), name=self.name)
 
-    async def expect(self, kind: str, timeout_s: float | None = None, *, or_kind: str | None = None) -> Event:
-        """Waits for the first event of one of two kinds, or returns it if it came before.
+    async def expect(self, kind: str, timeout_s: float | None = None) -> Event:
+        """Waits for the first event of a kind, or returns it if it came before.
 
         timeout_s: None: no limit. Raises ProcessError at the child's end, or at the timeout.
         """
-        seen = [self._first(one) for one in (kind, or_kind) if one is not None]
-        either: list[asyncio.Future[Any]] = [*seen, self._ended]
+        first = self._first(kind)
+        either: list[asyncio.Future[Any]] = [first, self._ended]
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        for one in seen:
-            if one.done():
-                return one.result()
+        if first.done():
+            return first.result()
         if self._ended.done():
             raise self.failure()
         raise self._error(f"was not {kind} within {timeout_s:g} s")
@@ -70,19 +69,9 @@ class Child:
             raise RuntimeError(f"{self.name} was started without standard input")
         stdin.write(line.encode() + b"\n")
 
-    def end_input(self) -> None:
-        """Closes the child's standard input."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-
     async def ended(self) -> int:
         """Waits until the child has ended and its output is read; returns the exit status."""
         return await asyncio.shield(self._ended)
-
-    async def succeeded(self) -> None:
-        """Waits until the child has ended; ProcessError unless its exit status is 0."""
-        if await self.ended() != 0:
-            raise self.failure()
 
     async def must_go_on(self) -> None:
         """Runs as long as the child; raises ProcessError when it ends."""

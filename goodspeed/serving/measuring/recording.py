@@ -1,15 +1,13 @@
-"""Saves and loads recordings of runs: drafts, the target's agreement at each drafted position, and times.
+"""Loads recordings of runs: drafts, the target's agreement at each drafted position, and times.
 
-The file is JSON lines: a header with the run's settings, the sessions in the order in which they opened, then the
-rounds. What `goodspeed-verify --json --record` prints is a recording, too. A recording contains no text and no token
-ids. `docs/SIMULATION.md` explains how to make one.
+What `goodspeed-verify --json --record` prints is a recording. So are JSON lines without events around them: a header
+with the run's settings, the sessions in the order in which they opened, then the rounds. A recording contains no text
+and no token ids. `docs/SIMULATION.md` explains how to make one.
 """
 
 import importlib.metadata
-import os
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -114,35 +112,8 @@ def versions() -> dict[str, str]:
     return {"goodspeed": __version__, "python": platform.python_version(), **libraries}
 
 
-def check(path: str) -> None:
-    """Raises ConfigError if a recording cannot be written there; changes nothing."""
-    with _named(path):
-        real = Path(os.path.realpath(path))  # of a link to no file, the file that would be made
-        is_new = not real.exists()
-        real.open("ab").close()
-        if is_new:
-            real.unlink()
-
-
-def save(recording: Recording, path: str) -> None:
-    """Writes a recording; ConfigError if the file cannot be written."""
-    lines: Sequence[Line] = (recording.header, *recording.sessions, *recording.rounds)
-    with _named(path):
-        Path(path).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(
-            f"the recording cannot be written to {path}: {error.strerror}; choose another place"
-        ) from error
-
-
 def load(path: str | Path) -> Recording:
-    """Loads a recording of `goodspeed demo`, or what `goodspeed-verify --json --record` printed.
+    """Loads what `goodspeed-verify --json --record` printed, or the same without events around it.
 
     ConfigError states the problem and the line.
     """
@@ -246,7 +217,7 @@ def _read(path: str | Path) -> list[bytes]:
         data = read_bytes(path, MAX_BYTES)
     except OSError as error:
         raise ConfigError(
-            f"recording {path} cannot be read: {error.strerror}; `goodspeed demo --record` makes one"
+            f"recording {path} cannot be read: {error.strerror}; `goodspeed-verify --json --record` prints one"
         ) from error
     return data.splitlines() or [b""]
 

@@ -45,14 +45,14 @@ async def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
     async with started(text, heard.append) as child:
         assert (await child.expect("a", TIMEOUT_S))["n"] == 1
         child.give("hello")
-        await child.succeeded()
+        assert await child.ended() == 0
     assert heard == [{"event": "a", "n": 1}, {"event": "b", "text": "hello\n"}]
 
 
 @run_async
 async def test_an_early_end_is_told_with_its_last_words_and_what_it_said_before_is_kept_beside() -> None:
     async with started("sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')", name="client-3") as child:
-        for waiting in (child.expect("ready", TIMEOUT_S), child.succeeded()):
+        for waiting in (child.expect("ready", TIMEOUT_S), child.must_go_on()):
             with pytest.raises(ProcessError) as told:
                 await waiting
             assert str(told.value) == "client-3 ended with status 1: no luck today"

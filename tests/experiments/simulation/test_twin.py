@@ -1,4 +1,4 @@
-"""The simulation tells the truth: a demo in real processes, and its twin on a virtual clock.
+"""The simulation tells the truth: a run in real processes, and its twin on a virtual clock.
 
 Under barrier rounds time decides nothing but in which order and after which rounds the sessions open, and that is in
 the recording: all else must be equal, draft by draft. (The policy is `fixed`: Eq. (3) observes probabilities under the
@@ -7,13 +7,13 @@ what agrees is computed from both models, not taken from the run.
 """
 
 import json
-import os
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import Any
 
+import httpx2
 import pytest
 from msgspec.structs import replace
 
@@ -30,10 +30,12 @@ from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring import recording
 from goodspeed.serving.measuring.recording import Recording
 from goodspeed.wire.messages import Verdict
+from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
-ROOT = Path(__file__).parents[3]
-ONLY_MODELS = ("--drafters", "model")  # what an index says of a text has no twin
-WORDS = (*ONLY_MODELS, "--model", "tiny-target", "--clients", "3", "--max-tokens", "50", "--budget", "9")
+pytestmark = pytest.mark.alone
+
+NUM_TOKENS = 50
+DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m", "tiny-draft-s")  # one for each draft node
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,43 @@ class Seen:
         return num_tokens / (took_part[-1] - took_part[0] + 1)
 
 
-def demo(folder: Path, *words: str) -> tuple[Recording, dict[str, Any]]:
-    file = folder / "run.jsonl"
-    command = [sys.executable, "-m", "goodspeed", "demo", *WORDS, *words, "--record", str(file), "--json"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return recording.load(file), json.loads(ended.stdout.splitlines()[-1])
+def written(folder: Path, seed: int, *words: str, preset: tuple[str, ...] = ()) -> tuple[Recording, int]:
+    """Has three draft nodes write a text each at the same time; returns the recording, and how many tokens came.
+
+    words: of the verify node. preset: of all nodes. Drafts are the models' only: what an index says has no twin.
+    """
+    with (
+        VerifyNode("--budget", "9", "--record", *preset, *words, measures=True) as verify,
+        ExitStack() as all_,
+    ):
+        drafts = [
+            all_.enter_context(
+                DraftNode(verify.endpoint, "--model", name, "--name", f"client-{number}", "--drafter", "model", *preset)
+            )
+            for number, name in enumerate(DRAFT_MODELS, 1)
+        ]
+        for draft in drafts:
+            draft.wait_until_ready()
+        asked = [(draft.url, prompt.prompt) for draft, prompt in zip(drafts, prompts.demo(), strict=False)]
+        with ThreadPoolExecutor(len(asked)) as users:
+            num_tokens = sum(users.map(tokens_of, *zip(*asked, strict=True), repeat(seed)))
+    file = folder / "run.jsonl"  # the verify node has ended, so all its events were read
+    file.write_text("".join(f"{json.dumps(event)}\n" for event in verify.events))
+    return recording.load(file), num_tokens
 
 
-def demo_to_the_length(folder: Path, *words: str) -> tuple[Recording, dict[str, Any]]:
+def tokens_of(url: str, prompt: str, seed: int) -> int:
+    request = {"prompt": prompt, "max_tokens": NUM_TOKENS, "temperature": 1.0, "seed": seed}
+    answer = httpx2.post(f"{url}/v1/completions", json=request, timeout=DEADLINE_S, trust_env=False).raise_for_status()
+    return int(answer.json()["usage"]["completion_tokens"])
+
+
+def written_to_the_length(folder: Path, *words: str, preset: tuple[str, ...]) -> tuple[Recording, int]:
     """Returns a run in which no text ends by itself: near its end its twin could draft less. One in a few is such."""
     for seed in range(8):
-        run, result = demo(folder, *words, "--seed", str(seed))
+        run, num_tokens = written(folder, seed, *words, preset=preset)
         if all(one.finish_reason != "stop" for done in run.rounds for one in done.drafts):
-            return run, result
+            return run, num_tokens
     raise AssertionError("every run had a text that ended by itself")
 
 
@@ -140,31 +164,29 @@ def simulated(run: Recording, acceptance: Acceptances | None = None, seed: int =
     return Seen(rounds, world.now)
 
 
-@pytest.mark.nodes
 def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
-    run, result = demo_to_the_length(tmp_path, "--preset", "paper", "--policy", "fixed")
+    run, num_tokens = written_to_the_length(tmp_path, "--policy", "fixed", preset=("--preset", "paper"))
     real, twins = really(run), simulated(run)
     assert twins.rounds == real.rounds
     assert len(real.drafts) > 30
     assert len({told.may_draft for told in real.drafts}) > 1
-    goodput = {client["name"]: client["goodput"] for client in result["clients"]}
-    assert {opened.client: twins.goodput(opened.number) for opened in run.sessions} == goodput
+    assert num_tokens == len(DRAFT_MODELS) * NUM_TOKENS == sum(told.num_tokens for row in twins.rounds for told in row)
+    assert all(twins.goodput(opened.number) == real.goodput(opened.number) > 1 for opened in run.sessions)
     with pytest.raises(ConfigError, match="one session a client has a twin"):
         twin(replace(run, sessions=(run.sessions[0], *run.sessions[:-1])))
 
 
-@pytest.mark.alone
 def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> None:
     """Each is one draw from its distribution. A machine that stands still for a moment has no twin, so there are three
     tries."""
     for number in range(3):
         folder = tmp_path / str(number)
         folder.mkdir()
-        run, result = demo(folder)
+        run, num_tokens = written(folder, seed=0)
         with pytest.raises(ConfigError, match="needs to know what else would agree"):
             twin(run)
         real, twins = really(run), simulated(run, computed(run))
-        assert sum(told.num_tokens for row in twins.rounds for told in row) == result["num_tokens"]
+        assert sum(told.num_tokens for row in twins.rounds for told in row) == num_tokens
         if not (wrong := wrongly_foretold(real, twins)):
             return
     pytest.fail(f"three times not as foretold; the last time {wrong}")
