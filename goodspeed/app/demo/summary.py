@@ -119,5 +119,6 @@ def closing(result: dict[str, Any]) -> str:
     )
     pays = "" if alone["speedup"] >= 1 else "; drafting does not pay here"
     if different := alone["num_different"]:
-        return f"{speedup}{pays}. {different} of {num_texts} texts differ between the runs."
+        why = ", as the preset's rule draws them anew" if result["preset"] else ""
+        return f"{speedup}{pays}. {different} of {num_texts} texts differ between the runs{why}."
     return f"{speedup}{pays}. All texts are token for token the target's own."

@@ -64,6 +64,8 @@ def test_a_text_that_differs_in_any_run_is_told(number: int) -> None:
     result = summary.summarize(DemoConfig(), runs)
     assert [one["is_different"] for one in result["clients"]] == [False, True]
     assert summary.closing(result).endswith(". 1 of 2 texts differ between the runs.")
+    paper = summary.summarize(DemoConfig(preset="paper"), runs)
+    assert summary.closing(paper).endswith(" differ between the runs, as the preset's rule draws them anew.")
 
 
 def test_an_answer_without_a_token_counts_for_no_rate() -> None:

@@ -110,3 +110,4 @@ def test_the_picture_has_answers_and_result(answers: list[Answer], tmp_path: Pat
     assert drawn.startswith("<svg")
     assert "word99" in drawn
     assert "With drafts" in drawn
+    assert "url(http" not in drawn  # it loads nothing from elsewhere
