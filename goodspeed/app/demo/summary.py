@@ -111,13 +111,13 @@ def to_text(result: dict[str, Any]) -> str:
 def closing(result: dict[str, Any]) -> str:
     """Returns what drafting brought, or that it brought nothing."""
     alone, num_texts = result["alone"], len(result["clients"])
-    together = result["tokens_per_s"] / alone["tokens_per_s"]
+    together = result["tokens_per_s"] / alone["tokens_per_s"] if alone["tokens_per_s"] else 1.0
     speedup = (
         f"With drafts {alone['speedup']:.2f} times as fast as the same target alone in the same run (geometric mean of "
         f"{num_texts} at once), all together {together:.2f} times ({result['tokens_per_s']:.0f} and "
         f"{alone['tokens_per_s']:.0f} tokens/s)"
     )
-    pays = "" if alone["speedup"] >= 1 else "; drafting does not pay here"
+    pays = "" if round(alone["speedup"], 2) >= 1 else "; drafting does not pay here"
     if different := alone["num_different"]:
         why = ", as the preset's rule draws them anew" if result["preset"] else ""
         return f"{speedup}{pays}. {different} of {num_texts} texts differ between the runs{why}."

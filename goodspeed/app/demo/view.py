@@ -102,14 +102,14 @@ def panes(title: str, answers: Sequence[Answer], width: int, height: int | None 
     columns = next((number for number in COLUMNS if number <= len(answers) and number * PANE_WIDTH <= width), 1)
     rows = -(-len(answers) // columns)
     num_lines = None if height is None else max(1, (height - 2) // rows - 2)
-    shown = Table.grid(expand=True)
-    shown.title, shown.title_justify = Text(f"{title}: {_rate(answers)}"), "left"
+    grid = Table.grid(expand=True)
+    grid.title, grid.title_justify = Text(f"{title}: {_rate(answers)}"), "left"
     for _ in range(columns):
-        shown.add_column(ratio=1)
+        grid.add_column(ratio=1)
     made = [_pane(one, width // columns - 4, num_lines) for one in answers]
     for first in range(0, len(made), columns):
-        shown.add_row(*made[first : first + columns])
-    return shown
+        grid.add_row(*made[first : first + columns])
+    return grid
 
 
 def _pane(one: Answer, width: int, num_lines: int | None) -> Panel:

@@ -55,6 +55,9 @@ def test_the_closing_line_says_what_drafts_brought_and_whether_the_texts_are_the
     slower = summary.closing(summary.summarize(DemoConfig(), made.runs(alone_s=4.0, drafts_s=5.0)))
     assert slower.startswith("With drafts 0.80 times as fast as ")
     assert "; drafting does not pay here. All texts are" in slower
+    equal = summary.closing(summary.summarize(DemoConfig(), made.runs(alone_s=4.0, drafts_s=4.01)))
+    assert equal.startswith("With drafts 1.00 times")
+    assert "does not pay" not in equal
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -94,3 +97,10 @@ def test_jain_by_hand() -> None:
     assert summary.jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
     assert summary.jain_index([1.0, 3.0]) == pytest.approx(16 / 20)
     assert summary.jain_index([]) == 0.0
+
+
+def test_answers_of_no_token_at_all_are_told_as_equal() -> None:
+    runs = made.runs(alone_s=8.0, drafts_s=4.0)
+    for answer in (answer for run in runs for answer in run.answers):
+        answer.token_ids = []
+    assert summary.closing(summary.summarize(DemoConfig(), runs)).startswith("With drafts 1.00 times as fast")
