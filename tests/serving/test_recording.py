@@ -113,6 +113,20 @@ def test_bad_events_are_refused_by_name(tmp_path, spoil, named):
         recording.load(written(tmp_path / "run.jsonl", spoil(events_of(run_of((0, "", 1))))))
 
 
+def test_a_check_leaves_nothing_behind(tmp_path):
+    link, there, loop = tmp_path / "link", tmp_path / "there.jsonl", tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(ConfigError, match="loop"):
+        recording.check(str(loop))
+    loop.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    there.write_text("kept")
+    for path in (link, there, tmp_path / "new.jsonl"):
+        recording.check(str(path))
+    assert sorted(tmp_path.iterdir()) == [link, there]
+    assert (link.is_symlink(), there.read_text()) == (True, "kept")
+
+
 def spoilt(lines, number, **changes):
     """The lines with line `number` changed, or taken away."""
     if not changes:

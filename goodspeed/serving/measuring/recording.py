@@ -6,6 +6,7 @@ and no token ids. `docs/SIMULATION.md` explains how to make one.
 """
 
 import importlib.metadata
+import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,6 +111,20 @@ def versions() -> dict[str, str]:
     """Returns the versions of this program and of what computes its results."""
     libraries = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
     return {"goodspeed": __version__, "python": platform.python_version(), **libraries}
+
+
+def check(path: str) -> None:
+    """Raises ConfigError if a recording cannot be written there; changes nothing."""
+    try:
+        real = Path(os.path.realpath(path))  # of a link to no file, the file that would be made
+        is_new = not real.exists()
+        real.open("ab").close()
+        if is_new:
+            real.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"the recording cannot be written to {path}: {error.strerror}; choose another place"
+        ) from error
 
 
 def load(path: str | Path) -> Recording:
