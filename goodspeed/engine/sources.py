@@ -103,19 +103,15 @@ def load_tokenizer(name: str) -> Vocabulary:
     """Loads a tokenizer without its model: of an embedded model, a folder with tokenizer.json, or a GGUF file."""
     if not models.is_gguf(name):
         return tokenizer_folder.load(name)
-    return vocabulary.load(read(_path(name), name))
+    return vocabulary.load(read(models.gguf_file(name), name))
 
 
 def _checked(name: str, shown: str = "") -> tuple[Path, GgufFile]:
     """Returns a GGUF file whose tokenizer can be made. shown: in messages, instead of the name."""
-    path = _path(name)
+    path = models.gguf_file(name)
     file = read(path, shown or name)
     vocabulary.check(file)
     return path, file
-
-
-def _path(name: str) -> Path:
-    return models.packaged_file(name) if name in models.PACKAGED else Path(name)
 
 
 def _find_openvino(name: str) -> Path:

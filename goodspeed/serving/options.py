@@ -7,7 +7,7 @@ the help.
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeAlias, get_args
 
-from goodspeed.embedded.models import PACKAGED
+from goodspeed.embedded.models import GGUF_NAMES
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
@@ -31,7 +31,7 @@ ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"
 PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model", "drafters": "model"}
 """Settings of `--preset paper`, by name; a command has those of these settings that it knows."""
 
-NAMES = f"an embedded name, {', '.join(PACKAGED)}, FILE.gguf, a folder, or a hub name"
+NAMES = f"an embedded name, {', '.join(GGUF_NAMES)}, FILE.gguf, a folder, or a hub name"
 """What names a model, in help."""
 
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"

@@ -1,9 +1,10 @@
 """Small random GGUF models of each family and storage type, and the same weights in transformers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from goodspeed.engine.exporting.checkpoint import export
+from goodspeed.engine.gguf.file import KEPT, NEAREST
 from tests.engine.conftest import make_model, make_tokenizer
 
 SIZES: dict[str, Any] = {
@@ -86,8 +88,36 @@ def made(stored: str, family: str = "", num_rows: int = 0) -> Path:
     return file
 
 
-def stored_again(plain: Path, file: Path, kind_of: Callable[[str], str], num_rows: int = 0) -> None:
-    """Writes a float32 file with its matrices in other storage types."""
+def keeping(
+    file: Path, kept: NDArray[np.int64], nearest: NDArray[np.int64], *, is_whole: bool = False, is_spoilt: bool = False
+) -> Path:
+    """Writes a file in Q8_0 that keeps some tokens. nearest: row of each token as an input.
+
+    is_whole: has all rows, with the same inputs, instead. is_spoilt: its logits are no numbers.
+    """
+    made("F32", "llama")
+
+    def change(name: str, data: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name not in ("token_embd.weight", "output.weight"):
+            return data * np.float32(np.nan) if is_spoilt and name == "output_norm.weight" else data
+        if is_whole:
+            return data[kept][nearest] if name == "token_embd.weight" else data
+        return data[kept]
+
+    fields = {} if is_whole else {KEPT: kept.tolist(), NEAREST: nearest.tolist()}
+    stored_again(Path(_FOLDER.name, "llama.gguf"), file, lambda name: "Q8_0", change=change, fields=fields)
+    return file
+
+
+def stored_again(
+    plain: Path,
+    file: Path,
+    kind_of: Callable[[str], str],
+    num_rows: int = 0,
+    change: Callable[[str, NDArray[np.float32]], NDArray[np.float32]] = lambda name, data: data,
+    fields: Mapping[str, list[int]] = MappingProxyType({}),
+) -> None:
+    """Writes a float32 file with its matrices in other storage types. change: of a weight. fields: further ones."""
     reader = gguf.GGUFReader(plain)
     writer = gguf.GGUFWriter(file, reader.fields["general.architecture"].contents())
     for name, field in reader.fields.items():
@@ -98,8 +128,10 @@ def stored_again(plain: Path, file: Path, kind_of: Callable[[str], str], num_row
             value += [5] * num_rows
         if not name.startswith("GGUF.") and name != "general.architecture":
             writer.add_key_value(name, value, field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for name, numbers in fields.items():
+        writer.add_key_value(name, numbers, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT16)
     for tensor in reader.tensors:
-        data = np.array(tensor.data, np.float32)
+        data = change(tensor.name, np.array(tensor.data, np.float32))
         if tensor.name in ("token_embd.weight", "output.weight"):
             data = np.concatenate((data, data[:num_rows]))
         kind = Kind[kind_of(tensor.name)] if data.ndim > 1 else Kind.F32

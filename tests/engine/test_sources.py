@@ -61,6 +61,11 @@ def test_smollm2_is_such_a_model() -> None:
     assert kind_of("smollm2") == "gguf"
 
 
+def test_its_draft_model_is_shipped() -> None:
+    assert kind_of("smollm2-draft") == "gguf"
+    assert models.gguf_file("smollm2-draft").is_relative_to(models.WEIGHTS)
+
+
 @pytest.mark.parametrize(
     ("files", "what"), [(None, "not installed"), ((), "0 GGUF files"), (("a.gguf", "b.gguf"), "2 GGUF files")]
 )

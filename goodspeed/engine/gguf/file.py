@@ -88,6 +88,9 @@ NUMBERS: dict[int, np.dtype[Any]] = {
 
 STRING, ARRAY = 8, 9
 
+KEPT, NEAREST = "goodspeed.kept_tokens", "goodspeed.nearest_kept"
+"""Fields of a draft model that has rows for some tokens only (`kept.py`)."""
+
 FLOATS = {"F16": np.float16, "F32": np.float32}
 
 T = TypeVar("T", str, int)
@@ -122,6 +125,11 @@ class GgufFile:
     @property
     def vocab_size(self) -> int:
         """Width of the logits; the tokenizer may have fewer tokens."""
+        return len(self.items(NEAREST, int)) if NEAREST in self.fields else self.num_rows
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the output matrix: one for each token, or for each kept one."""
         for name in ("output.weight", "token_embd.weight"):
             if name in self.tensors:
                 return self.tensors[name].shape[0]

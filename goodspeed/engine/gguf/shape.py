@@ -27,7 +27,7 @@ class Shape:
     heads: int
     key_heads: int
     head: int
-    vocab_size: int
+    num_rows: int  # of the embedding and the output matrix
     epsilon: float
     frequencies: NDArray[np.float32]  # [head / 2] angle of each pair at position 1
 
@@ -53,7 +53,7 @@ class Shape:
             heads=heads,
             key_heads=key_heads,
             head=head,
-            vocab_size=file.vocab_size,
+            num_rows=file.num_rows,
             epsilon=number("attention.layer_norm_rms_epsilon"),
             frequencies=_frequencies(file, head, number("rope.freq_base", 10_000.0), factor),
         )
@@ -63,7 +63,7 @@ class Shape:
         queries, keys = self.heads * self.head, self.key_heads * self.head
         which, kind = name.split(".")[-2:]
         outputs, *inputs = {
-            "token_embd": (self.vocab_size, self.hidden),
+            "token_embd": (self.num_rows, self.hidden),
             "attn_q": (queries, self.hidden),
             "attn_k": (keys, self.hidden),
             "attn_v": (keys, self.hidden),
@@ -71,7 +71,7 @@ class Shape:
             "ffn_gate": (self.inner, self.hidden),
             "ffn_up": (self.inner, self.hidden),
             "ffn_down": (self.hidden, self.inner),
-            "output": (self.vocab_size, self.hidden),
+            "output": (self.num_rows, self.hidden),
             "attn_q_norm": (self.head,),
             "attn_k_norm": (self.head,),
         }.get(which, (self.hidden,))

@@ -16,6 +16,7 @@ from openvino import op
 from openvino import opset13 as ops
 
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised, shown
+from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.gguf.shape import Shape
 from goodspeed.engine.openvino.weights import Matrix, Node, matrix
 from goodspeed.errors import CheckpointError, UnsupportedModelError
@@ -42,6 +43,7 @@ class Builder:
 
     def __init__(self, file: GgufFile, *, in_float32: bool) -> None:
         self.file, self.shape, self.in_float32 = file, Shape.of(file), in_float32
+        self.kept = KeptTokens.of(file)
         self._used: set[str] = {"rope_freqs.weight"}
         rows, scalar = ov.PartialShape([-1]), ov.PartialShape([])
         self.ids = _parameter("input_ids", rows, ov.Type.i64)
@@ -55,17 +57,29 @@ class Builder:
     def build(self) -> ov.Model:
         """See `build`."""
         embedding = self._matrix("token_embd.weight")
-        rows = embedding.rows(self.ids)
+        rows = embedding.rows(self._inputs())
         cos, sin = self._angles()
         for number in range(self.shape.layers):
             rows = self._attention(number, rows, cos, sin)
             rows = self._mlp(number, rows)
         rows = self._norm("output_norm.weight", ops.gather(rows, self.wanted, _integer(0)))
         head = self._matrix("output.weight") if "output.weight" in self.file.tensors else embedding
-        result = ops.result(head.times(rows))
+        result = ops.result(self._spread(head.times(rows)))
         self._refuse_unused()
         inputs = [self.ids, self.positions, self.wanted, *self.places, self.longest, *self.caches]
         return ov.Model([result], inputs, "goodspeed")
+
+    def _inputs(self) -> Node:
+        """Returns the row of the embedding for each token [num_rows]."""
+        return self.ids if self.kept is None else ops.gather(_constant(self.kept.nearest), self.ids, _integer(0))
+
+    def _spread(self, logits: Node) -> Node:
+        """Returns logits [num_wanted, 1, vocab_size]; -inf for tokens that are not kept."""
+        if self.kept is None:
+            return logits
+        never = _constant(np.float32(-np.inf))
+        padded = ops.pad(logits, _integers(0, 0, 0), _integers(0, 0, 1), "constant", never)
+        return ops.gather(padded, _constant(self.kept.columns), _integer(HIDDEN))
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import torch
+from numpy.typing import NDArray
 
 from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
+from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.openvino import folder as openvino_folder
 from goodspeed.engine.openvino import graph
 from goodspeed.engine.openvino.engine import OpenVinoEngine
@@ -49,10 +51,10 @@ def load(
     settings = generation_settings.choose(name, None if source.kind == "gguf" else source.path, generation_config)
     if source.kind == "gguf":
         file = read_gguf(source.path, name)
-        known, context_len = vocabulary.load(file), file.context_len
+        known, context_len, kept = vocabulary.load(file), file.context_len, KeptTokens.of(file)
         model, identity = graph.build(file, in_float32=in_float32), _sampled(file)
     else:
-        known = tokenizer_folder.load(name, "--model")
+        known, kept = tokenizer_folder.load(name, "--model"), None
         model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_folder(source.path)
         context_len = openvino_folder.context_len(name, source.path, model)
     try:
@@ -80,7 +82,8 @@ def load(
         engine="openvino",
         activations="" if in_float32 else "int8",
     )
-    check_bits(checkpoint, exact=not in_float32)
+    columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
+    check_bits(checkpoint, columns[columns < num_known], exact=not in_float32)
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     return checkpoint
 
@@ -96,13 +99,13 @@ def token_bytes(checkpoint: Checkpoint) -> int:
     return compiled.page_bytes // PAGE_SIZE
 
 
-def check_bits(checkpoint: Checkpoint, *, exact: bool) -> None:
+def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: bool) -> None:
     """Raises CheckpointError if logits are no numbers; UnsupportedModelError unless rows have the same bits alone,
-    together, in pieces, and beside others. exact: False: their bits may differ."""
+    together, in pieces, and beside others. columns: of the logits that are numbers. exact: False: bits may differ."""
     tokens = ((np.arange(sum(PIECES)) * 7919 + 1) % checkpoint.num_tokens).tolist()
     engine = OpenVinoEngine(replace(checkpoint, context_len=len(tokens)), num_pages=8)
     whole = engine.forward([Chunk("whole", tokens, len(tokens))])
-    if not whole[:, : checkpoint.num_tokens].isfinite().all():
+    if not whole[:, columns].isfinite().all():
         raise CheckpointError(f"{checkpoint.name}: its logits are no numbers; get the model again, or use another one")
     if not exact:
         return

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from msgspec.structs import astuple, replace
@@ -22,6 +23,7 @@ from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
 from tests import gguf_files
+from tests.engine import gguf_models
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 
@@ -542,3 +544,20 @@ def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_draft_and_others
     lacking, ordinary = make_request(1, prompt=(5, VOCAB - 1)), make_request(2)
     found = run(drafter, wanted(lacking, lacking.prompt, 4), wanted(ordinary, ordinary.prompt, 4))
     assert [len(each.tokens) for each in found] == [0, 4]
+
+
+# -- a model that keeps some tokens ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_only_kept_tokens_are_drafted(tmp_path, verification):
+    kept = np.arange(0, 258, 2)
+    file = gguf_models.keeping(tmp_path / "kept.gguf", kept, np.arange(258) // 2)
+    checkpoint = engines.load(str(file))
+    drafter = Drafter(checkpoint, engines.start(checkpoint, num_pages=8))
+    request = make_request(verification=verification, sampling=Sampling(temperature=5.0, seed=1))
+    [proposed] = run(drafter, wanted(request, [1, 3, 200], 12))
+    assert len(set(proposed.tokens)) > 6
+    assert set(proposed.tokens) <= set(kept.tolist())
+    if verification == "ratio":
+        assert (proposals.decode(proposed.proposal, 12, 258, proposed.tokens)[:, 1::2] == 0).all()

@@ -1,0 +1,72 @@
+"""A file that keeps some tokens computes their logits as a whole one does whose other inputs are those of kept ones."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from goodspeed.engine import engines
+from goodspeed.engine.gguf.file import KEPT, NEAREST, read
+from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.errors import CheckpointError
+from tests.engine import gguf_models
+
+TOKENS = [(7 * i * i + i) % 250 for i in range(40)]
+ROWS = np.array([*range(0, 250, 2), 256])
+"""Kept tokens of the tests: the even ones, and the end of a text."""
+
+ALIKE = np.array([min(i // 2, len(ROWS) - 1) for i in range(258)])
+"""The row that stands for each token: an odd one's is that of the token before it."""
+
+
+def test_logits(tmp_path: Path) -> None:
+    files = [gguf_models.keeping(tmp_path / f"{each}.gguf", ROWS, ALIKE, is_whole=each) for each in (False, True)]
+    kept, whole = (engines.start(engines.load(str(file)), num_pages=2) for file in files)
+    found, wanted = (engine.forward([Chunk("a", TOKENS, len(TOKENS))]) for engine in (kept, whole))
+    assert found.shape == wanted.shape == (len(TOKENS), 258)
+    assert torch.equal(found[:, ROWS], wanted[:, ROWS])
+    others = np.setdiff1d(np.arange(258), ROWS)
+    assert (found[:, others] == -torch.inf).all()
+
+
+def test_logits_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    file = gguf_models.keeping(tmp_path / "kept.gguf", ROWS, ALIKE, is_spoilt=True)
+    with pytest.raises(CheckpointError, match="its logits are no numbers"):
+        engines.load(str(file))
+
+
+def changed(tmp_path: Path, **fields: Any) -> KeptTokens | None:
+    file = read(gguf_models.keeping(tmp_path / "kept.gguf", ROWS, ALIKE), "it")
+    return KeptTokens.of(replace(file, fields=file.fields | fields))
+
+
+@pytest.mark.parametrize(
+    ("kept", "nearest", "told"),
+    [
+        ([], ALIKE, f"{KEPT} is no ascending list of ids below 258"),
+        (ROWS[::-1], ALIKE, f"{KEPT} is no ascending list"),
+        ([*ROWS[:-1], 258], ALIKE, f"{KEPT} is no ascending list"),
+        ([-1, *ROWS[1:]], ALIKE, f"{KEPT} is no ascending list"),
+        (ROWS, [], f"{KEPT} is no ascending list of ids below 0"),
+        (ROWS, ALIKE + 1, f"{NEAREST} does not name rows"),
+        (ROWS, ALIKE - 1, f"{NEAREST} does not name rows"),
+        (ROWS, np.zeros_like(ALIKE), f"{NEAREST} does not name rows .* or a kept token not its own"),
+        (ROWS, [0.5] * 258, f"its field {NEAREST} is no list of int"),
+        (ROWS, "none", f"its field {NEAREST} is 'none'"),
+    ],
+)
+def test_arrays_that_contradict_each_other(tmp_path: Path, kept: Any, nearest: Any, told: str) -> None:
+    fields = {KEPT: np.asarray(kept).tolist(), NEAREST: np.asarray(nearest).tolist()}
+    with pytest.raises(CheckpointError, match=rf"^it: the GGUF file is damaged: {told}"):
+        changed(tmp_path, **fields)
+
+
+def test_one_array_without_the_other(tmp_path: Path) -> None:
+    file = read(gguf_models.keeping(tmp_path / "kept.gguf", ROWS, ALIKE), "it")
+    for key in (KEPT, NEAREST):
+        with pytest.raises(CheckpointError, match=f"its field {key} is missing"):
+            KeptTokens.of(replace(file, fields={k: v for k, v in file.fields.items() if k != key}))
