@@ -111,9 +111,9 @@ class _Weights:
         tensor = self._stored.read(name)[: self.shape(name)[0]].float()
         config = self._config
         if self._is_llama and ".q_proj." in name:
-            tensor = _interleaved(tensor, config.num_attention_heads)
+            tensor = interleaved(tensor, config.num_attention_heads)
         elif self._is_llama and ".k_proj." in name:
-            tensor = _interleaved(tensor, config.num_key_value_heads)
+            tensor = interleaved(tensor, config.num_key_value_heads)
         stored: np.ndarray[Any, Any] = gguf.quants.quantize(np.ascontiguousarray(tensor.numpy()), self.kind(name))
         return stored
 
@@ -122,7 +122,7 @@ def _is_by_token(name: str) -> bool:
     return name.startswith(("model.embed_tokens.", "lm_head."))
 
 
-def _interleaved(rows: Tensor, num_heads: int) -> Tensor:
+def interleaved(rows: Tensor, num_heads: int) -> Tensor:
     """Orders rows for llama.cpp's Llama, which rotates neighbouring pairs; transformers rotates halves of a head."""
     return rows.reshape(num_heads, 2, rows.shape[0] // num_heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 

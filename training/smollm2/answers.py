@@ -1,0 +1,221 @@
+"""Has the target answer prompts: real ones that are not held out, and those of the project's own making.
+
+Several answers are drawn from each prompt: reading a prompt costs as much as writing an answer.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training import prompts
+from training.prompts import passages
+from training.smollm2.stored import NUM_LIKELY, Answer
+from training.smollm2.target import Batch, Target, likeliest
+
+TEMPERATURES = (0.0, 0.0, 0.7, 1.0, 1.0, 1.0)
+"""Drawn from. At temperature 1, labels are the most."""
+
+MADE_PER_REAL = 4
+LONGEST = 192  # tokens of an answer
+LONG = 150  # tokens of a prompt from which more answers are drawn
+NUM_DRAWN, NUM_DRAWN_LONG = 2, 4
+WAITING = 400  # prompts to choose a batch of about one length from
+BATCH, ROWS = 128, 40_000  # most texts of a batch, and rows of their KV cache
+FEWEST_PASSAGES, MOST_PASSAGES = 20, 400
+
+ENDS = "cdef"
+"""Last hexadecimal digits of the sha256 of ids that are held out."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An answer to be written."""
+
+    domain: str
+    id: str
+    prompt: list[int]
+    temperature: float
+    topic: str | None = None  # of an answer that becomes a passage; "": news; None: it becomes none
+
+
+def real(folder: Path, *, held_out: bool) -> list[tuple[str, str, str]]:
+    """Returns the domain, id and first turn of the prompts in a folder of DOMAIN.jsonl files, held out or not."""
+    found = []
+    for file in sorted(folder.glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if (sha256(row["id"].encode()).hexdigest()[-1] in ENDS) == held_out:
+                found.append((file.stem, row["id"], row["turns"][0]))
+    return found
+
+
+class Jobs:
+    """Draws what is to be answered. Answers that are articles become passages to be summarised or asked about."""
+
+    def __init__(self, tokenizer: Any, real_prompts: list[tuple[str, str, str]], seed: int) -> None:
+        self._tokenizer, self._real, self._random = tokenizer, real_prompts, Random(seed)
+        self._passages: list[tuple[str, str]] = []
+        self._waiting: list[Job] = []
+        self._source = self._endless()
+
+    def batch(self) -> list[Job]:
+        """Returns jobs with prompts of about one length."""
+        while len(self._waiting) < WAITING:
+            self._waiting.append(next(self._source))
+        self._waiting.sort(key=lambda job: len(job.prompt))
+        at = self._random.randrange(len(self._waiting))
+        times, room = _num_drawn(self._waiting[at].prompt), len(self._waiting[at].prompt) + LONGEST
+        number = max(1, min(BATCH, ROWS // room) // times)
+        first = max(0, min(at - number // 2, len(self._waiting) - number))
+        found = self._waiting[first : first + number]
+        del self._waiting[first : first + number]
+        return found
+
+    def again(self, job: Job) -> Job:
+        """Returns the same job at another temperature."""
+        most = (0.7, 1.0) if job.topic is not None or job.temperature == 0 else TEMPERATURES
+        return replace(job, temperature=self._random.choice(most))
+
+    def learn(self, topic: str, text: str) -> None:
+        """Takes an answer as a passage, if it has a whole sentence."""
+        whole = " ".join(text[: text.rfind(".") + 1].split())
+        if len(whole) > 150:
+            self._passages = [*self._passages, (whole, topic)][-MOST_PASSAGES:]
+
+    def _endless(self) -> Iterator[Job]:
+        while True:
+            own = prompts.made(self._random, 8 * max(1, len(self._real)))
+            order = self._random.sample(self._real, len(self._real)) or [("", "", "")]
+            for domain, name, text in order:
+                if text:
+                    yield self._job(domain, name, text)
+                for one in self._random.sample(own, MADE_PER_REAL):
+                    yield self._own(one)
+
+    def _own(self, prompt: prompts.Prompt) -> Job:
+        if prompt.domain not in ("summarization", "rag") or self._random.random() < 0.4:
+            return self._job(prompt.domain, "made", prompt.text)
+        if len(self._passages) < FEWEST_PASSAGES or self._random.random() < 0.25:
+            text, topic = passages.asked(self._random)
+            return replace(self._job("chat", "made", text), temperature=self._random.choice((0.7, 1.0)), topic=topic)
+        passage, topic = self._random.choice(self._passages)
+        domain = "rag" if topic else "summarization"
+        return self._job(domain, "made", passages.about(self._random, passage, topic))
+
+    def _job(self, domain: str, name: str, text: str) -> Job:
+        return Job(domain, name, chat(self._tokenizer, text), self._random.choice(TEMPERATURES))
+
+
+def chat(tokenizer: Any, text: str) -> list[int]:
+    """Returns the tokens of a chat's first turn, up to where the answer begins."""
+    messages = [{"role": "user", "content": text}]
+    shown = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return list(tokenizer.encode(shown, add_special_tokens=False))
+
+
+def write(
+    target: Target, jobs: list[Job], ends: frozenset[int], random: Random, longest: int = LONGEST
+) -> list[Answer]:
+    """Writes the answers to jobs. ends: tokens that end one; each answer has its own."""
+    different = list({id(job.prompt): job.prompt for job in jobs}.values())
+    places = {id(prompt): place for place, prompt in enumerate(different)}
+    batch = Batch(target, different, longest)
+    copies = torch.tensor([places[id(job.prompt)] for job in jobs])
+    logits = batch.prefill()[copies]
+    batch.keep(copies)
+    texts = [_Text(job) for job in jobs]
+    alive = texts
+    while True:
+        chosen = _append(alive, logits, random)
+        going = [not text.is_over(ends, longest) for text in alive]
+        if not any(going):
+            return [text.answer() for text in texts]
+        if sum(going) < 0.9 * len(alive):  # a copy of the cache costs as much as a few rows of it
+            rows = torch.tensor(going).nonzero()[:, 0]
+            batch.keep(rows)
+            alive, chosen = [text for text, goes in zip(alive, going, strict=True) if goes], chosen[rows]
+        logits = batch.step(chosen)
+
+
+class _Text:
+    """An answer while it grows; it takes nothing more once it is over."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.tokens: list[int] = []
+        self._likely: list[Any] = []
+        self._log_probs: list[Any] = []
+        self._is_over = False
+
+    def append(self, token: int, likely: Any, log_probs: Any) -> None:
+        if not self._is_over:
+            self.tokens.append(token)
+            self._likely.append(likely)
+            self._log_probs.append(log_probs)
+
+    def is_over(self, ends: frozenset[int], longest: int) -> bool:
+        self._is_over = self._is_over or self.tokens[-1] in ends or len(self.tokens) == longest
+        return self._is_over
+
+    def answer(self) -> Answer:
+        job = self.job
+        likely, log_probs = np.array(self._likely, np.uint16), np.array(self._log_probs, np.float16)
+        prompt, tokens = np.array(job.prompt, np.int64), np.array(self.tokens, np.int64)
+        return Answer(job.domain, job.id, job.temperature, prompt, tokens, likely, log_probs)
+
+
+def _append(texts: list[_Text], logits: Tensor, random: Random) -> Tensor:
+    """Draws a token for each text from logits [num_texts, vocab]; returns them."""
+    values, ids = likeliest(logits, NUM_LIKELY)
+    log_probs = values - logits.logsumexp(-1, keepdim=True)
+    temperatures = torch.tensor([text.job.temperature for text in texts])
+    chosen = torch.where(temperatures > 0, _drawn(logits, ids, temperatures, random), ids[:, 0])
+    rows = zip(texts, chosen.tolist(), ids.numpy(), log_probs.numpy(), strict=True)
+    for text, token, likely, log_prob in rows:
+        text.append(token, likely, log_prob)
+    return chosen
+
+
+def _drawn(logits: Tensor, ids: Tensor, temperatures: Tensor, random: Random) -> Tensor:
+    """Draws tokens [num_texts]; all logits are looked at only where none of the likeliest is drawn."""
+    tempered = logits / temperatures.clamp(min=1e-3).unsqueeze(1)
+    sums = (tempered.gather(1, ids) - tempered.logsumexp(-1, keepdim=True)).exp().cumsum(-1)
+    level = torch.tensor([[random.random()] for _ in ids])
+    places = (sums <= level).sum(-1)
+    chosen = ids.gather(1, places.clamp(max=NUM_LIKELY - 1).unsqueeze(1))[:, 0]
+    for row in (places == NUM_LIKELY).nonzero()[:, 0].tolist():
+        rest = tempered[row].softmax(-1).index_fill(0, ids[row], 0.0)
+        chosen[row] = random.choices(range(len(rest)), (rest + 1e-30).tolist())[0]
+    return chosen
+
+
+def write_for(
+    target: Target, tokenizer: Any, jobs: Jobs, ends: frozenset[int], seconds: float
+) -> Iterator[list[Answer]]:
+    """Writes batches of answers for so long."""
+    random, began, total = Random(0), time.monotonic(), 0
+    while time.monotonic() - began < seconds:
+        first = jobs.batch()
+        drawn = [each for job in first for each in (job, *(jobs.again(job) for _ in range(_num_drawn(job.prompt) - 1)))]
+        found = write(target, drawn, ends, random)
+        for job, answer in zip(drawn, found, strict=True):
+            if job.topic is not None:
+                jobs.learn(job.topic, tokenizer.decode(answer.tokens.tolist()))
+        total += sum(len(answer.tokens) for answer in found)
+        spent = time.monotonic() - began
+        print(f"answers: {total} tokens {spent:.0f} s, {total / spent:.0f} a second", file=sys.stderr, flush=True)
+        yield found
+
+
+def _num_drawn(prompt: list[int]) -> int:
+    return NUM_DRAWN_LONG if len(prompt) > LONG else NUM_DRAWN
