@@ -11,19 +11,18 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, TextIO
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        "pytest",  # under it multiprocessing imports the main module again
         "draft_node.assembly",
         "draft_node.http.server",
         "draft_node.model.loading",
@@ -56,7 +55,8 @@ class Fork:
         streams = (source, out, err)
         arguments = (module, words, dict(settings), tuple(map(_Passed, streams)))
         self._process = FORKS.Process(target=_run, args=arguments, daemon=True)
-        self._process.start()
+        with _without_main():
+            self._process.start()
         for descriptor in streams:
             os.close(descriptor)
 
@@ -114,6 +114,16 @@ class Fork:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hides the main module: a fork needs nothing of it, and multiprocessing would import all of it again in each."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 class _Passed:
