@@ -2,7 +2,8 @@
 
 A draft worker (`python -m experiments.benchmarks.nodes.workers`, with the options of `goodspeed-draft`) reads one JSON
 list of requests a line, serves them one after the other, or each when it is due, and answers with one JSON list of
-their results. So the parent starts everybody at once, and times nothing but serving.
+their results. So the parent starts everybody at once, and times nothing but serving. A list that comes while another
+one is served ends that one, of which nothing is told. An empty list is answered as soon as a verify node is there.
 """
 
 import argparse
@@ -14,17 +15,19 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
+from draft_node.service import standard_input
 from experiments.benchmarks.nodes.hardware import Emulation
 from experiments.benchmarks.nodes.processes import free_port
+from experiments.harness.forks import Fork
 from goodspeed.serving.config import from_namespace
 from goodspeed.slo.kept import NO_OBJECTIVES, Outcome, Times
 from goodspeed.slo.objectives import Objectives
@@ -37,9 +40,13 @@ NO_MODEL = "none"
 """The `--model` of a draft node that has none, whose drafts are n-grams."""
 
 
+STDERR = 2
+Process: TypeAlias = "subprocess.Popen[str] | Fork"
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """A request for one generation, which does not end before `max_tokens`."""
+    """A request for one generation."""
 
     prompt: list[int]
     max_tokens: int
@@ -48,6 +55,7 @@ class Wanted:
     max_draft: int = MAX_DRAFT
     slo: Objectives | None = None  # what it is to keep
     due_s: float | None = None  # when it comes, since the list did; None: when the one before it is done
+    stop_ids: list[int] = field(default_factory=list)  # tokens that end it; none: it has `max_tokens`
 
 
 @dataclass(frozen=True)
@@ -81,15 +89,21 @@ class DraftWorker:
         options: Sequence[str],
         core: int | None,
         before: Sequence[str] = (),
+        *,
+        tokenizer: str = TARGET,
+        launch: Callable[[Sequence[str], int | None], Process] | None = None,
     ) -> None:
-        """before: words before the module on the command line."""
+        """before: words before the module on the command line. tokenizer: of a node without a model.
+
+        launch: `fork`; None: `start`.
+        """
         words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
         words += [f"--connect-timeout-s={CONNECT_TIMEOUT_S}"]  # the verify node may load for longer than this node
-        words += [f"--tokenizer={TARGET}"] if model == NO_MODEL else []
+        words += [f"--tokenizer={tokenizer}"] if model == NO_MODEL else []
         self.name = name
-        self._process = start([*before, "experiments.benchmarks.nodes.workers", *words], core)
+        self._process = (launch or start)([*before, "experiments.benchmarks.nodes.workers", *words], core)
 
-    def wait_until_connected(self, verify: subprocess.Popen[str]) -> None:
+    def wait_until_connected(self, verify: Process) -> None:
         """Raises RuntimeError if this node or the verify node ends before."""
         assert self._process.stdout is not None
         while not select.select([self._process.stdout], [], [], 1.0)[0]:
@@ -169,12 +183,23 @@ def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Pop
         text=True,
         env=environment,
     )
-    if core is not None:
-        os.sched_setaffinity(process.pid, {core})
+    stay_on(process, core)
     return process
 
 
-def end(process: subprocess.Popen[str]) -> None:
+def fork(module_and_options: Sequence[str], core: int | None) -> Fork:
+    """Starts a node much as `start` does, without the seconds that its imports take."""
+    process = Fork(*module_and_options, reads=True, stderr=STDERR)
+    stay_on(process, core)
+    return process
+
+
+def stay_on(process: Process, core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})
+
+
+def end(process: Process) -> None:
     process.terminate()
     try:
         process.communicate(timeout=10)
@@ -201,15 +226,26 @@ async def _work(config: DraftConfig) -> None:
     if serving.done():
         serving.result()
     print(_line("connected"), end="", flush=True)
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        wanted = msgspec.json.decode(line, type=list[Wanted])
-        print(_line(await _serve_all(daemon, wanted, config)), end="", flush=True)
+    answering: asyncio.Task[None] | None = None
+    async with asyncio.TaskGroup() as tasks:
+        async for line in standard_input.lines():
+            if answering is not None:
+                answering.cancel()
+                await asyncio.wait([answering])
+            wanted = msgspec.json.decode(line, type=list[Wanted])
+            answering = tasks.create_task(_answer(daemon, wanted, config))
+        if answering is not None:
+            answering.cancel()
     serving.cancel()
 
 
 def _line(what: Any) -> str:
     return msgspec.json.encode(what).decode() + "\n"
+
+
+async def _answer(daemon: Any, wanted: Sequence[Wanted], config: DraftConfig) -> None:
+    await daemon.connected.wait()
+    print(_line(await _serve_all(daemon, wanted, config)), end="", flush=True)
 
 
 async def _serve_all(daemon: Any, wanted: Sequence[Wanted], config: DraftConfig) -> list[Served]:
@@ -260,6 +296,7 @@ def _request(wanted: Wanted, asked_at: float, config: DraftConfig) -> Request:
         prompt=tuple(wanted.prompt),
         sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),
         max_tokens=wanted.max_tokens,
+        stop_ids=tuple(wanted.stop_ids),
         verification=config.verification,
         max_draft=wanted.max_draft,
         drafter=config.drafter if wanted.max_draft else "none",
