@@ -150,7 +150,7 @@ def experiment(config: Config) -> Outcome:
         error = {key: float(1.96 * np.std([one[key] for one in compared], ddof=1)) for key in mean}
         facts[name] = {"mean": mean, "confidence": {key: error[key] / config.num_seeds**0.5 for key in error}}
         findings += [Finding(f"{name}: {key.replace('_', ' ')}", value) for key, value in mean.items()]
-        results += _rows(name, runs[0])
+        results += rows_of(name, runs[0])
     return Outcome(rows=results, findings=findings, facts={"by_setting": facts}, notes=NOTES)
 
 
@@ -164,7 +164,8 @@ NOTES = [
 ]
 
 
-def _rows(name: str, series: Series) -> list[dict[str, Any]]:
+def rows_of(name: str, series: Series) -> list[dict[str, Any]]:
+    """The moving averages of the first rounds, for `draw_panel`."""
     (guess, guess_band), (true, true_band) = moving(series.estimated), moving(series.realised)
     columns = {
         "realised": series.realised[WINDOW - 1 :],
@@ -189,12 +190,12 @@ def draw(config: Config, results: Results) -> Figure:
     panels = figure.subplots(1, len(shown), squeeze=False, sharey=True).flat
     for panel, (policy, beta) in zip(panels, shown, strict=True):
         name = _name(config.budgets[-1], beta, policy)
-        _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
+        draw_panel(panel, [row for row in results.rows if row["setting"] == name])
         panel.set_title(f"{config.num_clients} clients, {name}")
     return styles.finish(figure, "The estimated goodput follows the realised one within its standard deviation")
 
 
-def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
+def draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """Mean and band of what is estimated and of what is realised."""
     numbers = [row["round"] for row in rows]
     for place, label in enumerate(("estimated", "realised")):

@@ -133,7 +133,7 @@ def experiment(config: Config) -> Outcome:
         for variant in config.variants:
             found, begun = simulate(setting, variant, agreement, config.num_seeds, config.num_rounds)
             mean, error = found.mean(axis=1), 1.96 * found.std(axis=1, ddof=1) / np.sqrt(config.num_seeds)
-            rows = _rows(setting, variant, best, mean, error)
+            rows = rows_of(setting.name, variant.name, best, mean, error)
             results += rows
             policies[variant.name] = _figures(mean, error, setting.num_clients)
             missing = 100.0 * (best - mean) / setting.num_clients  # percent per client, by round
@@ -192,11 +192,12 @@ def _figures(mean: Floats, error: Floats, num_clients: int) -> dict[str, float]:
     }
 
 
-def _rows(setting: Setting, variant: Variant, best: float, mean: Floats, error: Floats) -> list[dict[str, Any]]:
+def rows_of(setting: str, variant: str, best: float, mean: Floats, error: Floats) -> list[dict[str, Any]]:
+    """The curve of a variant at the rounds that are kept, for `draw_panel`."""
     return [
         {
-            "setting": setting.name,
-            "variant": variant.name,
+            "setting": setting,
+            "variant": variant,
             "round": number,
             "log_utility": round(float(mean[number - 1]), 5),
             "confidence_95": round(float(error[number - 1]), 5),
@@ -204,7 +205,7 @@ def _rows(setting: Setting, variant: Variant, best: float, mean: Floats, error: 
             "optimum_where_begun": None,  # of `gradient` under replay
         }
         for number in SHOWN
-        if number <= len(mean)
+        if number <= len(mean) and np.isfinite(mean[number - 1])
     ]
 
 
@@ -216,27 +217,30 @@ def draw(config: Config, results: Results) -> Figure:
     figure = new_figure(5.0 * panels, 4.8)
     axes = figure.subplots(1, panels, squeeze=False).flat
     for panel, name in zip(axes, shown, strict=False):
-        _draw_panel(panel, [row for row in results.rows if row["setting"] == name])
+        draw_panel(panel, [row for row in results.rows if row["setting"] == name])
         panel.set_title(name)
     if served:
-        _draw_served(axes[len(shown)], served, [row["variant"] for row in results.rows])
+        draw_served(axes[len(shown)], served, [row["variant"] for row in results.rows])
+        axes[len(shown)].set_yticks([10, 20, 40, 80], ["10", "20", "40", "80"])
     return styles.finish(figure, TITLE, OURS)
 
 
-def _draw_served(panel: Axes, rows: Sequence[dict[str, Any]], variants: Sequence[str]) -> None:
-    """Draws a curve over the clients for each way; its mean height is the log-utility per client."""
+def draw_served(panel: Axes, rows: Sequence[dict[str, Any]], variants: Sequence[str]) -> None:
+    """Draws a curve over the clients for each way; its mean height is the log-utility per client.
+
+    variants: what the other panels show, which looks the same here.
+    """
     names = [PRESET if row["way"] == "paper" else row["way"] for row in rows]
     looks = styles.numbers([*variants, *names], OURS)
     for name, row in zip(names, rows, strict=True):
         speeds = row["client_tokens_per_s"]
         panel.plot(range(1, len(speeds) + 1), speeds, label=name, **styles.curve(looks[name], len(speeds)))
     panel.set(yscale="log", xlabel="client, by falling acceptance", ylabel="tokens/s")
-    panel.set_yticks([10, 20, 40, 80], ["10", "20", "40", "80"])
     panel.minorticks_off()
-    panel.set_title(f"served: {fig4_served.SCARCE}")
+    panel.set_title(f"served: {rows[0]['world']}")
 
 
-def _draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
+def draw_panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """Draws one setting: a curve with its interval for each variant, and the lines that they are compared with."""
     for name, number in styles.numbers((row["variant"] for row in rows), OURS).items():
         own = [row for row in rows if row["variant"] == name]

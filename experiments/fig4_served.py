@@ -58,7 +58,7 @@ class Served:
         found = []
         for world, settings in parts("served worlds", WORLDS.items()):
             speeds = {name: self._speeds(replace(settings, **way)) for name, way in ways.items()}
-            found += [{"world": world, "way": name} | _measures(speeds[OURS], own) for name, own in speeds.items()]
+            found += [{"world": world, "way": name} | measures(speeds[OURS], own) for name, own in speeds.items()]
         return found
 
     def _speeds(self, settings: Settings) -> Floats:
@@ -67,7 +67,8 @@ class Served:
         return np.array([steady(replace(settings, policy_seed=seed), stretch, seed).tokens_per_s for seed in seeds])
 
 
-def _measures(ours: Floats, speeds: Floats) -> dict[str, Any]:
+def measures(ours: Floats, speeds: Floats) -> dict[str, Any]:
+    """What a way's tokens/s say beside ours; both are [seeds, clients]."""
     utility = np.log(speeds).mean(axis=1)
     above, confidence = interval((np.log(ours).mean(axis=1) - utility).tolist())
     return {

@@ -4,7 +4,8 @@ An experiment is a function from its settings (a dataclass) to an `Outcome`, and
 these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
 experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
 file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared.
-Our goals are for the shipped settings: with others nothing is judged.
+Settings that the class names in `OPTIONS` are options, too. Our goals are for the shipped settings: with others nothing
+is judged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import matplotlib
 import msgspec
@@ -79,10 +80,12 @@ def run(
     arguments: Sequence[str] | None = None,
 ) -> int:
     """The whole of `python -m experiments.NAME`."""
-    options = parse(name, about, arguments, takes_policy=hasattr(config, "with_policy"))
+    options = parse(name, about, arguments, config)
     section = "quick" if options.quick else "full"
     out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
     settings = load(options.config, section, config)
+    given = {key: getattr(options, key) for key in getattr(config, "OPTIONS", ()) if getattr(options, key) is not None}
+    settings = replace(settings, **given) if given else settings  # type: ignore[type-var]
     if (policy := getattr(options, "policy", None)) is not None:
         settings = _with_policy(settings, policy)
     is_shipped = settings == load(_shipped(name), section, config)
@@ -136,14 +139,18 @@ def _with_policy(settings: Any, policy: str) -> Any:
     return settings.with_policy(policy)
 
 
-def parse(name: str, about: str, arguments: Sequence[str] | None, *, takes_policy: bool = False) -> argparse.Namespace:
+def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) -> argparse.Namespace:
+    """config: whose methods and OPTIONS are the experiment's own options."""
     parser = CommandLine(prog=f"python -m experiments.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
     parser.add_argument("--config", type=Path, default=_shipped(name), help="settings, of clients of your own, say")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
-    if takes_policy:
+    for key, what in getattr(config, "OPTIONS", {}).items():
+        kind = get_type_hints(config)[key]
+        parser.add_argument(f"--{key.replace('_', '-')}", type=kind, help=f"{what}; default: that of the settings")
+    if hasattr(config, "with_policy"):
         what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
         parser.add_argument("--policy", metavar="NAME|MODULE:CLASS", help=what)
     options = parser.parse_args(arguments)

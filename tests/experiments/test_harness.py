@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -113,6 +113,23 @@ def test_quick_settings(tmp_path, capsys):
     start(tmp_path, "--quick")
     assert "MISSED" in capsys.readouterr().out
     assert json.loads((tmp_path / "out" / "results.json").read_text())["rows"] == {"alpha": [0.5], "rounds": [60]}
+
+
+@dataclass(frozen=True)
+class Chosen(Config):
+    """Settings of which one is an option."""
+
+    OPTIONS: ClassVar = {"rounds": "how many"}
+
+
+def test_settings_that_are_options_replace_those_of_the_file(tmp_path, capsys):
+    start(tmp_path, "--json", "--rounds=7", config=Chosen)
+    assert json.loads(capsys.readouterr().out)["config"]["rounds"] == 7
+    with pytest.raises(SystemExit):
+        start(tmp_path, "--rounds=many", config=Chosen)
+    assert "invalid int value: 'many'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        start(tmp_path, "--rounds=7")
 
 
 @dataclass(frozen=True)

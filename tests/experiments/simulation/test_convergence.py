@@ -54,7 +54,7 @@ def test_what_is_served_is_compared_with_ours_seed_by_seed():
 
 def test_a_baseline_that_is_fairer_than_ours_is_missed():
     ours, other = (np.full((2, 8), speed) for speed in (1.0, 1.1))
-    row = {"world": "w", "way": "fixed"} | fig4_served._measures(ours, other)
+    row = {"world": "w", "way": "fixed"} | fig4_served.measures(ours, other)
     assert [one.reached for one in fig4_served.findings([row]) if one.wanted] == [False]
 
 

@@ -1,0 +1,276 @@
+"""GoodSpeed's Figs. 2 and 4 with real nodes and a real model: what `fig2_estimation` and `fig4_convergence` simulate.
+
+One verify node has a core to itself, and eight draft nodes, each a client with chats of one domain, share the other.
+Every run begins with a verify node that knows nothing yet, and serves so many rounds with all clients: first in the
+paper's rounds (`--preset paper`), then in the default ones. Policies take turns, each seed with another one first, and
+meet the same prompts and seeds. Whatever is told of a run is what the verify node recorded of it.
+
+Fig. 2: as in `fig2_estimation`, with one standard deviation of ten rounds as a band. Fig. 4: U of the running average
+goodput, with its 95 % interval over seeds. U(x*) is that of the survival curves that were measured in all runs of a
+seed (`recorded.survival`), less what clients miss between two texts, where no policy can give them anything. The third
+panel has tokens a second of each client in the default rounds.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import fig2_estimation, fig4_convergence, fig4_served
+from experiments.fig2_estimation import WINDOW, Series
+from experiments.fig4_served import OURS
+from experiments.harness import styles
+from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.progress import parts
+from experiments.served import chats, pictures, running
+from experiments.served.pictures import DEFAULT, FIG4, PAPER, SERVED
+from experiments.served.recorded import Run, survival
+from experiments.simulation.accounts import interval
+from experiments.simulation.arrays.optimum import optimum
+from goodspeed.errors import ConfigError
+from goodspeed.fair.policies.base import Floats
+from goodspeed.serving.options import NO_MODEL
+
+SPARE = 300
+"""Texts beyond one a round: a client may be asked for some before all others have come."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """`experiments/configs/live.toml`."""
+
+    OPTIONS: ClassVar[Mapping[str, str]] = {
+        "target": "the verify node's model",
+        "draft": f"the draft nodes' model, or {NO_MODEL} for n-grams",
+        "prompts": "a folder with chats: DOMAIN.jsonl with `id` and `turns` a line",
+        "num_rounds": "rounds of a run",
+        "num_seeds": "runs of a policy in each kind of rounds, 2 at least",
+        "budget": "drafted tokens in a round, C",
+    }
+
+    target: str
+    draft: str
+    num_rounds: int
+    num_seeds: int
+    budget: int
+    temperature: float
+    max_tokens: int  # of an answer, which may end by itself before
+    domains: tuple[str, ...]
+    policies: tuple[str, ...]
+    prompts: str = ""  # a folder; empty: those that come with the project
+
+    def with_policy(self, name: str) -> Config:
+        """The same with one more policy."""
+        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
+
+    @property
+    def worlds(self) -> dict[str, tuple[list[str], list[str]]]:
+        """Options of the verify node and of the draft nodes for each kind of rounds."""
+        budget, preset = f"--budget={self.budget}", "--preset=paper"
+        return {PAPER: ([budget, preset], [preset] if self.draft != NO_MODEL else []), DEFAULT: ([budget], [])}
+
+
+Runs = Mapping[str, Sequence[Run]]
+"""Those of each policy, by seed."""
+
+
+def serve(config: Config, requests: chats.Requests, world: str) -> Runs:
+    verify_options, draft_options = config.worlds[world]
+    found: dict[str, list[Run]] = {policy: [] for policy in config.policies}
+    turns = list(product(range(config.num_seeds), range(len(config.policies))))
+    with running.nodes(config.target, config.draft, config.domains, verify_options, draft_options) as nodes:
+        for seed, turn in parts(f"runs in {world}", turns):
+            policy = config.policies[(seed + turn) % len(config.policies)]
+            wanted = requests.of(seed, config.num_rounds + SPARE)
+            found[policy].append(nodes.run(policy, wanted, config.num_rounds))
+    return found
+
+
+def experiment(config: Config) -> Outcome:
+    if config.num_rounds <= 2 * WINDOW or config.num_seeds < 2 or OURS not in config.policies:
+        what = (
+            f"a moving average of {WINDOW} needs more than {2 * WINDOW} rounds, an interval two seeds, and a comparison"
+        )
+        raise ConfigError(f"{what} the policy {OURS}; not {config}")
+    folder = Path(config.prompts) if config.prompts else chats.FOLDER
+    asked = chats.load(folder, config.domains)
+    requests = chats.Requests(asked, config.target, config.temperature, config.max_tokens)
+    return outcome(config, {world: serve(config, requests, world) for world in config.worlds})
+
+
+def outcome(config: Config, runs: Mapping[str, Runs]) -> Outcome:
+    estimated = {world: estimation(own[OURS]) for world, own in runs.items()}
+    best = optima(runs[PAPER], config.budget)
+    converged = {world: convergence(own, best) for world, own in runs.items()}
+    rates = dict(zip(config.domains, _rates(runs[PAPER]).tolist(), strict=True))
+    served = [row for world, own in runs.items() for row in fairness(world, own, rates)]
+    curves = [row for world, own in runs.items() for row in fig2_estimation.rows_of(world, series(own[OURS][0]))]
+    rows = [row for world, own in runs.items() for row in _rows(world, own, best)]
+    facts = {
+        "fig2": estimated[PAPER],
+        "fig4": converged[PAPER] | {"optimum": _figures(best)},
+        "fairness": {world: {row["way"]: row for row in served if row["world"] == world} for world in runs},
+        "acceptance_rate": rates,
+        "default": {"fig2": estimated[DEFAULT], "fig4": converged[DEFAULT]},
+        "seconds_a_round": {world: {name: _seconds(each) for name, each in own.items()} for world, own in runs.items()},
+        "drafts_a_round": {world: {name: _drafts(each) for name, each in own.items()} for world, own in runs.items()},
+    }
+    findings = [*_findings(estimated, converged, best), *fig4_served.findings(served)]
+    told = [{"figure": FIG4} | row for row in rows] + [{"figure": SERVED} | row for row in served]
+    return Outcome(rows=told, curves=curves, findings=findings, facts=facts, notes=NOTES)
+
+
+NOTES = [
+    "error: of the moving averages of ten rounds, relative to what was measured. missing: (U(x*) - U) / clients, in",
+    "percent, at the end of the runs; means over seeds, with 95 % intervals. Times are of this machine.",
+]
+
+
+# -- Fig. 2 ------------------------------------------------------------------------------------------------------------
+
+
+def series(one: Run) -> Series:
+    return Series(one.tokens.sum(axis=1), one.estimates.sum(axis=1), one.forecast)
+
+
+def estimation(runs: Sequence[Run]) -> dict[str, float]:
+    """Relative error and correlation of the moving averages, with their intervals."""
+    with np.errstate(invalid="ignore"):  # the forecast of rounds that take no permissions is always the same
+        compared = [fig2_estimation.compare(series(one)) for one in runs]
+    error, error_ci = interval([one["relative_error"] for one in compared])
+    corr, corr_ci = interval([one["correlation"] for one in compared])
+    meet, _ = interval([one["bands_meet"] for one in compared])
+    return {"error": error, "error_ci": error_ci, "corr": corr, "corr_ci": corr_ci, "bands_meet": meet}
+
+
+# -- Fig. 4 ------------------------------------------------------------------------------------------------------------
+
+
+def optima(runs: Runs, budget: int) -> list[float]:
+    """U(x*) for each seed, by what was accepted in the runs of all policies."""
+    found = []
+    for same_seed in zip(*runs.values(), strict=True):
+        clients = range(len(same_seed[0].clients))
+        curves = [survival([each for one in same_seed for each in one.chances(client)], budget) for client in clients]
+        presence = np.mean([one.presence for one in same_seed], axis=0)
+        found.append(optimum(curves, budget).utility + float(np.log(presence).sum()))
+    return found
+
+
+def convergence(runs: Runs, best: Sequence[float]) -> dict[str, dict[str, float]]:
+    """U at the end by policy, and how much is missing of the optimum, and how far ours is above."""
+    final = {policy: np.array([one.utility[-1] for one in own]) for policy, own in runs.items()}
+    clients = len(runs[OURS][0].clients)
+    found = {}
+    for policy, utility in final.items():
+        missing, missing_ci = interval((100.0 * (np.array(best) - utility) / clients).tolist())
+        above, above_ci = interval((final[OURS] - utility).tolist())
+        more = {"missing": missing, "missing_ci": missing_ci, "ours_above": above, "ours_above_ci": above_ci}
+        found[policy] = _figures(utility.tolist()) | more
+    return found
+
+
+def _figures(utility: Sequence[float]) -> dict[str, float]:
+    mean, half = interval(utility)
+    return {"log_utility": mean, "ci": half}
+
+
+def _rows(world: str, runs: Runs, best: Sequence[float]) -> list[dict[str, Any]]:
+    found = []
+    for policy, own in runs.items():
+        curves = np.array([one.utility for one in own])
+        both = [interval(now) if np.isfinite(now).all() else (-np.inf, 0.0) for now in curves.T.tolist()]
+        mean, half = np.array(both).T
+        found += fig4_convergence.rows_of(world, policy, float(np.mean(best)), mean, half)
+    return found
+
+
+# -- as served ---------------------------------------------------------------------------------------------------------
+
+
+def fairness(world: str, runs: Runs, rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Tokens a second by policy, of clients by falling acceptance. rates: of acceptance, by client."""
+    order = np.argsort([-rate for rate in rates.values()])
+    about = {"world": world, "clients": [list(rates)[client] for client in order]}
+    speeds = {policy: np.array([one.tokens_per_s for one in own])[:, order] for policy, own in runs.items()}
+    return [about | {"way": policy} | fig4_served.measures(speeds[OURS], own) for policy, own in speeds.items()]
+
+
+def _rates(runs: Runs) -> Floats:
+    """Each client's probability that the first drafted token is accepted [clients]."""
+    every = [one for own in runs.values() for one in own]
+    clients = range(len(every[0].clients))
+    return np.array([survival([each for one in every for each in one.chances(client)], 1)[0] for client in clients])
+
+
+def _seconds(runs: Sequence[Run]) -> dict[str, float]:
+    """Seconds of a round by phase, as in the paper's Fig. 3 but finer."""
+    rounds = sum(len(one.rounds) for one in runs)
+    return {phase: sum(one.wall_s[phase] for one in runs) / rounds for phase in runs[0].wall_s}
+
+
+def _drafts(runs: Sequence[Run]) -> dict[str, float]:
+    """Drafted tokens that a round verified, and what of them was accepted."""
+    rounds = [done for one in runs for done in one.rounds]
+    drafts = [one for done in rounds for one in done.drafts]
+    drafted, accepted = sum(len(one.agreed) for one in drafts), sum(one.num_accepted for one in drafts)
+    return {"drafted": drafted / len(rounds), "accepted": accepted / len(rounds)}
+
+
+def _findings(
+    estimated: Mapping[str, Mapping[str, float]],
+    converged: Mapping[str, Mapping[str, Mapping[str, float]]],
+    best: Sequence[float],
+) -> list[Finding]:
+    found = []
+    for world, one in estimated.items():
+        found += [
+            Finding(f"{world}: error of the estimated goodput, +-{one['error_ci']:.4f}", one["error"]),
+            Finding(f"{world}: correlation with the measured one, +-{one['corr_ci']:.3f}", one["corr"]),
+        ]
+    found.append(Finding(f"{PAPER}: U(x*), +-{_figures(best)['ci']:.3f}", float(np.mean(best))))
+    for world, policies in converged.items():
+        for policy, one in policies.items():
+            found.append(Finding(f"{world}: {policy}, U at the end, +-{one['ci']:.3f}", one["log_utility"]))
+            if world == PAPER:
+                found.append(Finding(f"{world}: {policy}, missing, +-{one['missing_ci']:.2f}", one["missing"]))
+            if policy != OURS:
+                half = one["ours_above_ci"]
+                wanted = ("not below 0", one["ours_above"] >= -half) if policy in fig4_served.BASELINES else ("", None)
+                what = f"{world}: U by which {OURS} is above {policy}, +-{half:.3f}"
+                found.append(Finding(what, one["ours_above"], None, *wanted))
+    return found
+
+
+def draw(config: Config, results: Results) -> Figure:
+    """Estimated and measured goodput; utility over rounds; tokens a second of each client."""
+    figure = new_figure(15.0, 4.8)
+    for draw_panel, panel in zip(
+        (pictures.estimates, pictures.utility, pictures.speeds), figure.subplots(1, 3), strict=True
+    ):
+        draw_panel(panel, results)
+    return styles.finish(figure, _title(config, results), OURS)
+
+
+def _title(config: Config, results: Results) -> str:
+    served = [row for row in pictures.rows_of(results, SERVED, DEFAULT) if row["way"] != OURS]
+    above = ", ".join(f"{row['ours_above']:.3f} ± {row['ours_above_ci']:.3f} above {row['way']}" for row in served)
+    return f"{config.target} served to {len(config.domains)} clients: by default the log-utility of {OURS} is {above}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the nodes end, too
+    about = "Estimated and measured goodput, and utility over rounds, of real nodes with a real model."
+    return run("live", about, experiment, draw, Config, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

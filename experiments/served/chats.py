@@ -1,0 +1,82 @@
+"""Chats by domain, from a folder with a file of JSON lines for each, and as requests to draft nodes."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from experiments.benchmarks.nodes.workers import Wanted
+from goodspeed.engine import sources
+from goodspeed.engine.tokenizing.text import encode_chat
+from goodspeed.errors import ConfigError
+
+FOLDER = Path(__file__).parents[1] / "prompts"
+MAX_PROMPT = 1024
+"""The most tokens of a prompt; longer ones are left out, so that prompt and answer fit into 2,048 tokens."""
+
+SEEDS_APART = 1_000_003
+
+
+class Chat(msgspec.Struct, frozen=True):
+    """A user's messages, of which the first one is asked."""
+
+    id: str
+    turns: tuple[str, ...]
+
+
+def load(folder: Path, domains: Sequence[str]) -> dict[str, list[Chat]]:
+    """Reads DOMAIN.jsonl of each domain. ConfigError names what is missing, or the line that is wrong."""
+    return {domain: _read(folder / f"{domain}.jsonl") for domain in domains}
+
+
+def _read(path: Path) -> list[Chat]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}); give a folder with a file DOMAIN.jsonl a domain"
+        ) from error
+    chats = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            chats.append(msgspec.json.decode(line, type=Chat))
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}, line {number}: {error}; write an object with `id` and `turns`") from error
+        if not chats[-1].turns:
+            raise ConfigError(f"{path}, line {number}: the chat has no turn; write what the user asks")
+    if not chats:
+        raise ConfigError(f"{path} has no chat; write one a line")
+    return chats
+
+
+class Requests:
+    """What each client asks for: chats of its domain, one after the other, in an order of each seed."""
+
+    def __init__(self, chats: dict[str, list[Chat]], target: str, temperature: float, max_tokens: int) -> None:
+        """Raises ConfigError for a domain whose prompts are all too long."""
+        vocabulary = sources.load_tokenizer(target)
+        self._ends = list(vocabulary.eos_ids)
+        self._temperature, self._max_tokens = temperature, max_tokens
+        self._prompts: list[list[list[int]]] = []  # of each client
+        for domain, own in chats.items():
+            asked = [[{"role": "user", "content": chat.turns[0]}] for chat in own]
+            prompts = [encode_chat(vocabulary.tokenizer, messages) for messages in asked]
+            fitting = [prompt for prompt in prompts if len(prompt) <= MAX_PROMPT]
+            if not fitting:
+                raise ConfigError(f"every prompt of {domain} has more than {MAX_PROMPT} tokens; add shorter ones")
+            self._prompts.append(fitting)
+
+    def of(self, seed: int, number: int) -> list[list[Wanted]]:
+        """Returns so many texts for each client; no two have the same prompt and the same seed."""
+        return [self._own(prompts, client, seed, number) for client, prompts in enumerate(self._prompts)]
+
+    def _own(self, prompts: list[list[int]], client: int, seed: int, number: int) -> list[Wanted]:
+        order = random.Random(f"{seed} {client}").sample(prompts, len(prompts))
+        first = SEEDS_APART * seed
+        return [
+            Wanted(order[place % len(order)], self._max_tokens, self._temperature, first + place, stop_ids=self._ends)
+            for place in range(number)
+        ]

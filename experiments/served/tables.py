@@ -1,0 +1,45 @@
+"""Tables of the stored results of `experiments.live`, for a notebook."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.harness.experiment import RESULTS
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """Reads what --json told of the run that is stored in a folder."""
+    found: dict[str, Any] = json.loads((folder / RESULTS).read_text())
+    return found
+
+
+class Table(str):
+    """Lines of text, which a notebook shows as they are."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def table(*parts: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Returns a line for each name of each part, and a column for each of its numbers."""
+    rows = [(name, numbers(figures)) for part in parts for name, figures in part.items()]
+    columns = list(dict.fromkeys(column for _, figures in rows for column in figures))
+    width = max(len(name) for name, _ in rows)
+    lines = [" ".join([" " * width, *(f"{column:>{breadth(column)}}" for column in columns)])]
+    for name, figures in rows:
+        told = (f"{figures[column]:.4g}" if column in figures else "" for column in columns)
+        lines.append(
+            " ".join([f"{name:<{width}}", *(f"{one:>{breadth(c)}}" for c, one in zip(columns, told, strict=True))])
+        )
+    return Table("\n".join(line.rstrip() for line in lines))
+
+
+def numbers(figures: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if isinstance(value, int | float)}
+
+
+def breadth(column: str) -> int:
+    return max(len(column), 8)

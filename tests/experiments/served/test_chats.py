@@ -1,0 +1,66 @@
+"""Chats from files, as requests to draft nodes."""
+
+import pytest
+
+from experiments.served import chats
+from experiments.served.chats import Chat, Requests, load
+from goodspeed.errors import ConfigError
+
+DOMAINS = ("chat", "coding", "translation", "summarization", "qa", "math", "rag", "sql")
+
+
+def test_the_project_has_chats_of_every_domain_that_fit():
+    found = load(chats.FOLDER, DOMAINS)
+    assert min(map(len, found.values())) >= 3
+    everything = [chat.id for own in found.values() for chat in own]
+    assert len(set(everything)) == len(everything)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "cannot be read .*; give a folder with a file DOMAIN.jsonl"),
+        ("\n", "has no chat"),
+        ('{"id": "1", "turns": ["a"]}\n{"id": 1, "turns": ["a"]}', "line 2: .*write an object with `id` and `turns`"),
+        ("what?", "line 1: "),
+        ('{"id": "1", "turns": []}', "line 1: the chat has no turn"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path, text, why):
+    if text is not None:
+        (tmp_path / "chat.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=rf"chat\.jsonl.*{why}"):
+        load(tmp_path, ["chat"])
+
+
+def chat(number, text):
+    return Chat(str(number), (text, "and then?"))
+
+
+@pytest.fixture
+def requests():
+    asked = {"a": [chat(number, f"Is {number} even?") for number in range(3)], "b": [chat(9, "Who are you?")]}
+    return Requests(asked, "tiny-target", 0.7, 20)
+
+
+def test_a_client_asks_its_own_chats_in_turn_until_they_end(requests):
+    first, second = requests.of(1, 7)
+    prompts = [tuple(one.prompt) for one in first]
+    assert len(set(prompts)) == 3
+    assert prompts[:3] == prompts[3:6]
+    assert {tuple(one.prompt) for one in second}.isdisjoint(prompts)
+    assert all(one.stop_ids and one.max_tokens == 20 and one.temperature == 0.7 for one in first)
+
+
+def test_no_text_is_asked_for_twice_and_every_policy_meets_the_same(requests):
+    texts = [(tuple(one.prompt), one.seed) for seed in range(4) for own in requests.of(seed, 50) for one in own]
+    assert len(set(texts)) == len(texts)
+    assert requests.of(2, 5) == requests.of(2, 5)
+
+
+def test_prompts_that_are_too_long_are_left_out():
+    long = chat(1, "word " * 2 * chats.MAX_PROMPT)
+    ((one,),) = Requests({"a": [long, chat(2, "Short?")]}, "tiny-target", 1.0, 5).of(0, 1)
+    assert len(one.prompt) <= chats.MAX_PROMPT
+    with pytest.raises(ConfigError, match="every prompt of a has more than 1024 tokens"):
+        Requests({"a": [long]}, "tiny-target", 1.0, 5)

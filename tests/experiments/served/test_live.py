@@ -1,0 +1,178 @@
+"""What the experiment `live` says of runs, which are made here: no node is started."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments import live
+from experiments.fig4_served import OURS
+from experiments.harness.experiment import HERE, Results, load
+from experiments.live import Config, convergence, fairness, optima, outcome
+from experiments.served.pictures import DEFAULT, PAPER
+from experiments.served.recorded import Run
+from experiments.simulation.accounts import interval
+from experiments.simulation.arrays.optimum import geometric, optimum
+from goodspeed.errors import ConfigError
+from goodspeed.serving.measuring.recording import Drafted, Round
+
+ALPHAS = (0.9, 0.4)
+CLIENTS = ("chat", "sql")
+ROUNDS = 400
+CONFIG = Config("m", "d", ROUNDS, 3, 6, 1.0, 9, CLIENTS, (OURS, "fixed"))
+
+
+def made(seed, lengths, estimates=(3.0, 1.6), seconds=0.1):
+    """A run of two clients whose drafts always have these lengths, and are accepted with the rates ALPHAS."""
+    random = np.random.default_rng([seed, *lengths])
+    rounds = []
+    for number in range(ROUNDS):
+        drafts = []
+        for client, (alpha, length) in enumerate(zip(ALPHAS, lengths, strict=True)):
+            agreed = random.random(length) < alpha
+            accepted = length if agreed.all() else int(np.argmin(agreed))
+            drafts.append(
+                Drafted(
+                    session=client,
+                    base_len=1,
+                    agreed="".join("01"[int(one)] for one in agreed),
+                    num_accepted=accepted,
+                    num_tokens=accepted + 1,
+                    may_draft=length,
+                    acceptance_rate=alpha,
+                    goodput=estimates[client],
+                )
+            )
+        rounds.append(
+            Round(
+                number=number,
+                started_s=number * seconds,
+                waited_s=0.0,
+                duration_s=seconds,
+                num_tokens=9,
+                num_sessions=2,
+                context_tokens=0,
+                drafts=tuple(drafts),
+            )
+        )
+    phases = ("receive", "forward", "verify", "schedule", "send")
+    return Run(CLIENTS, {0: "chat", 1: "sql"}, tuple(rounds[:1]), tuple(rounds[1:]), dict.fromkeys(phases, 39.9))
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {OURS: [made(seed, (4, 2)) for seed in range(3)], "fixed": [made(seed, (3, 3)) for seed in range(3)]}
+
+
+@pytest.fixture(scope="module")
+def found(runs):
+    return outcome(CONFIG, {PAPER: runs, DEFAULT: {name: list(reversed(own)) for name, own in runs.items()}})
+
+
+def test_the_optimum_is_that_of_the_rates_which_the_drafts_show(runs):
+    right = optimum(geometric(ALPHAS, CONFIG.budget), CONFIG.budget).utility
+    for one in optima(runs, CONFIG.budget):
+        assert one == pytest.approx(right, abs=0.06)
+
+
+def test_the_optimum_lacks_what_clients_miss_between_texts(runs):
+    """Each client is away in every second round: none can give it more than half of x*."""
+    away = {
+        name: [
+            Run(one.clients, one.owners, one.before, tuple(half(done) for done in one.rounds), one.wall_s)
+            for one in own
+        ]
+        for name, own in runs.items()
+    }
+    lost = np.array(optima(runs, CONFIG.budget)) - optima(away, CONFIG.budget)
+    assert lost == pytest.approx(2 * math.log(2), abs=0.12)
+
+
+def half(done):
+    return Round(
+        number=done.number,
+        started_s=done.started_s,
+        waited_s=0.0,
+        duration_s=done.duration_s,
+        num_tokens=9,
+        num_sessions=2,
+        context_tokens=0,
+        drafts=done.drafts if done.number % 2 else (),
+    )
+
+
+def test_missing_and_above_are_of_the_same_seeds(runs):
+    best = [3.0, 4.0, 5.0]
+    told = convergence(runs, best)
+    ours, fixed = ([one.utility[-1] for one in runs[name]] for name in (OURS, "fixed"))
+    assert told[OURS]["log_utility"] == pytest.approx(np.mean(ours))
+    assert (told["fixed"]["ours_above"], told["fixed"]["ours_above_ci"]) == interval(np.subtract(ours, fixed).tolist())
+    missing = 100 * (np.array(best) - fixed) / len(CLIENTS)
+    assert told["fixed"]["missing"] == pytest.approx(missing.mean())
+    assert told[OURS]["ours_above"] == told[OURS]["ours_above_ci"] == 0.0
+
+
+def test_fairness_is_by_falling_acceptance(runs):
+    slow = made(0, (1, 1), seconds=0.2)
+    turned = {
+        name: [Run(("sql", "chat"), {0: "chat", 1: "sql"}, *rest(one)) for one in own] for name, own in runs.items()
+    }
+    for given, rates in ((runs, {"chat": 0.9, "sql": 0.4}), (turned, {"sql": 0.4, "chat": 0.9})):
+        ours, fixed = fairness(PAPER, given, rates)
+        assert ours["clients"] == ["chat", "sql"]
+        assert ours["client_tokens_per_s"][0] > ours["client_tokens_per_s"][1]
+        assert fixed["worst_tokens_per_s"] == pytest.approx(np.mean([one.tokens_per_s.min() for one in given["fixed"]]))
+    assert fairness(PAPER, runs | {"slow": [slow] * 3}, {"chat": 0.9, "sql": 0.4})[2]["ours_above"] > math.log(2)
+
+
+def rest(one):
+    return one.before, one.rounds, one.wall_s
+
+
+def test_facts_have_the_figures_by_name(found):
+    fig2, fig4 = found.facts["fig2"], found.facts["fig4"]
+    assert {"error", "corr"} <= fig2.keys()
+    assert {"error", "corr"} <= found.facts["default"]["fig2"].keys()
+    assert set(fig4) == {OURS, "fixed", "optimum"}
+    assert all({"log_utility", "ci"} <= one.keys() for one in fig4.values())
+    assert fig4["optimum"]["log_utility"] > fig4["fixed"]["log_utility"] - 0.05
+    assert {"jain", "worst_tokens_per_s"} <= found.facts["fairness"][DEFAULT]["fixed"].keys()
+    assert found.facts["acceptance_rate"] == pytest.approx(dict(zip(CLIENTS, ALPHAS, strict=True)), abs=0.03)
+    drafts = found.facts["drafts_a_round"][PAPER]
+    assert drafts["fixed"] == pytest.approx(
+        {"drafted": 6.0, "accepted": 0.9 + 0.9**2 + 0.9**3 + 0.4 + 0.4**2 + 0.4**3}, abs=0.1
+    )
+    assert found.facts["seconds_a_round"][PAPER]["fixed"]["send"] == pytest.approx(39.9 / (ROUNDS - 1))
+
+
+def test_an_estimate_that_is_right_has_a_small_error():
+    right = [1 + sum(alpha**s for s in range(1, 4)) for alpha in ALPHAS]
+    errors = [
+        live.estimation([made(seed, (3, 3), estimates) for seed in range(3)])["error"]
+        for estimates in (right, [2 * one for one in right])
+    ]
+    assert errors[0] < 0.1
+    assert errors[1] > 0.9
+
+
+def test_the_picture_has_both_figures_and_the_clients(found):
+    stored = Results(rows=found.rows, curves=found.curves)
+    first, second, third = live.draw(CONFIG, stored).axes
+    assert {line.get_label() for line in first.lines} == {"estimated", "realised"}
+    assert {line.get_label() for line in second.lines} == {OURS, "fixed", "U(x*)"}
+    assert [text.get_text() for text in third.get_xticklabels()] == ["chat", "sql"]
+
+
+def test_n_grams_are_served_in_the_papers_rounds_without_the_preset_at_the_draft_nodes():
+    ngrams = load(HERE / "configs" / "live.toml", "full", Config)
+    assert ngrams.worlds[PAPER] == (["--budget=16", "--preset=paper"], ["--preset=paper"])
+    ngrams = replace(ngrams, draft="none")
+    assert ngrams.worlds[PAPER] == (["--budget=16", "--preset=paper"], [])
+    assert ngrams.worlds[DEFAULT] == (["--budget=16"], [])
+
+
+@pytest.mark.parametrize("change", [{"num_rounds": 20}, {"num_seeds": 1}, {"policies": ("fixed",)}])
+def test_settings_without_an_interval_or_a_comparison_are_refused(change):
+    with pytest.raises(ConfigError, match="an interval two seeds"):
+        live.experiment(replace(CONFIG, **change))

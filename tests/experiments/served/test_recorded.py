@@ -1,0 +1,167 @@
+"""What is recorded of live runs, and the figures of it, by hand."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from experiments.served.recorded import Chance, Gap, collect, survival
+from goodspeed.serving.measuring.recording import Drafted, Opened, Round
+
+ROUND_S, PAUSE_S = 0.05, 0.01
+
+
+def drafted(session=0, num_tokens=1, **told):
+    return Drafted(session=session, base_len=10, num_tokens=num_tokens, **told)
+
+
+def round_of(number, *drafts):
+    sizes = {"num_tokens": 8, "num_sessions": len(drafts), "context_tokens": 0}
+    return Round(
+        number=number,
+        started_s=number * ROUND_S,
+        waited_s=PAUSE_S,
+        duration_s=ROUND_S - PAUSE_S,
+        drafts=drafts,
+        **sizes,
+    )
+
+
+def opened(number, client):
+    return Opened(
+        number=number, client=client, draft_model="m", seed=1, prompt_digest="00", prompt_len=9, max_tokens=99, joined=0
+    )
+
+
+def events_of(*lines):
+    """As the verify node prints them: of each round its totals come before what is recorded of it."""
+    for line in lines:
+        if isinstance(line, Round):
+            yield {"event": "round", "wall_s": {"receive": 0.5 * line.number, "forward": 2.0 * line.number}}
+        yield {"event": "recorded", "line": msgspec.to_builtins(line)}
+
+
+LINES = (
+    opened(0, "chat"),
+    round_of(1, drafted(0, 1, goodput=1.0, acceptance_rate=0.5, may_draft=1)),
+    opened(1, "sql"),
+    round_of(2, drafted(0, 2, goodput=1.5, acceptance_rate=0.5, may_draft=2), drafted(1, goodput=1.0)),
+    round_of(3, drafted(0, 3, goodput=2.0, finish_reason="stop"), drafted(1, 1, goodput=1.0)),
+    opened(2, "chat"),
+    round_of(4, drafted(1, 3, goodput=1.2, acceptance_rate=0.25, may_draft=1)),
+    round_of(5, drafted(2, 1, goodput=1.7, acceptance_rate=0.5), drafted(1, 2, goodput=1.3)),
+)
+
+
+@pytest.fixture
+def run():
+    return collect(events_of(*LINES), ["chat", "sql"], 3)
+
+
+def test_rounds_count_from_the_one_after_everybody_had_a_token(run):
+    assert [done.number for done in run.before] == [1, 2]
+    assert [done.number for done in run.rounds] == [3, 4, 5]
+    assert run.tokens.tolist() == [[3, 1], [0, 3], [1, 2]]
+    assert run.presence.tolist() == [2 / 3, 1.0]
+
+
+def test_the_estimate_of_a_round_has_not_seen_it(run):
+    assert run.estimates.tolist() == [[1.5, 1.0], [2.0, 1.0], [2.0, 1.2]]
+
+
+def test_a_forecast_is_what_the_permissions_promise_and_one_token_of_the_next_text(run):
+    assert run.forecast.tolist() == [1.75 + 1.0, 1.0 + 1.0, 1.0 + 1.25]
+
+
+def test_utility_is_that_of_the_mean_goodput_so_far(run):
+    means = [[3, 1], [3 / 2, 4 / 2], [4 / 3, 6 / 3]]
+    assert run.utility == pytest.approx(np.log(np.array(means)).sum(axis=1))
+
+
+def test_utility_of_a_client_without_tokens_is_no_number_yet(run):
+    later = replace(run, rounds=run.rounds[1:])
+    assert later.utility[0] == -np.inf
+    assert np.isfinite(later.utility[1])
+
+
+def test_speeds_are_of_the_time_from_the_first_round_to_the_end_of_the_last(run):
+    seconds = 2 * ROUND_S + ROUND_S - PAUSE_S
+    assert run.tokens_per_s == pytest.approx([4 / seconds, 6 / seconds])
+    assert run.wall_s == {"receive": 1.5, "forward": 6.0}
+
+
+def test_dropped_events_and_an_early_end_are_gaps():
+    with pytest.raises(Gap, match="too slowly"):
+        collect([{"event": "dropped"}], ["chat"], 1)
+    with pytest.raises(Gap, match="3 of 4 rounds"):
+        collect(events_of(*LINES), ["chat", "sql"], 4)
+
+
+def test_a_chance_is_what_the_verdict_before_permitted():
+    lines = (
+        opened(0, "a"),
+        round_of(1, drafted(may_draft=2)),
+        round_of(2, drafted(agreed="1", may_draft=0)),
+        round_of(3, drafted(agreed="", may_draft=1, finish_reason="length")),
+        opened(1, "a"),
+        round_of(4, drafted(1, may_draft=3)),
+        round_of(5, drafted(1, agreed="")),
+    )
+    run = collect(events_of(*lines), ["a"], 4)
+    assert [(one.permitted, one.draft.agreed) for one in run.chances(0)] == [(2, "1"), (3, "")]
+
+
+# -- the survival curve ------------------------------------------------------------------------------------------------
+
+
+def chance(agreed, num_accepted, permitted=None, **told):
+    return Chance(
+        len(agreed) if permitted is None else permitted, drafted(agreed=agreed, num_accepted=num_accepted, **told)
+    )
+
+
+def test_survival_by_hand():
+    """Of ten first tokens six agree; of these six, five have a second one, and three of them agree."""
+    chances = [
+        *[chance("11", 2)] * 3,
+        *[chance("10", 1)] * 2,
+        chance("1", 1),
+        *[chance("01", 0)] * 4,  # what agrees after a wrong token says nothing
+    ]
+    assert survival(chances, 2) == pytest.approx([0.6, 0.6 * 3 / 5])
+
+
+def test_what_is_not_proposed_does_not_agree():
+    chances = [*[chance("", 0, permitted=2)] * 4, *[chance("1", 1, permitted=2)] * 6]
+    assert survival(chances, 2) == pytest.approx([0.6, 0.0])
+
+
+def test_a_texts_last_draft_lacks_nothing():
+    chances = [*[chance("1", 1, permitted=2, finish_reason="stop")] * 6, *[chance("11", 2)] * 5]
+    assert survival(chances, 2) == pytest.approx([1.0, 1.0])
+
+
+def test_positions_with_few_chances_agree_as_often_as_all():
+    chances = [chance("1", 1)] * 3 + [chance("0", 0)]
+    assert survival(chances, 3) == pytest.approx([0.75, 0.75**2, 0.75**3])
+
+
+def test_ratios_are_taken_where_they_are_known():
+    chances = [chance("1", 1, ratios=(0.9,))] * 5 + [chance("0", 0, ratios=(0.3,))] * 5
+    assert survival(chances, 1) == pytest.approx([0.6])
+
+
+def test_without_drafts_nothing_is_accepted():
+    assert survival([], 2).tolist() == [0.0, 0.0]
+
+
+def test_the_lengths_of_drafts_do_not_bend_the_curve():
+    """A mean over whole drafts would be too low where some drafts were not so long."""
+    random = np.random.default_rng(0)
+    alpha, chances = 0.7, []
+    for length in random.integers(1, 7, 4000):
+        agreed = random.random(length) < alpha
+        first_wrong = int(np.argmin(agreed)) if not agreed.all() else int(length)
+        chances.append(chance("".join("01"[int(one)] for one in agreed), first_wrong))
+    assert survival(chances, 6) == pytest.approx(alpha ** np.arange(1, 7), abs=0.02)

@@ -1,0 +1,145 @@
+"""How runs follow each other, with nodes that are fakes; and what a draft worker does with a list that comes early."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from draft_node.config import DraftConfig
+from draft_node.service import standard_input
+from experiments.benchmarks.nodes import workers
+from experiments.benchmarks.nodes.workers import Wanted
+from experiments.served import running
+from experiments.served.recorded import Gap
+
+DEADLINE_S = 20.0
+WANTED = [Wanted([1], 9, 1.0, 1)]
+
+
+class Worker:
+    """A draft worker that notes what is done with it."""
+
+    def __init__(self, name, story):
+        self.name, self.story = name, story
+
+    def wait_until_connected(self, verify):
+        self.story.append(f"{self.name} connects")
+
+    def ask(self, wanted):
+        self.story.append(f"{self.name} is asked for {len(wanted)}")
+
+    def answer(self):
+        self.story.append(f"{self.name} answers")
+
+
+@pytest.fixture
+def story(monkeypatch):
+    told = []
+
+    class Verify:
+        process = None
+
+        def __init__(self, words, core):
+            told.append(f"verify {words[2]} {words[-1]}")
+
+        def events(self):
+            return iter([{"event": "ready"}])
+
+        def stop(self):
+            told.append("verify stops")
+
+    monkeypatch.setattr(running, "Verify", Verify)
+    return told
+
+
+def test_each_run_has_a_verify_node_of_its_own_and_leaves_no_session(story, monkeypatch):
+    monkeypatch.setattr(running, "collect", lambda events, clients, num_rounds: (clients, num_rounds))
+    workers_: list[Any] = [Worker("a", story), Worker("b", story)]
+    nodes = running.Nodes("m", "tcp://e", ["--budget=4"], None, workers_)
+    run: Any = nodes.run("fixed", [WANTED, []], 7)
+    assert run == (["a", "b"], 7)
+    served = ["a is asked for 1", "b is asked for 0"]
+    nothing = ["a is asked for 0", "b is asked for 0", "a answers", "b answers"]
+    connect = ["a connects", "b connects"]
+    assert story == ["verify --policy=fixed --budget=4", *connect, *served, *nothing, "verify stops"]
+    story.clear()
+    nodes.run("random", [WANTED, []], 7)
+    assert story == ["verify --policy=random --budget=4", *nothing, *served, *nothing, "verify stops"]
+
+
+def test_a_verify_node_stops_after_a_run_that_fails(story):
+    workers_: list[Any] = [Worker("a", story)]
+    nodes = running.Nodes("m", "tcp://e", [], None, workers_)
+    with pytest.raises(Gap):
+        nodes.run("fixed", [WANTED], 7)
+    assert story[-1] == "verify stops"
+
+
+def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_own(monkeypatch):
+    made: list[Any] = []
+
+    class Started:
+        def __init__(self, name, endpoint, model, options, core, **more):
+            made.append((name, options, more))
+
+        def stop(self):
+            made.append("stopped")
+
+    monkeypatch.setattr(running, "DraftWorker", Started)
+    for draft in ("none", "own.gguf", "tiny-draft-s"):
+        with running.nodes("t", draft, ["a"], [], ["--preset=paper"]):
+            pass
+    ngram, gguf, checkpoint = made[::2]
+    history = ["--history=off", "--preset=paper"]
+    assert (ngram[1], ngram[2]["tokenizer"]) == (history, "t")
+    assert (gguf[1], checkpoint[1]) == ([*history, "--tokenizer=t"], history)
+    assert made[1::2] == ["stopped"] * 3
+
+
+def worked(monkeypatch, capsys, *lists):
+    """What a worker prints for some lists, and the prompts whose texts it left. A text of prompt 1 is endless."""
+    left = []
+
+    class Daemon:
+        def __init__(self):
+            self.connected = asyncio.Event()
+            self.core = SimpleNamespace(sessions=None)
+
+        async def serve(self):
+            self.connected.set()
+            await asyncio.sleep(3600)
+
+        async def generate(self, request):
+            statistics = SimpleNamespace(num_drafted=0, num_accepted=0, drafted={}, accepted={})
+            session = SimpleNamespace(statistics=statistics, promised=None)
+            self.core.sessions = {request.session_id: session}
+            try:
+                yield "begun"
+                if request.prompt == (1,):
+                    await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                left.append(request.prompt)
+                raise
+
+    async def lines():
+        for one in lists:
+            yield workers._line(one)
+            for _ in range(10):  # the worker begins with it
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr("draft_node.assembly.assemble", lambda config: (Daemon(), None))
+    monkeypatch.setattr(standard_input, "lines", lines)
+    asyncio.run(asyncio.wait_for(workers._work(DraftConfig(model="m")), DEADLINE_S))
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()], left
+
+
+def test_a_worker_ends_what_it_serves_when_another_list_comes(monkeypatch, capsys):
+    assert worked(monkeypatch, capsys, WANTED, [], WANTED) == (["connected", []], [(1,), (1,)])
+
+
+def test_a_worker_answers_each_list_that_it_has_served(monkeypatch, capsys):
+    other = [Wanted([2], 9, 1.0, 1)]
+    (connected, first, second), left = worked(monkeypatch, capsys, other, other * 2)
+    assert (connected, len(first), len(second), left) == ("connected", 1, 2, [])
