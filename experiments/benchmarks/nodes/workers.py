@@ -113,8 +113,11 @@ class DraftWorker:
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(_line(wanted))
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(_line(wanted))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
 
     def answer(self) -> list[Served]:
         return self._read(list[Served])
@@ -123,8 +126,11 @@ class DraftWorker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"draft node {self.name} ended; what it said is above")
+            raise self._ended()
         return msgspec.json.decode(line, type=kind)
+
+    def _ended(self) -> RuntimeError:
+        return RuntimeError(f"draft node {self.name} ended; what it said is above")
 
     def stop(self) -> None:
         end(self._process)

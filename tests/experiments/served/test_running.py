@@ -1,6 +1,7 @@
 """How runs follow each other, with nodes that are fakes; and what a draft worker does with a list that comes early."""
 
 import asyncio
+import io
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,19 @@ def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_ow
     assert (ngram[1], ngram[2]["tokenizer"]) == (history, "t")
     assert (gguf[1], checkpoint[1]) == ([*history, "--tokenizer=t"], history)
     assert made[1::2] == ["stopped"] * 3
+
+
+def test_a_draft_node_that_has_ended_is_named(monkeypatch):
+    class Broken(io.StringIO):
+        def flush(self):
+            raise BrokenPipeError
+
+    ended = SimpleNamespace(stdin=Broken(), stdout=io.StringIO())
+    monkeypatch.setattr(workers, "start", lambda words, core: ended)
+    worker = workers.DraftWorker("ana", "tcp://e", "m", [], None)
+    for what in (lambda: worker.ask([]), worker.answer):
+        with pytest.raises(RuntimeError, match="draft node ana ended"):
+            what()
 
 
 def worked(monkeypatch, capsys, *lists):
