@@ -91,7 +91,7 @@ class Bench:
             stack.push_async_callback(asyncio.to_thread, running.end)
             ways[rival.way], self.versions[rival.way] = running.write, running.version
         own = [way for way in WAYS if way in options.peers]
-        if own := [way for way in own if way != DRAFT or not self._lacks(way, self.draft.missing)]:
+        if own := [way for way in own if way != DRAFT or self.draft.name or not self._lacks(way, self.draft.missing)]:
             benchmark.note("starting our nodes")
             nodes = ours(own, options.target, self.draft, num_at_once, cores, cores_of_drafts)
             ways |= {way: one.write for way, one in (await stack.enter_async_context(nodes)).items()}

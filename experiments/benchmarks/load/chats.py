@@ -49,7 +49,10 @@ async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
         named = [[f"--name=user-{number}", *model] for number in range(1, options.clients + 1)]
         async with http_nodes(named, "--threads=1", *options.verify, target=target, cores=cores) as nodes:
             ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
-            ways: dict[str, Way] = {PLAIN: Ours(ports, speculate=False).write, drafter: Ours(ports, speculate=True).write}
+            ways: dict[str, Way] = {
+                PLAIN: Ours(ports, speculate=False).write,
+                drafter: Ours(ports, speculate=True).write,
+            }
             for temperature in options.temperature:
                 turns = Turns(ways, {}, at_once)
                 asking, warming = (replace(one, temperature=temperature) for one in (request, warm_up))

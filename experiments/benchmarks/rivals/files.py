@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.harness.benchmark import note
+from goodspeed.embedded import models
 from goodspeed.engine import sources
 from goodspeed.errors import GoodSpeedError
 
@@ -16,7 +17,7 @@ class Files:
     checkpoint: str | None = None  # in safetensors; in bfloat16 if it was made from a GGUF file
     gguf: str | None = None
     q8_0: str | None = None
-    missing: str | None = None  # why there is no form
+    missing: str | None = None  # why there is no form for rivals
 
 
 def prepare(target: str, given: str | None, folder: Path) -> Files:
@@ -39,6 +40,8 @@ def prepare_draft(draft: str | None, folder: Path) -> Files:
     if draft is None:
         return Files(missing="it needs a draft model: --draft MODEL")
     try:
+        if draft in models.SHIPPED:
+            return Files(draft, missing=f"{draft} has rows for some tokens only, which no other engine reads")
         return Files(draft, *_forms(draft, folder / "draft"))
     except GoodSpeedError as error:
         return Files(missing=f"it has no draft model: {error}")
