@@ -45,7 +45,7 @@ def test_by_default_every_domain_comes_once() -> None:
 
 @pytest.mark.parametrize("target", DRAFT_MODELS)
 def test_the_models_of_a_target_exist_for_four_draft_nodes(target: str) -> None:
-    known = {*models.NAMES, *models.PACKAGED}
+    known = {*models.NAMES, *models.PACKAGED, *models.SHIPPED}
     assert target in known
     assert {*DRAFT_MODELS[target]} <= {*known, "none"}
     assert len(drafting(DemoConfig(model=target))) == 4
