@@ -142,18 +142,17 @@ class ByWorth(Choice):
         drafted, candidates = drafted[turn:] + drafted[:turn], candidates[turn:] + candidates[:turn]
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
         num_drafted = sum(len(one.tokens) for _, one in drafted)
-        limit = min(self._limits.budget, self._limits.max_round_tokens - len(ready))
-        limit = max(0, limit if most is None else min(limit, most))
-        budget = min(limit, num_drafted)
+        budget = max(0, min(self._limits.budget, self._limits.max_round_tokens - len(ready), num_drafted))
+        budget = budget if most is None else min(budget, most)
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs, budget)
-        seconds = self._seconds(ready, (budget if self._steady is None else limit) + 1, num_prefill)
+        seconds = self._seconds(ready, (budget if self._steady is None else self._limits.budget) + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
         if self._steady is not None and alone > 0.0:
-            sums = best_sums(candidates, limit, ranked)
-            number = self._steady.update(sums, alone, len(ready), seconds[: limit + 1])
+            sums = best_sums(candidates, self._limits.budget, ranked)
+            number = self._steady.update(sums, alone, len(ready), seconds[:-1])
             longest, cost = max(sum(first.counts), min(longest, number)), Cost()
         counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)

@@ -18,23 +18,31 @@ class Steady:
     """The number of drafted tokens a round."""
 
     def __init__(self, change_rows: float) -> None:
+        """change_rows: `Engine.change_rows`."""
         self._change_rows = change_rows
         self._gains: list[float] = []  # by number of drafted tokens: their worth relative to the round's without them
         self._num_sessions, self.number = 0, 0
 
     def update(self, sums: Sequence[float], alone: float, num_sessions: int, seconds: Sequence[float]) -> int:
-        """Learns from the drafts of the round that is being packed; returns the number.
+        """Learns from the drafts of the round that is being packed; returns how many it verifies.
 
-        sums: worth of the best 0, 1, 2, ... drafted tokens. alone: of the round without them. seconds: of a round by
-        number of drafted tokens, without changes of its size; as many as sums.
+        More than the steady number are verified where this round alone pays for two changes of its size, as with tokens
+        that a constraint forces.
+
+        sums: worth of the best 0, 1, 2, ... drafted tokens, in each round up to the same number. alone: of the round
+        without them. seconds: of a round by number of drafted tokens, without changes of its size; as many as sums.
         """
         gains = [worth / alone for worth in sums]
-        known = self._gains if len(self._gains) == len(gains) else gains
-        self._gains = [old + STEP * (new - old) for old, new in zip(known, gains, strict=True)]
+        self._gains = [old + STEP * (new - old) for old, new in zip(self._gains or gains, gains, strict=True)]
+        change_s = self._change_rows * (seconds[-1] - seconds[0]) / max(1, len(seconds) - 1)
         rates = [(1.0 + gain) / each for gain, each in zip(self._gains, seconds, strict=True)]
-        best, row_s = rates.index(max(rates)), (seconds[-1] - seconds[0]) / max(1, len(seconds) - 1)
+        best = rates.index(max(rates))
         if num_sessions != self._num_sessions:  # its size changes in any case
             self._num_sessions, self.number = num_sessions, best
-        elif (rates[best] / rates[self.number] - 1.0) * HELD * seconds[self.number] > self._change_rows * row_s:
+        elif (rates[best] / rates[self.number] - 1.0) * HELD * seconds[self.number] > change_s:
             self.number = best
-        return self.number
+        once = [
+            (1.0 + gain) / (each + 2 * change_s * (number > self.number))
+            for number, (gain, each) in enumerate(zip(gains, seconds, strict=True))
+        ]
+        return once.index(max(once[self.number :]), self.number)

@@ -29,6 +29,23 @@ def test_one_round_with_other_drafts_changes_nothing_and_many_do():
     assert found == sorted(found)
 
 
+def test_a_round_that_pays_for_two_changes_alone_verifies_more_and_changes_nothing():
+    steady = Steady(4.0)  # two changes take 16 ms
+    for _ in range(40):
+        steady.update(BAD, 1.0, 1, SECONDS)
+    assert steady.update([0.0, 1.0, 1.9, 2.1, 2.1], 1.0, 1, SECONDS) == 0  # 2.9 / 30 ms are no more than 1 / 10 ms
+    assert steady.update([0.0, 1.0, 2.0, 3.0, 4.0], 1.0, 1, SECONDS) == 4  # 5 / 34 ms are
+    assert steady.number == 0
+
+
+def test_a_budget_that_promises_lower_cuts_the_number():
+    choice = make_choice(budget=4, change_rows=4.0)
+    for most, expected in ((None, 4), (1, 1), (0, 0), (None, 4)):
+        session = drafting(1, (0.9, 0.9, 0.9, 0.9))
+        chosen = choice.choose([session], 1, NOW, most)
+        assert sum(len(one.tokens) for one in chosen.values()) == expected
+
+
 def test_a_change_must_pay_within_some_rounds():
     """With one drafted token the rate is 2 % higher: of 16 rounds of 10 ms that is 3.2 ms, or 1.6 rows."""
     little = [0.0, 0.224, 0.224, 0.224, 0.224]
