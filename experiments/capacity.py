@@ -66,6 +66,7 @@ class Config:
     draft_node_s: float  # more of it, where sessions have drafts
     is_charged: bool = False  # every token costs time, also where reading the weights takes longer (`presets.charged`)
     profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def plan(name: str, config: Config) -> Plan:
         own_draft_cost=own if is_own else None,
         parallel_decay=PARALLEL_DECAY if way.parallel else None,
         max_draft=PARALLEL_TOKENS if way.parallel else BUDGET_EACH,
+        recordings=config.recordings,
     )
 
 

@@ -51,6 +51,7 @@ class Config:
     max_tokens: int  # of a text
     policies: tuple[str, ...] = (OURS,)
     alphas: tuple[float, ...] = ()  # acceptance rates between which clients switch, one for each; (): the recorded ones
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
     def with_policy(self, name: str) -> Config:
         """The same with one more policy, whose estimates are shown."""
@@ -71,7 +72,7 @@ class Series:
 
 
 def simulate(config: Config, budget: int, beta: float, seed: int, policy: str = OURS) -> Series:
-    alphas = list(config.alphas) or alphas_of(paths_of(NUM_CLIENTS)).tolist()
+    alphas = list(config.alphas) or alphas_of(paths_of(NUM_CLIENTS, config.recordings)).tolist()
     noted: list[tuple[float, float, float]] = []
     known = (0.0, 0.0)
 

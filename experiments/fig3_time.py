@@ -3,8 +3,8 @@
 The paper's parts: *receiving* lasts while the verify node waits for draft nodes to draft and to transmit, until its
 batch is complete; *verifying* is the verification itself; *sending* hands accepted tokens and next lengths back. Wall
 time ends when every client has the same number of tokens. Barrier rounds are
-the paper's; continuous ones are how GoodSpeed serves by default. The same clients are then served the texts of
-`simulation/texts/proposals.jsonl` with continuous rounds and the match rule, in each of the ways of drafting (`WAYS`).
+the paper's; continuous ones are how GoodSpeed serves by default. The same clients are then served recorded texts with
+continuous rounds and the match rule, in each of the ways of drafting (`WAYS`).
 """
 
 import sys
@@ -52,6 +52,7 @@ class Config:
     budget: int = 20
     max_tokens: int = 150  # of each text
     policies: tuple[str, ...] = ()  # of the user's own, beside POLICIES
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
     def with_policy(self, name: str) -> "Config":
         """The same with one more policy to compare."""
@@ -85,7 +86,15 @@ def experiment(config: Config) -> Outcome:
 
 
 def _served(family: str, place: Place, way: str, temperature: float, config: Config) -> list[Run]:
-    make = partial(serving, config.row(family, place), place, way, temperature=temperature, num_texts=config.texts)
+    make = partial(
+        serving,
+        config.row(family, place),
+        place,
+        way,
+        temperature=temperature,
+        num_texts=config.texts,
+        recordings=config.recordings,
+    )
     return [run(make(seed=seed), seed) for seed in range(config.seeds)]
 
 
@@ -129,7 +138,14 @@ def _served_findings(at: str, served: dict[str, list[Run]]) -> list[Finding]:
 def _runs(family: str, nodes: str, wire: str, rounds: str, policy: str, config: Config) -> list[Run]:
     place = config.nodes[nodes]
     make = partial(
-        world, config.row(family, place), place, policy=policy, rounds=rounds, wire=wire, num_texts=config.texts
+        world,
+        config.row(family, place),
+        place,
+        policy=policy,
+        rounds=rounds,
+        wire=wire,
+        num_texts=config.texts,
+        recordings=config.recordings,
     )
     return [run(make(seed=seed), seed) for seed in range(config.seeds)]
 

@@ -29,7 +29,7 @@ from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows as row_policies
 from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, paths_of
+from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, off_path_of, paths_of
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
@@ -55,11 +55,11 @@ class Setting:
         kind = self.acceptance if isinstance(self.acceptance, str) else "spread"
         return f"{self.num_clients} clients, C = {self.budget}, {kind}"
 
-    def agreement(self, seeds: Sequence[int]) -> tuple[Floats, IndependentDraws]:
+    def agreement(self, seeds: Sequence[int], recordings: str = "") -> tuple[Floats, IndependentDraws]:
         """Survival curves [clients, budget], and the draws for these seeds."""
-        domains = paths_of(self.num_clients)
+        domains = paths_of(self.num_clients, recordings)
         if self.acceptance == "replay":
-            return curves_of(domains, self.budget), Replays(domains, self.budget, seeds)
+            return curves_of(domains, self.budget), Replays(domains, self.budget, seeds, off_path_of(recordings))
         alphas = alphas_of(domains) if self.acceptance == "recorded" else np.array(self.acceptance)
         if len(alphas) != self.num_clients:
             raise ConfigError(f"{len(alphas)} rates of acceptance for {self.num_clients} clients; give one for each")
@@ -86,6 +86,7 @@ class Config:
     settings: list[Setting]
     variants: list[Variant]
     served: Served | None = None  # None: nothing is served
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
     def with_policy(self, name: str) -> Config:
         """The same with one more policy to compare, which is told what `gradient` is told."""
@@ -127,7 +128,7 @@ def experiment(config: Config) -> Outcome:
     findings: list[Finding] = []
     facts: dict[str, dict[str, Any]] = {}
     for setting in parts("settings", config.settings):
-        curves, agreement = setting.agreement(range(config.num_seeds))
+        curves, agreement = setting.agreement(range(config.num_seeds), config.recordings)
         best = optimum(curves, setting.budget).utility
         policies: dict[str, dict[str, float]] = {}
         for variant in config.variants:

@@ -49,6 +49,7 @@ class Config:
     latency_s: float
     setups: tuple[Setup, ...]
     policies: tuple[str, ...] = POLICIES
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
     def with_policy(self, name: str) -> "Config":
         """The same with one more policy to compare."""
@@ -78,7 +79,16 @@ def place(case: str, device: float, config: Config) -> tuple[int, Nodes]:
 def _runs(setup: Setup, policy: str, rounds: str, case: str, config: Config) -> list[dict[str, float]]:
     num_clients, nodes = place(case, setup.device, config)
     row = Row(setup.family, num_clients, 20, 150, (0,))
-    make = partial(world, row, nodes, policy=policy, rounds=rounds, wire="match", num_texts=config.texts)
+    make = partial(
+        world,
+        row,
+        nodes,
+        policy=policy,
+        rounds=rounds,
+        wire="match",
+        num_texts=config.texts,
+        recordings=config.recordings,
+    )
     return [noticed(run(make(seed=seed), seed)) for seed in range(config.seeds)]
 
 

@@ -48,6 +48,7 @@ class Config:
     settings: tuple[Row, ...] = TABLE_1
     nodes: Nodes = L4S
     policies: tuple[str, ...] = ()  # of the user's own, beside POLICIES
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
     def with_policy(self, name: str) -> "Config":
         """The same with one more policy to compare."""
@@ -71,7 +72,14 @@ def experiment(config: Config) -> Outcome:
 
 def _runs(row: Row, policy: str, config: Config) -> list[Run]:
     make = partial(
-        world, row, config.nodes, policy=policy, rounds=config.rounds, wire=config.wire, num_texts=config.texts
+        world,
+        row,
+        config.nodes,
+        policy=policy,
+        rounds=config.rounds,
+        wire=config.wire,
+        num_texts=config.texts,
+        recordings=config.recordings,
     )
     return [run(make(seed=seed), seed) for seed in range(config.seeds)]
 
@@ -81,7 +89,15 @@ def _key(number: int, row: Row, policy: str, way: str, temperature: float) -> di
 
 
 def _served(row: Row, way: str, temperature: float, config: Config) -> list[Run]:
-    make = partial(serving, row, config.nodes, way, temperature=temperature, num_texts=config.served_texts)
+    make = partial(
+        serving,
+        row,
+        config.nodes,
+        way,
+        temperature=temperature,
+        num_texts=config.served_texts,
+        recordings=config.recordings,
+    )
     return [run(make(seed=seed), seed) for seed in range(config.served_seeds)]
 
 

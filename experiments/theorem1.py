@@ -48,6 +48,7 @@ class Config:
     budget: int
     policies: tuple[str, ...] = (OURS,)
     alphas: tuple[float, ...] = ()  # of the clients; (): as recorded
+    recordings: str = ""  # a file of recorded texts; empty: the shipped one
 
     def with_policy(self, name: str) -> Config:
         """The same with one more policy, which need not come near x*."""
@@ -92,7 +93,8 @@ def experiment(config: Config) -> Outcome:
         raise ConfigError(
             f"{len(config.alphas)} rates of acceptance for {config.num_clients} clients; give one for each"
         )
-    alphas = np.array(config.alphas) if config.alphas else alphas_of(paths_of(config.num_clients))
+    recorded = () if config.alphas else paths_of(config.num_clients, config.recordings)
+    alphas = np.array(config.alphas) if config.alphas else alphas_of(recorded)
     best = optimum(geometric(alphas, config.budget), config.budget)
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []

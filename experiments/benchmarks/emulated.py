@@ -19,21 +19,23 @@ It takes about 17 minutes on two cores; about 30 s with --quick, at sizes at whi
 import argparse
 import contextlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
+from experiments.benchmarks.load.ways import DRAFTS, TARGET
 from experiments.benchmarks.nodes.hardware import Emulation, emulation
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
-from experiments.simulation.paper import STAND_INS
-from experiments.simulation.texts.proposals import SHIPPED
+from experiments.simulation.record import record
+from experiments.simulation.texts import proposals, target_texts
+from experiments.simulation.texts.proposals import Title
+from goodspeed.embedded import prompts
+from goodspeed.engine import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 
 MOST_LATE = 0.01
@@ -55,7 +57,7 @@ Speeds = dict[tuple[int, str], list[dict[str, float]]]
 @contextlib.contextmanager
 def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Emulation) -> Iterator[dict[str, Any]]:
     """Yields the draft nodes of each way."""
-    models = [STAND_INS[SETTING.models[number % len(SETTING.models)]] for number in range(options.clients)]
+    models = [DRAFTS[SETTING.models[number % len(SETTING.models)]] for number in range(options.clients)]
     found: dict[Any, list[DraftWorker]] = {}
     with contextlib.ExitStack() as running:
         for way in ways.values():
@@ -68,17 +70,19 @@ def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Em
 class Live:
     """Texts that real nodes write, and how many of them differ between ways."""
 
-    def __init__(self, nodes: Mapping[str, Sequence[DraftWorker]], options: argparse.Namespace, path: Path) -> None:
-        """path: file of the recorded texts, whose prompts are asked for."""
+    def __init__(
+        self, nodes: Mapping[str, Sequence[DraftWorker]], options: argparse.Namespace, recordings: str
+    ) -> None:
+        """recordings: file of the recorded texts, whose prompts are asked for."""
         self.nodes = nodes
         self.options = options
-        self.path = path
+        self.recordings = recordings
         self.num_different = 0
         self._known: dict[tuple[int, ...], list[int]] = {}  # text by seed and prompt
 
     def serve(self, name: str, num_clients: int, seed: int) -> Found:
         way = WAYS[name]
-        texts = wanted(num_clients, self.options.turns, seed, self.path)
+        texts = wanted(num_clients, self.options.turns, seed, self.recordings)
         num_tokens, temperature = self.options.tokens, self.options.temperature
         max_draft = MAX_DRAFT if way.drafts else 0
         asked = [[Wanted(one.ids, num_tokens, temperature, one.seed, max_draft) for one in own] for own in texts]
@@ -104,18 +108,24 @@ def one_after_another(served: Sequence[Served]) -> Delivered:
 
 
 @contextlib.contextmanager
-def recorded(options: argparse.Namespace) -> Iterator[Path]:
-    """Yields the file of recorded texts; those that the embedded models write now are recorded, since the shipped ones
-    are of earlier weights."""
-    if options.quick or options.temperature != RECORDED:
-        yield SHIPPED
-        return
+def recorded(options: argparse.Namespace) -> Iterator[str]:
+    """Yields a file of what the embedded draft models propose for the texts that the nodes are asked for."""
+    target, *drafts = (checkpoints.load(name) for name in (TARGET, *DRAFTS))
+    chosen = prompts.load()[: prompts.NUM_DOMAINS if options.quick else None]
+    benchmark.note("recording what the draft models propose")
+    asked = target_texts.asked(target, chosen, [RECORDED])
+    texts = record(target, dict(zip(DRAFTS, drafts, strict=True)), asked, options.tokens)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "proposals.jsonl"
-        benchmark.note("recording what the draft models propose; about two minutes")
-        command = [sys.executable, "-m", "experiments.simulation.record_proposals", f"--output={path}"]
-        subprocess.run(command, check=True)
+        path = f"{folder}/embedded.jsonl.gz"
+        proposals.save(Title(proposals.VERSION, TARGET, DRAFTS, options.tokens), list(long_enough(texts)), path)
         yield path
+
+
+def long_enough(texts: Sequence[proposals.Text]) -> Iterator[proposals.Text]:
+    """Yields the texts of each domain that do not end before they have all tokens; its longest one if all do."""
+    for domain in sorted({text.domain for text in texts}):
+        own = [text for text in texts if text.domain == domain]
+        yield from [text for text in own if not text.ended] or [max(own, key=lambda text: text.num_tokens)]
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -124,16 +134,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     live: Speeds = defaultdict(list)
     simulated: Speeds = defaultdict(list)
     with (
-        recorded(options) as path,
+        recorded(options) as recordings,
         emulation(FAMILY.round_cost, draft_costs, options.factor) as hardware,
         all_nodes(ways, options, hardware) as nodes,
     ):
-        began, asking = time.monotonic(), Live(nodes, options, path)
+        began, asking = time.monotonic(), Live(nodes, options, recordings)
         for seed in range(options.repetitions):
             for num_clients, name in turns(sorted({1, options.clients}), list(ways), seed):
                 live[num_clients, name].append(asking.serve(name, num_clients, seed).measures())
                 if options.temperature == RECORDED:
-                    expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed, path)
+                    expected = simulate(ways[name], num_clients, options.turns, options.tokens, seed, recordings)
                     simulated[num_clients, name].append(expected.measures())
                 tell(options, seed, num_clients, name, live, simulated)
         late = hardware.late(began)

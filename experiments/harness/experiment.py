@@ -3,9 +3,9 @@
 An experiment is a function from its settings (a dataclass) to an `Outcome`, and another that draws its picture from
 these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
 experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
-file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared.
-Settings that the class names in `OPTIONS` are options, too. Our goals are for the shipped settings: with others nothing
-is judged.
+file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared;
+where they have `recordings`, `--recordings` names the file of the texts that are replayed. Settings that the class
+names in `OPTIONS` are options, too. Our goals are for the shipped settings: with others nothing is judged.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import matplotlib
 import msgspec
@@ -34,6 +34,7 @@ HERE = Path(__file__).parents[1]
 RESULTS, FIGURE = "results.json", "figure.png"
 SECTIONS = ("full", "quick")
 OTHER_SETTINGS = "with other settings than the shipped ones"
+RECORDINGS = "replay the texts of this file, of models of your own (docs/SIMULATION.md)"
 UNJUDGED = f"This ran {OTHER_SETTINGS}, for which our goals are: nothing is judged."
 Config = TypeVar("Config")
 
@@ -84,8 +85,8 @@ def run(
     section = "quick" if options.quick else "full"
     out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
     settings = load(options.config, section, config)
-    given = {key: getattr(options, key) for key in getattr(config, "OPTIONS", ()) if getattr(options, key) is not None}
-    settings = replace(settings, **given) if given else settings  # type: ignore[type-var]
+    given = {key: getattr(options, key) for key in own_options(config) if getattr(options, key) is not None}
+    settings = replace(cast(Any, settings), **given)
     if (policy := getattr(options, "policy", None)) is not None:
         settings = _with_policy(settings, policy)
     is_shipped = settings == load(_shipped(name), section, config)
@@ -139,15 +140,21 @@ def _with_policy(settings: Any, policy: str) -> Any:
     return settings.with_policy(policy)
 
 
+def own_options(config: Any) -> dict[str, str]:
+    """Settings that are options of an experiment: the file that it replays, and those that its class names."""
+    replays = {"recordings": RECORDINGS} if "recordings" in {each.name for each in fields(config)} else {}
+    return replays | getattr(config, "OPTIONS", {})
+
+
 def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) -> argparse.Namespace:
-    """config: whose methods and OPTIONS are the experiment's own options."""
+    """config: whose fields and methods say which options the experiment has of its own."""
     parser = CommandLine(prog=f"python -m experiments.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="the settings of section `quick`: a minute at most")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
     parser.add_argument("--config", type=Path, default=_shipped(name), help="settings, of clients of your own, say")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
-    for key, what in getattr(config, "OPTIONS", {}).items():
+    for key, what in own_options(config).items():
         kind = get_type_hints(config)[key]
         parser.add_argument(f"--{key.replace('_', '-')}", type=kind, help=f"{what}; default: that of the settings")
     if hasattr(config, "with_policy"):

@@ -8,7 +8,7 @@ for all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -52,6 +52,7 @@ class Settings:
     tolerance: float  # delta
     aging_s: float
     acceptance_of_switch: float  # of the text whose time Fig. 2's share is of
+    recordings: str = field(default="", kw_only=True)  # a file of recorded texts; empty: the shipped one
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,15 @@ def requests(settings: Settings, cell: Cell) -> list[Request]:
     """The same ones for every policy."""
     number, random = cell.number * cell.num_places, Random(f"{cell.seed} {cell.kind} {cell.number}")
     kind = settings.kinds[cell.kind]
-    return make(kind, number, cell.window_s, settings.num_drafted, settings.prediction_error, random)
+    return make(
+        kind,
+        number,
+        cell.window_s,
+        settings.num_drafted,
+        settings.prediction_error,
+        random,
+        settings.recordings,
+    )
 
 
 def served(settings: Settings, cell: Cell, policy: str, num_queues: int) -> list[Text]:

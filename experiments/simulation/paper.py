@@ -1,7 +1,7 @@
 """The paper's testbed as worlds: Table I's settings, eight domains, and draft nodes that are alike or not.
 
 The paper gives models, GPUs, budgets and lengths of texts. Acceptance and the network it does not give: for its eight
-data sets stand the embedded models' eight domains, as recorded.
+data sets stand the eight domains of a recording, and the recording's first two draft models for the family's.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,6 @@ from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
 from goodspeed.errors import ConfigError
-
-STAND_INS = ("tiny-draft-s", "tiny-draft-m")
-"""The embedded draft models whose recorded agreement stands for the family's smaller and larger one."""
 
 POLICIES = ("gradient", "fixed", "random", "plain")
 """`fixed` never gives more than C/N, whoever has finished. `plain` is decoding without drafts."""
@@ -83,7 +80,9 @@ WAYS = {
 sessions' own texts."""
 
 
-def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int) -> Settings:
+def serving(
+    row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: int, seed: int, recordings: str = ""
+) -> Settings:
     """A setting of Table I with the default settings, drafted for in one of the `WAYS`. ConfigError for rates of
     acceptance, which have no texts."""
     if nodes.alpha:
@@ -91,7 +90,7 @@ def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: 
     chosen = WAYS[way]
     make = partial(world, row, nodes, policy="gradient" if chosen.drafts else "plain", rounds="continuous")
     return replace(
-        make(wire="match", num_texts=num_texts, seed=seed, temperature=temperature),
+        make(wire="match", num_texts=num_texts, seed=seed, temperature=temperature, recordings=recordings),
         ngrams=(chosen.ngrams,),
         has_model=(chosen.has_model or not chosen.drafts,),
         self_draft=chosen.self_draft,
@@ -100,17 +99,26 @@ def serving(row: Row, nodes: Nodes, way: str, *, temperature: float, num_texts: 
 
 
 def world(
-    row: Row, nodes: Nodes, *, policy: str, rounds: str, wire: str, num_texts: int, seed: int, temperature: float = 1.0
+    row: Row,
+    nodes: Nodes,
+    *,
+    policy: str,
+    rounds: str,
+    wire: str,
+    num_texts: int,
+    seed: int,
+    temperature: float = 1.0,
+    recordings: str = "",
 ) -> Settings:
     """Every client has as many tokens to write. temperature: of the recorded texts; what agreed under the match rule
-    stands for the ratio rule, too."""
+    stands for the ratio rule, too. recordings: a file; empty: the shipped one."""
     family = FAMILIES[row.family]
     models = [row.models[index % len(row.models)] for index in range(row.num_clients)]
     factors = [nodes.slower[index % len(nodes.slower)] for index in range(row.num_clients)]
     costs = [slower(family.draft_costs[model], factor) for model, factor in zip(models, factors, strict=True)]
     name = "fixed" if policy == "plain" else policy
     longest = {"plain": 0, "fixed": -(-row.budget // row.num_clients)}
-    texts = RecordedTexts([STAND_INS[model] for model in models], temperature, seed)
+    texts = RecordedTexts(models, temperature, seed, recordings)
     return Settings(
         num_clients=row.num_clients,
         num_sessions=num_texts,

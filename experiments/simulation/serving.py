@@ -17,7 +17,6 @@ import msgspec
 
 from experiments.simulation.accounts import Accounts, Seen
 from experiments.simulation.nodes.own_drafts import best_length
-from experiments.simulation.paper import STAND_INS
 from experiments.simulation.presets import FAMILIES, H100, Family, Model, roofline
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.ngrams import NgramKind
@@ -147,6 +146,7 @@ class Plan:
     own_draft_cost: CostModel | None = None  # as in `Settings`; its drafts are as long as is best for so many clients
     parallel_decay: float | None = None  # as in `Settings`
     max_draft: int = BUDGET_EACH
+    recordings: str = ""  # the file of the texts; empty: the shipped one
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ class Point:
 
 def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
     accounts, longer = Accounts(), max(1, FEW // num_clients)
-    texts = RecordedTexts([STAND_INS[0]] * num_clients, plan.temperature, seed)  # client i's: of domain i modulo them
+    # client i's are of domain i modulo them
+    texts = RecordedTexts([0] * num_clients, plan.temperature, seed, plan.recordings)
     world = World(seed, _settings(plan, num_clients, plain, texts, longer), accounts.note)
     num_kinds = min(num_clients, len(texts.names))
     warm = longer * plan.warm_tokens

@@ -16,7 +16,6 @@ from experiments.benchmarks.nodes import emulating, workers
 from experiments.benchmarks.nodes.emulating import slowed
 from experiments.benchmarks.nodes.hardware import Hardware, emulation
 from experiments.benchmarks.nodes.workers import Served, Wanted
-from experiments.simulation.texts.proposals import SHIPPED
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.round_time import Linear, Roofline
 from goodspeed.wire.endpoints import is_loopback
@@ -24,6 +23,12 @@ from verify_node.config import VerifyConfig
 
 COST = Roofline((Linear(fixed_s=1.0, token_s=0.5, session_s=0.25, context_s=0.125), Linear(fixed_s=2.0)))
 OTHER = Roofline((Linear(fixed_s=7.0),))
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    with emulated.recorded(Namespace(quick=True, tokens=8)) as path:
+        yield path
 
 
 @pytest.fixture
@@ -108,8 +113,8 @@ def test_speeds_by_hand():
     assert found.measures() == {"own": 4 / 2 + 4 / 4, "until_last": 8 / 4, "all_active": 5 / 2, "drafted": 2 / 8}
 
 
-def test_the_nodes_are_asked_for_the_texts_that_are_simulated():
-    texts, recorded = wanted(8, 2, seed=3), Turns(3, SHIPPED)
+def test_the_nodes_are_asked_for_the_texts_that_are_simulated(recordings):
+    texts, recorded = wanted(8, 2, 3, recordings), Turns(3, recordings)
     for client, own in enumerate(texts):
         for number, text in enumerate(own):
             assert (len(text.ids), text.seed) == (
@@ -119,12 +124,12 @@ def test_the_nodes_are_asked_for_the_texts_that_are_simulated():
     for number in range(2):
         assert len({recorded.text(client, number).domain for client in range(8)}) == 8
     assert len({recorded.text(0, number).domain for number in range(8)}) == 8
-    assert texts != wanted(8, 2, seed=4)
+    assert texts != wanted(8, 2, 4, recordings)
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_every_way_is_simulated_with_the_tokens_that_are_asked_for(name):
-    found = simulate(WAYS[name], 2, 2, 6, seed=0)
+def test_every_way_is_simulated_with_the_tokens_that_are_asked_for(name, recordings):
+    found = simulate(WAYS[name], 2, 2, 6, 0, recordings)
     assert [sum(num for _, num in own) for own in found.clients] == [12, 12]
     assert (found.num_accepted > 0) == WAYS[name].drafts
     times = [at for own in found.clients for at, _ in own]
@@ -137,7 +142,7 @@ def test_texts_follow_one_another_and_those_that_differ_are_counted():
 
     own = [served(3.0, (1.0, 1), (2.5, 1)), served(2.0, (0.5, 2))]
     assert emulated.one_after_another(own) == [(1.0, 1), (2.5, 1), (3.5, 2)]
-    live = emulated.Live({}, Namespace(), SHIPPED)
+    live = emulated.Live({}, Namespace(), "")
     asked = [Wanted([7], 2, 1.0, 1), Wanted([8], 2, 1.0, 1)]
     live._compare(asked, own)
     assert live.num_different == 0

@@ -179,6 +179,21 @@ def test_only_experiments_that_compare_policies_take_one(tmp_path, capsys):
     assert "--policy" in capsys.readouterr().err
 
 
+@dataclass(frozen=True)
+class Replayed(Config):
+    recordings: str = ""
+
+
+def test_texts_of_ones_own_are_replayed_and_not_judged(tmp_path, capsys):
+    start(tmp_path, "--json", "--recordings=mine.jsonl.gz", config=Replayed)
+    told = json.loads(capsys.readouterr().out)
+    assert told["config"]["recordings"] == "mine.jsonl.gz"
+    assert {finding["reached"] for finding in told["findings"]} == {None}
+    with pytest.raises(SystemExit):
+        start(tmp_path, "--recordings=mine.jsonl.gz")
+    assert "--recordings" in capsys.readouterr().err
+
+
 def read(out):
     found = json.loads(out)
     return [(finding["wanted"], finding["reached"]) for finding in found["findings"]]

@@ -8,16 +8,14 @@ the seed says, so the nodes are asked for exactly those that the simulation repl
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.load.ways import Text
 from experiments.simulation.accounts import run
-from experiments.simulation.paper import STAND_INS, TABLE_1, Nodes, Row, serving
+from experiments.simulation.paper import TABLE_1, Nodes, Row, serving
 from experiments.simulation.presets import FAMILIES
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import SHIPPED
 from experiments.simulation.texts.recorded import RecordedTexts
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
@@ -65,17 +63,17 @@ WAYS = {
 class Turns(RecordedTexts):
     """Recorded texts, of which every client writes one of each domain in turn."""
 
-    def __init__(self, seed: int, path: Path) -> None:
-        models = [STAND_INS[model] for model in SETTING.models]
-        super().__init__(models * (prompts.NUM_DOMAINS // len(models)), 1.0, seed, path)
+    def __init__(self, seed: int, recordings: str) -> None:
+        models = SETTING.models
+        super().__init__(models * (prompts.NUM_DOMAINS // len(models)), 1.0, seed, recordings)
 
     def text(self, client: int, number: int) -> proposals.Text:
         return super().text((client + number) % prompts.NUM_DOMAINS, number)
 
 
-def wanted(num_clients: int, num_texts: int, seed: int, path: Path = SHIPPED) -> list[list[Text]]:
+def wanted(num_clients: int, num_texts: int, seed: int, recordings: str) -> list[list[Text]]:
     """The texts of each client, of a file of recorded ones."""
-    texts = Turns(seed, path)
+    texts = Turns(seed, recordings)
     return [[_prompt_of(texts.text(client, number)) for number in range(num_texts)] for client in range(num_clients)]
 
 
@@ -110,18 +108,18 @@ class Found:
         }
 
 
-def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int, path: Path = SHIPPED) -> Found:
+def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: int, recordings: str) -> Found:
     """Returns what each client gets in the simulation, in seconds of the emulated hardware."""
     row = replace(SETTING, num_clients=num_clients, max_tokens=num_tokens)
-    ran = run(_world(row, way, num_texts, seed, path), seed)
+    ran = run(_world(row, way, num_texts, seed, recordings), seed)
     clients = [[(seen.at, seen.num_tokens) for seen in ran.client_verdicts(client)] for client in range(num_clients)]
     return Found(clients, ran.accounts.num_accepted)
 
 
-def _world(row: Row, way: Way, num_texts: int, seed: int, path: Path) -> Settings:
-    texts = Turns(seed, path)
+def _world(row: Row, way: Way, num_texts: int, seed: int, recordings: str) -> Settings:
+    texts = Turns(seed, recordings)
     source = "n-gram, own text" if way.drafts else "plain"
-    world = serving(row, NEAR, source, temperature=1.0, num_texts=num_texts, seed=seed)
+    world = serving(row, NEAR, source, temperature=1.0, num_texts=num_texts, seed=seed, recordings=recordings)
     drafting: dict[str, Any] = {"has_model": (True,), "max_draft": MAX_DRAFT} if way.drafts else {}
     return replace(
         world,

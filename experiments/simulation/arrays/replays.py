@@ -1,30 +1,38 @@
 """The recorded domains as clients: their acceptance rates, their survival curves, and replay for the array path.
 
 Client i is of domain i, by name; with fewer clients than domains the last ones are left out. A domain is all its texts
-at temperature 1 with both draft models, one after the other; each is a path of `proposals.paths`.
+at temperature 1 with both draft models, one after the other; each is a path of `Recordings.paths`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.texts.proposals import RATE_OFF_PATH, paths
+from experiments.simulation.texts import proposals
+from experiments.simulation.texts.proposals import RATE_OFF_PATH
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats, Ints
 
 
-def paths_of(num_clients: int) -> list[tuple[str, ...]]:
-    """Recorded paths, for each client."""
-    domains = paths()
+def paths_of(num_clients: int, recordings: str = "") -> list[tuple[str, ...]]:
+    """Recorded paths, for each client. recordings: a file; empty: the shipped one."""
+    domains = proposals.load(recordings).paths
     if not 1 <= num_clients <= len(domains):
         raise ConfigError(
             f"there are {len(domains)} recorded domains, so 1 to {len(domains)} clients; not {num_clients}"
         )
     return [domains[name] for name in sorted(domains)[:num_clients]]
+
+
+def off_path_of(recordings: str = "") -> float:
+    """Share of the tokens after a draft's first wrong one that agree again, the mean of both draft models."""
+    known = proposals.load(recordings)
+    return fmean(known.off_path[known.stand_in(number)] for number in (0, 1))
 
 
 def alphas_of(domains: Sequence[Sequence[str]]) -> Floats:
@@ -67,8 +75,11 @@ def _runs(path: str) -> Iterator[tuple[int, bool]]:
 class Replays(IndependentDraws):
     """Agreement as it was recorded. Each world begins at a place of its own in each client's texts, by its seed."""
 
-    def __init__(self, domains: Sequence[Sequence[str]], longest: int, seeds: Sequence[int]) -> None:
-        tables = [np.concatenate([_table(path, longest) for path in own]) for own in domains]
+    def __init__(
+        self, domains: Sequence[Sequence[str]], longest: int, seeds: Sequence[int], off_path: float = RATE_OFF_PATH
+    ) -> None:
+        """off_path: how often tokens after a draft's first wrong one agree again."""
+        tables = [_table("".join(own), longest, off_path) for own in domains]
         self._lengths = np.array([len(table) for table in tables])
         self._tables: Floats = np.zeros((len(tables), int(self._lengths.max()), longest))
         for filled, table in zip(self._tables, tables, strict=True):
@@ -90,9 +101,9 @@ class Replays(IndependentDraws):
         return curves
 
 
-def _table(path: str, longest: int) -> NDArray[np.float64]:
-    """0, 1 or RATE_OFF_PATH, by the position at which a draft begins and the token's offset [positions, offsets]."""
+def _table(path: str, longest: int, off_path: float) -> NDArray[np.float64]:
+    """0, 1 or off_path, by the position at which a draft begins and the token's offset [positions, offsets]."""
     positions = np.arange(len(path))[:, None] + np.arange(longest)
     agreed = np.array(list(path), np.float64)[positions % len(path)]
     is_on_path = np.cumprod(np.pad(agreed[:, :-1], ((0, 0), (1, 0)), constant_values=1.0), axis=1) > 0
-    return np.where(is_on_path, agreed, RATE_OFF_PATH)
+    return np.where(is_on_path, agreed, off_path)

@@ -14,6 +14,7 @@ from random import Random
 
 from experiments.simulation.open_loop.traffic import FOLDER
 from experiments.simulation.texts import proposals
+from goodspeed.errors import ConfigError
 
 MADE_TOKENS = 1000
 """The length of a path that is made up; longer texts go through it again."""
@@ -46,27 +47,45 @@ class Request:
 
 
 def make(
-    kind: Kind, number: int, window_s: float, num_drafted: int, prediction_error: float, random: Random
+    kind: Kind,
+    number: int,
+    window_s: float,
+    num_drafted: int,
+    prediction_error: float,
+    random: Random,
+    recordings: str = "",
 ) -> list[Request]:
     """So many requests that come at any time of the window, independently.
 
-    num_drafted: in each round. prediction_error: sigma of the log-normal error of predicted lengths.
+    num_drafted: in each round. prediction_error: sigma of the log-normal error of predicted lengths. recordings: the
+    file of the domains' texts; empty: the shipped one.
     """
-    times = sorted(random.uniform(0.0, window_s) for _ in range(number))
-    return [_request(kind, index, at_s, num_drafted, prediction_error, random) for index, at_s in enumerate(times)]
+    times, paths = sorted(random.uniform(0.0, window_s) for _ in range(number)), _paths(kind, recordings)
+    return [
+        _request(kind, paths, index, at_s, num_drafted, prediction_error, random) for index, at_s in enumerate(times)
+    ]
 
 
-def _request(kind: Kind, number: int, at_s: float, num_drafted: int, error: float, random: Random) -> Request:
+def _request(
+    kind: Kind, paths: Sequence[str], number: int, at_s: float, num_drafted: int, error: float, random: Random
+) -> Request:
     recorded_prompt, output_tokens = _lengths(kind, random)
-    path = _path(kind, random)
+    path = random.choice(paths) if paths else _made(kind, random)
     predicted = max(1, round(output_tokens * math.exp(random.gauss(0.0, error))))
     accepted = rounds(path, random.randrange(len(path)), output_tokens, num_drafted)
     return Request(number, at_s, kind.prompt_tokens, output_tokens, predicted, recorded_prompt, accepted)
 
 
-def _path(kind: Kind, random: Random) -> str:
-    if kind.domains:
-        return random.choice([path for domain in kind.domains for path in proposals.paths()[domain]])
+def _paths(kind: Kind, recordings: str) -> list[str]:
+    """The recorded agreement of all texts of its domains."""
+    known = proposals.load(recordings) if kind.domains else None
+    if known is not None and (unknown := sorted(set(kind.domains) - known.paths.keys())):
+        what = f"{known.path} has no texts of {', '.join(unknown)}, only of {', '.join(sorted(known.paths))}"
+        raise ConfigError(f"{what}; give --config a file whose kinds have domains of these")
+    return [] if known is None else [path for domain in kind.domains for path in known.paths[domain]]
+
+
+def _made(kind: Kind, random: Random) -> str:
     rate = random.uniform(*kind.acceptance)
     return "".join("1" if random.random() < rate else "0" for _ in range(MADE_TOKENS))
 

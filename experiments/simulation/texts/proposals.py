@@ -1,33 +1,46 @@
-"""Proposals of n-gram indexes and draft models at every position of real texts, and how far the target accepts them.
+"""Recordings: what draft models and n-gram indexes propose at every position of a target's texts, and what of it is
+right.
 
 Under the match rule a text is a function of target, prompt, temperature and seed, whoever drafts for it. So what an
 index says after each of its tokens is found offline, and with it how many tokens of that are right; of a draft model,
-whether its token agrees while all before it were right. `record_proposals.py` makes the shipped file,
-`recorded.py` replays it.
+whether its token agrees while all before it were right. `experiments/simulation/record.py` makes such a file,
+`recorded.py` replays it. docs/SIMULATION.md has every field.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from goodspeed.errors import ConfigError
+from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.serving.measuring import recording
+from goodspeed.wire import probabilities
 
-SHIPPED = Path(__file__).parent / "proposals.jsonl"
-"""Texts of all eight domains at temperatures 0 and 1, with both embedded draft models."""
+SHIPPED = Path(__file__).parent / "recordings.jsonl.gz"
 
-VERSION = 1
+COMMAND = "python -m experiments.simulation.record"
+VERSION = 2
 
-DIGITS = "".join(chr(number) for number in range(ord("!"), ord("~") + 1) if chr(number) not in '",/\\')
-"""Codes of probabilities (`goodspeed.wire.probabilities`), a character each; what is less likely than the last is
-written as the last."""
+DIGITS = "".join(
+    [chr(number) for number in range(ord("!"), ord("~") + 1) if chr(number) not in '",/\\']
+    + [chr(number) for number in range(0x100, 0x1A6)]
+)
+"""Codes of probabilities (`goodspeed.wire.probabilities`), a character each; likely ones take one byte in the file."""
+
+_CODES = {digit: code for code, digit in enumerate(DIGITS)}
+
+MOST = 8
+"""Ranks are recorded up to this one, and a draft as long as this from its first wrong token on."""
 
 RATE_OFF_PATH = 0.64
-"""Share of a draft's tokens after its first wrong one that agree again: of 10,502 in two runs of `goodspeed demo
---preset paper --policy fixed --budget 192 --drafters model --max-tokens 150 --record FILE`."""
+"""Share of a draft's tokens after its first wrong one that agree again, where none was recorded: of 10,502 in two runs
+of `goodspeed demo --preset paper --policy fixed --budget 192 --drafters model --max-tokens 150 --record FILE`."""
 
 Source: TypeAlias = Literal["own", "history"]
 """An index of the text itself, or of that and of other texts of its domain."""
@@ -40,18 +53,48 @@ class Proposal(NamedTuple):
     num_right: int = 0
 
 
-class ModelPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A draft model along a text: whether its token agrees, all before it being right, and the probability that it
-    claims."""
+class ModelPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A draft model along a text: its own token at every position, all before it being the target's."""
 
-    agreed: Annotated[str, Meta(min_length=1, pattern="^[01]*$")]
-    probabilities: Annotated[str, Meta(min_length=1)]
+    ranks: Annotated[str, Meta(min_length=1, pattern=f"^[0-{MOST}]*$")]
+    """The target's token among the draft model's choices: 1 if it is drafted, 0 if it is none of the first eight."""
+    confidence: str  # codes of the probability, before temperature, of what is drafted
+    p: str = ""  # codes of what is drafted by the target, at the temperature; empty: not recorded
+    q: str = ""  # by the draft model, which drew it
+    off_path: str = ""
+    """After some of the wrong tokens (`record.OFF_PATH_EVERY`) which of the next seven agree again: bits of a code."""
+
+    @cached_property
+    def agreed(self) -> str:
+        """1 for each token that the target draws, too, else 0."""
+        return "".join("1" if rank == "1" else "0" for rank in self.ranks)
+
+    @cached_property
+    def claims(self) -> list[float]:
+        """The probabilities that a draft node claims of the tokens, as `goodspeed.exact.confidence` computes them."""
+        return [
+            AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * own for own in probabilities.decode(read(self.confidence))
+        ]
+
+    @cached_property
+    def ratios(self) -> list[float]:
+        """min(1, p/q) of each token, which Eq. (3) observes under the ratio rule."""
+        pairs = zip(probabilities.decode(read(self.p)), probabilities.decode(read(self.q)), strict=True)
+        return [min(1.0, p / q) for p, q in pairs]
+
+    def agreed_again(self) -> list[str]:
+        """The next seven tokens after some of the wrong ones: 1 for each that agrees, else 0."""
+        return [f"{bits:0{MOST - 1}b}" for bits in read(self.off_path)]
 
 
 class Title(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="proposals"):
     """The first line of a file."""
 
     version: int
+    target: str
+    draft_models: tuple[str, ...]  # the first two stand for a family's smaller and larger one
+    max_tokens: int
+    prompts: str = ""  # where they are from
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="text"):
@@ -64,14 +107,82 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     own: str  # `joined` proposals of every position
     history: str
     models: dict[str, ModelPath]
+    id: str = ""  # of the prompt
+    ended: bool = False  # by itself, before it had max_tokens
+
+    @property
+    def num_tokens(self) -> int:
+        return 1 + self.own.count(",")
+
+    def proposals(self, source: Source) -> tuple[Proposal, ...]:
+        """What an index says at every position."""
+        return parted(self.own if source == "own" else self.history)
+
+    def fault(self, draft_models: Sequence[str]) -> str:
+        """Returns what is wrong with it, or nothing."""
+        lengths = {"own": self.num_tokens, "history": 1 + self.history.count(",")}
+        for name, path in self.models.items():
+            lengths |= {f"{name}: ranks": len(path.ranks), f"{name}: confidence": len(path.confidence)}
+            lengths |= {f"{name}: {key}": len(codes) for key, codes in (("p", path.p), ("q", path.q)) if codes}
+        if sorted(self.models) != sorted(draft_models):
+            return f"it has the draft models {', '.join(sorted(self.models))} instead of the first line's"
+        if len(set(lengths.values())) > 1:
+            return "; ".join(f"{name} has {number} positions" for name, number in lengths.items())
+        codes = [self.own, self.history]
+        codes += [each for path in self.models.values() for each in (path.confidence, path.p, path.q, path.off_path)]
+        unknown = set().union(*codes) - _CODES.keys() - {",", "/"}
+        return f"{sorted(unknown)[0]!a} is no code of a probability" if unknown else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Recordings:
+    """What a file has."""
+
+    path: Path
+    title: Title
+    texts: tuple[Text, ...]
+
+    def at(self, temperature: float) -> list[Text]:
+        """Returns the texts of a temperature, of which there is one at least."""
+        found = [text for text in self.texts if text.temperature == temperature]
+        if not found:
+            known = ", ".join(f"{each:g}" for each in sorted({text.temperature for text in self.texts}))
+            raise ConfigError(f"{self.path} has no texts at temperature {temperature:g}, only at {known or 'none'}")
+        return found
+
+    def stand_in(self, number: int) -> str:
+        """Returns the draft model that stands for a family's smaller (0) or larger one (1)."""
+        models = self.title.draft_models[:2]
+        if not models:
+            raise ConfigError(f"{self.path} has no draft model, only n-grams; record it again with --draft")
+        return models[number % len(models)]
+
+    @cached_property
+    def paths(self) -> dict[str, tuple[str, ...]]:
+        """Each domain's agreement at temperature 1: `agreed` of every text, with the two models that stand for a
+        family's."""
+        models = dict.fromkeys((self.stand_in(0), self.stand_in(1)))
+        found: dict[str, tuple[str, ...]] = {}
+        for text in self.at(1.0):
+            found[text.domain] = (*found.get(text.domain, ()), *(text.models[name].agreed for name in models))
+        return found
+
+    @cached_property
+    def off_path(self) -> Mapping[str, float]:
+        """Share of a draft's tokens after its first wrong one that agree again, by draft model."""
+        found = {}
+        for name in self.title.draft_models:
+            bits = "".join(part for text in self.texts for part in text.models[name].agreed_again())
+            found[name] = bits.count("1") / len(bits) if bits else RATE_OFF_PATH
+        return found
 
 
 def written(codes: Iterable[int]) -> str:
-    return "".join(DIGITS[min(code, len(DIGITS) - 1)] for code in codes)
+    return "".join(map(DIGITS.__getitem__, codes))
 
 
 def read(text: str) -> bytes:
-    return bytes(map(DIGITS.index, text))
+    return bytes(map(_CODES.__getitem__, text))
 
 
 def joined(proposals: Iterable[Proposal]) -> str:
@@ -95,22 +206,21 @@ def _proposal(part: str) -> Proposal:
     return Proposal(read(right + wrong), len(right))
 
 
-def save(texts: Sequence[Text], path: str | Path) -> None:
-    lines: list[msgspec.Struct] = [Title(VERSION), *texts]
-    Path(path).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+def save(title: Title, texts: Iterable[Text], path: str | Path) -> None:
+    """Writes a file; the same content is the same file."""
+    lines: list[msgspec.Struct] = [title, *texts]
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    Path(path).write_bytes(gzip.compress(data, mtime=0))
 
 
 @cache
-def load(path: str | Path = SHIPPED) -> tuple[Text, ...]:
-    """The texts in a file; ConfigError says what is wrong with it."""
-    return tuple(recording.read_lines(path, Title, Text, VERSION)[1:])
-
-
-@cache
-def paths() -> dict[str, tuple[str, ...]]:
-    """Returns each domain's agreement in the shipped texts at temperature 1: `agreed` of every text and draft model."""
-    found: dict[str, tuple[str, ...]] = {}
-    for text in load():
-        if text.temperature == 1.0:
-            found[text.domain] = (*found.get(text.domain, ()), *(path.agreed for path in text.models.values()))
-    return found
+def load(path: str | Path = "") -> Recordings:
+    """Loads a file, or the shipped one; ConfigError says what is wrong with it."""
+    path = Path(path or SHIPPED)
+    title, *texts = recording.read_lines(path, Title, Text, VERSION, made_by=f"`{COMMAND}`")
+    for number, text in enumerate(texts, 2):
+        if fault := text.fault(title.draft_models):
+            raise ConfigError(f"recording {path} is damaged in line {number}: {fault}; record it again")
+    if not texts:
+        raise ConfigError(f"recording {path} has no texts; record it again")
+    return Recordings(path, title, tuple(texts))

@@ -6,10 +6,10 @@ is claimed depends on what the target says next, as it did not when it was recor
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
-from pathlib import Path
+from itertools import accumulate, cycle
 from random import Random
 
 from draft_node.core.drafts.ngrams import NgramDrafter
@@ -17,7 +17,6 @@ from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.proposals import RATE_OFF_PATH, Proposal, Source, Text
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
-from goodspeed.errors import ConfigError
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
 from verify_node.scheduler.drafts import MAX_LENGTH, SelfDrafts
@@ -25,29 +24,41 @@ from verify_node.session.session import Session
 
 
 class RecordedText:
-    """One text's proposals by position; a longer text goes through it again. It is an acceptance process, too."""
+    """Proposals by position, of one text after the other; a longer text than all of them goes through them again.
 
-    def __init__(self, text: Text, draft_model: str) -> None:
-        self.text = text
-        self._path = text.models[draft_model]
-        self._probabilities = probabilities.decode(proposals.read(self._path.probabilities))
-        self._length = len(self._path.agreed)
+    It is an acceptance process, too.
+    """
+
+    def __init__(self, texts: Sequence[Text], draft_model: str, off_path: float = RATE_OFF_PATH) -> None:
+        """off_path: how often the draft model's tokens after a wrong one agree again."""
+        self._texts = texts
+        self._paths = [text.models[draft_model] for text in texts]
+        self._off_path = off_path
+        self._begins = [0, *accumulate(text.num_tokens for text in texts)]
 
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         """Returns how often the draft model's token there agrees with the target's."""
-        return float(self._path.agreed[self._at(position)]) if on_path else RATE_OFF_PATH
+        if not on_path:
+            return self._off_path
+        number, at = self._at(position)
+        return float(self._paths[number].agreed[at])
 
     def probabilities(self, position: int, offset: int) -> float:
         """Returns the probability that the draft model claims there; it was asked after the target's own tokens
         only."""
-        return self._probabilities[self._at(position)]
+        number, at = self._at(position)
+        return self._paths[number].claims[at]
 
     def proposal(self, source: Source, position: int) -> Proposal:
         """The index's proposal there."""
-        return proposals.parted(self.text.own if source == "own" else self.text.history)[self._at(position)]
+        number, at = self._at(position)
+        return self._texts[number].proposals(source)[at]
 
-    def _at(self, position: int) -> int:
-        return (position - self.text.prompt_len) % self._length
+    def _at(self, position: int) -> tuple[int, int]:
+        """Number of the text, and position in it."""
+        at = (position - self._texts[0].prompt_len) % self._begins[-1]
+        number = bisect_right(self._begins, at) - 1
+        return number, at - self._begins[number]
 
 
 def replayed(proposal: Proposal, state: int, length: int, least_probability: float) -> Continuation:
@@ -102,34 +113,33 @@ class RecordedSelfDrafts(SelfDrafts):
 class RecordedTexts:
     """The texts of a world: each client has a domain of its own, whose texts come in turn; the seed orders both."""
 
-    def __init__(
-        self, draft_models: Sequence[str], temperature: float, seed: int, path: Path = proposals.SHIPPED
-    ) -> None:
-        """draft_models: of each client. path: file of the texts."""
-        texts = [text for text in proposals.load(path) if text.temperature == temperature]
-        if not texts:
-            raise ConfigError(f"no texts were recorded at temperature {temperature}")
+    def __init__(self, models: Sequence[int], temperature: float, seed: int, recordings: str = "") -> None:
+        """models: of each client, by `Recordings.stand_in`. recordings: a file; empty: the shipped one."""
+        known = proposals.load(recordings)
+        texts = known.at(temperature)
         self.names = sorted({text.domain for text in texts})
         Random(seed).shuffle(self.names)
         Random(seed).shuffle(texts)
-        self._models = tuple(draft_models)
+        self._models = [known.stand_in(model) for model in models]
+        self._off_path = known.off_path
         self._texts = [
-            [text for text in texts if text.domain == name]
-            for _, name in zip(draft_models, cycle(self.names), strict=False)
+            [text for text in texts if text.domain == name] for _, name in zip(models, cycle(self.names), strict=False)
         ]
 
     @property
     def rates(self) -> list[float]:
         """The draft model's acceptance in the domain of each client, one for each domain that there is."""
         found = [
-            [agreed == "1" for text in texts for agreed in text.models[model].agreed]
+            "".join(text.models[model].agreed for text in texts)
             for texts, model in zip(self._texts[: len(self.names)], self._models, strict=False)
         ]
-        return [sum(each) / len(each) for each in found]
+        return [each.count("1") / len(each) for each in found]
 
     def text(self, client: int, number: int) -> Text:
         texts = self._texts[client]
         return texts[number % len(texts)]
 
     def __call__(self, client: int, number: int) -> RecordedText:
-        return RecordedText(self.text(client, number), self._models[client])
+        model = self._models[client]
+        texts = [self.text(client, number + place) for place in range(len(self._texts[client]))]
+        return RecordedText(texts, model, self._off_path[model])

@@ -1,10 +1,10 @@
-"""Texts that the embedded target writes from the held-out prompts, many at a time, and another model's logits on them.
+"""Texts that a target writes, many at a time, and another model's logits on them.
 
 Under match a text is a function of target, prompt, temperature and seed, so what any drafts would have brought is found
 offline.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import Prompt
-from goodspeed.engine import checkpoints
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine import checkpoints, engines
+from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.index import NgramIndex
@@ -23,55 +23,72 @@ from goodspeed.wire.messages import Sampling
 
 TARGET = "tiny-target"
 AT_ONCE = 32  # texts in one forward pass
+PAGE_SIZE = 32
 
 
 class TargetText(NamedTuple):
     domain: str
     sampling: Sampling
     prompt: tuple[int, ...]
-    written: tuple[int, ...]
+    written: tuple[int, ...] = ()
+    ended: bool = False  # by itself, before it had as many tokens as were wanted
+    id: str = ""  # of its prompt
 
 
 def write(temperatures: Sequence[float], per_domain: int, num_tokens: int) -> Iterator[TargetText]:
-    """Yields the text of each temperature and of each domain's first prompts, of at most num_tokens new tokens."""
+    """Yields the embedded target's text of each temperature and of each domain's first prompts."""
     yield from write_after(prompts.load()[: per_domain * prompts.NUM_DOMAINS], temperatures, num_tokens)
 
 
 def write_after(chosen: Sequence[Prompt], temperatures: Sequence[float], num_tokens: int) -> Iterator[TargetText]:
-    """Yields the text of each temperature and prompt, of at most num_tokens new tokens."""
+    """Yields the embedded target's text of each temperature and prompt, of at most num_tokens new tokens."""
     checkpoint = checkpoints.load(TARGET)
-    pages = AT_ONCE * checkpoint.context_len // 16
-    runner = Runner(checkpoint, num_pages=pages)
-    asked = [(prompt, temperature) for temperature in temperatures for prompt in chosen]
-    for first in range(0, len(asked), AT_ONCE):
-        yield from _write(checkpoint, runner, asked[first : first + AT_ONCE], num_tokens)
+    yield from answers(checkpoint, asked(checkpoint, chosen, temperatures), num_tokens)
+
+
+def asked(checkpoint: Checkpoint, chosen: Iterable[Prompt], temperatures: Sequence[float]) -> list[TargetText]:
+    """Returns the texts that are to be written after these plain prompts, at each of the temperatures."""
+    encoded = [(one, tuple(encode_prompt(checkpoint.tokenizer, one.prompt))) for one in chosen]
+    return [
+        TargetText(one.domain, Sampling(temperature, seed=one.seed), ids)
+        for temperature in temperatures
+        for one, ids in encoded
+    ]
+
+
+def answers(checkpoint: Checkpoint, wanted: Sequence[TargetText], num_tokens: int) -> Iterator[TargetText]:
+    """Yields the texts, in their order, with at most num_tokens tokens that this target writes."""
+    engine, done = start(checkpoint, AT_ONCE, wanted, num_tokens), dict[int, TargetText]()
+    waiting, written = deque(range(len(wanted))), dict[int, list[int]]()
+    for place in range(len(wanted)):
+        while place not in done:
+            while waiting and len(written) < AT_ONCE:
+                written[waiting.popleft()] = []
+            rows = [Chunk(row, new[-1:] or wanted[row].prompt, 1) for row, new in written.items()]
+            for row, token in zip(list(written), _drawn(engine, wanted, written, rows), strict=True):
+                ends = token in checkpoint.eos_ids
+                if not ends:
+                    written[row].append(token)
+                if ends or len(written[row]) == num_tokens:
+                    done[row] = wanted[row]._replace(written=tuple(written.pop(row)), ended=ends)
+                    engine.free(row)
+        yield done.pop(place)
+
+
+def start(checkpoint: Checkpoint, at_once: int, texts: Sequence[TargetText], more_tokens: int) -> Engine:
+    """Starts an engine with pages for so many texts at once, each longer by more_tokens."""
+    longest = max(len(text.prompt) + len(text.written) for text in texts) + more_tokens
+    return engines.start(checkpoint, num_pages=at_once * -(-longest // PAGE_SIZE), page_size=PAGE_SIZE)
 
 
 @torch.inference_mode()
-def _write(
-    checkpoint: Checkpoint, runner: Runner, asked: Sequence[tuple[Prompt, float]], num_tokens: int
-) -> list[TargetText]:
-    encoded = [tuple(encode_prompt(checkpoint.tokenizer, prompt.prompt)) for prompt, _ in asked]
-    samplings = [Sampling(temperature, seed=prompt.seed) for prompt, temperature in asked]
-    written: list[list[int]] = [[] for _ in asked]
-    chunks = [Chunk(row, encoded[row], 1) for row in range(len(asked))]
-    while chunks:
-        rows = [int(chunk.key) for chunk in chunks]  # type: ignore[call-overload]
-        positions = torch.tensor([len(encoded[row]) + len(written[row]) for row in rows])
-        batch = SamplingBatch.of([samplings[row] for row in rows])
-        drawn = choose(runner.forward(chunks), batch, positions, num_tokens=checkpoint.num_tokens).tolist()
-        chunks = []
-        for row, token in zip(rows, drawn, strict=True):
-            if token not in checkpoint.eos_ids:
-                written[row].append(token)
-                if len(written[row]) < num_tokens:
-                    chunks.append(Chunk(row, (token,), 1))
-    for row in range(len(asked)):
-        runner.free(row)
-    return [
-        TargetText(prompt.domain, sampling, tokens, tuple(new))
-        for (prompt, _), sampling, tokens, new in zip(asked, samplings, encoded, written, strict=True)
-    ]
+def _drawn(
+    engine: Engine, wanted: Sequence[TargetText], written: dict[int, list[int]], rows: Sequence[Chunk]
+) -> list[int]:
+    positions = torch.tensor([len(wanted[row].prompt) + len(new) for row, new in written.items()])
+    batch = SamplingBatch.of([wanted[row].sampling for row in written])
+    drawn: list[int] = choose(engine.forward(rows), batch, positions, num_tokens=engine.checkpoint.num_tokens).tolist()
+    return drawn
 
 
 def grouped(texts: Iterable[TargetText]) -> list[list[TargetText]]:
@@ -92,12 +109,12 @@ def index_of_others(group: Iterable[TargetText], text: TargetText) -> NgramIndex
 
 
 @torch.inference_mode()
-def written_logits(checkpoint: Checkpoint, texts: Iterable[TargetText]) -> Iterator[Tensor]:
+def written_logits(checkpoint: Checkpoint, texts: Sequence[TargetText]) -> Iterator[Tensor]:
     """Yields a model's logits before each written token of each text, all before it being the target's.
 
     Shape: [len(text.written), vocab]. A text has one written token at least.
     """
-    runner = Runner(checkpoint, num_pages=checkpoint.context_len // 16)
+    engine = start(checkpoint, 1, texts, 0)
     for text in texts:
-        yield runner.forward([Chunk(0, (text.prompt + text.written)[:-1], len(text.written))])
-        runner.free(0)
+        yield engine.forward([Chunk(0, (text.prompt + text.written)[:-1], len(text.written))])
+        engine.free(0)

@@ -5,9 +5,12 @@ with the run's settings, the sessions in the order in which they opened, then th
 and no token ids. `docs/SIMULATION.md` explains how to make one.
 """
 
+import gzip
 import importlib.metadata
+import io
 import os
 import platform
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -16,12 +19,14 @@ import msgspec
 from msgspec import Meta
 
 from goodspeed import __version__
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, first_line, reason
 from goodspeed.untrusted import read_bytes, sanitize
 from goodspeed.wire.fields import Verification
 
 VERSION = 2
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 28  # also of what was compressed
+GZIP = b"\x1f\x8b"
+DEMO = "`goodspeed-verify --json --record`"
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Agreed: TypeAlias = Annotated[str, Meta(pattern="^[01]*$")]
@@ -215,9 +220,14 @@ class _Ready(msgspec.Struct):
         return Header(version=VERSION, clients=clients, **own, **{name: shared(name) for name in names})
 
 
-def read_lines(path: str | Path, first: type[msgspec.Struct], others: Any, version: int) -> list[Any]:
-    """Reads a file's lines: the first as `first`, of this version, the rest as `others`. ConfigError for bad lines."""
-    head, *rest = _read(path)
+def read_lines(
+    path: str | Path, first: type[msgspec.Struct], others: Any, version: int, *, made_by: str = DEMO
+) -> list[Any]:
+    """Reads a file's lines: the first as `first`, of this version, the rest as `others`. ConfigError for bad lines.
+
+    made_by: the command that makes such files.
+    """
+    head, *rest = _read(path, made_by)
     found = _decode(head, msgspec.json.Decoder(_Version), path, 1).version
     if found != version:
         raise ConfigError(f"recording {path} has version {found}, but this program reads {version}; record it again")
@@ -226,14 +236,16 @@ def read_lines(path: str | Path, first: type[msgspec.Struct], others: Any, versi
     return [_decode(head, msgspec.json.Decoder(first), path, 1), *lines]
 
 
-def _read(path: str | Path) -> list[bytes]:
-    """Returns a file's lines, at least one."""
+def _read(path: str | Path, made_by: str = DEMO) -> list[bytes]:
+    """Returns the lines of a file, which gzip may have compressed; at least one."""
     try:
         data = read_bytes(path, MAX_BYTES)
-    except OSError as error:
-        raise ConfigError(
-            f"recording {path} cannot be read: {error.strerror}; `goodspeed-verify --json --record` prints one"
-        ) from error
+        if data.startswith(GZIP):
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES)
+    except OSError as error:  # gzip's own is one
+        raise ConfigError(f"recording {path} cannot be read: {reason(error)}; {made_by} makes one") from error
+    except (EOFError, zlib.error) as error:
+        raise ConfigError(f"recording {path} is damaged: {first_line(error)}; record it again") from error
     return data.splitlines() or [b""]
 
 

@@ -11,7 +11,7 @@ from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, paths_of, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts.proposals import RATE_OFF_PATH, paths
+from experiments.simulation.texts import proposals
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
@@ -221,23 +221,24 @@ def test_bad_worlds_are_refused():
 
 def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
     """By hand: two texts of four and two tokens, and drafts of five."""
-    replays = Replays([["1101", "11"]], longest=5, seeds=[1, 2])
+    replays = Replays([["1101", "11"]], longest=5, seeds=[1, 2], off_path=0.3)
     offsets = np.arange(5)
 
     def draft(place):
         base = (place - replays.starts) % 6
         return replays.probabilities(np.ones(5, dtype=np.int64), offsets, base).tolist()
 
-    assert draft(0) == [1.0, 1.0, 0.0, RATE_OFF_PATH, RATE_OFF_PATH]
-    assert draft(3) == [1.0, 1.0, 1.0, 0.0, RATE_OFF_PATH]  # a text that goes on begins anew
-    assert draft(4) == [1.0] * 5
+    assert draft(0) == [1.0, 1.0, 0.0, 0.3, 0.3]
+    assert draft(3) == [1.0] * 5  # the next text comes, and after the last one the first again
+    assert draft(4) == [1.0, 1.0, 1.0, 1.0, 0.0]
     assert replays.starts.shape == (2, 1)
 
 
 def test_rates_and_curves_of_recorded_domains():
     domains = paths_of(4)
     curves = curves_of(domains, 6)
-    assert domains == [paths()[name] for name in ("chat", "code", "convert", "docs")]
+    known = proposals.load().paths
+    assert domains == [known[name] for name in sorted(known)[:4]]
     assert alphas_of(domains) == pytest.approx(curves[:, 0], abs=0.02)
     assert (np.diff(curves, axis=1) <= 0).all()
     for wrong in (0, 9):

@@ -1,23 +1,33 @@
-"""Recorded proposals: read as they were written, replayed as they were, and claimed by nobody who cannot know."""
+"""Recordings: read as they were written, replayed as they were, and claimed by nobody who cannot know."""
 
+import gzip
 from dataclasses import replace
+from importlib import import_module
+from random import Random
 
+import msgspec
 import pytest
 
 from experiments.simulation.accounts import Run, run
-from experiments.simulation.paper import STAND_INS, TABLE_1, WAYS, Nodes, serving
-from experiments.simulation.record_proposals import _proposals
+from experiments.simulation.paper import TABLE_1, WAYS, Nodes, serving
+from experiments.simulation.queueing.requests import Kind, make
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import ModelPath, Proposal, Text
+from experiments.simulation.texts.proposals import DIGITS, ModelPath, Proposal, Recordings, Text, Title
 from experiments.simulation.texts.recorded import RecordedText, RecordedTexts, replayed
-from experiments.simulation.texts.target_texts import TargetText
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.errors import ConfigError
-from goodspeed.ngram.index import NgramIndex
-from goodspeed.wire.messages import Sampling
+from goodspeed.wire import probabilities
 
 PROPOSALS = (Proposal(), Proposal(bytes([0, 3, 81]), 1), Proposal(bytes([5]), 1), Proposal(bytes([16]), 0))
+PATH = ModelPath(
+    ranks="0112",
+    confidence=proposals.written([255, 0, 0, 16]),
+    p=proposals.written([255, 0, 8, 48]),
+    q=proposals.written([16, 0, 16, 16]),
+    off_path=proposals.written([0b1100000]),
+)
+TITLE = Title(proposals.VERSION, "big", ("small",), max_tokens=4)
 TEXT = Text(
     domain="code",
     temperature=0.0,
@@ -25,34 +35,104 @@ TEXT = Text(
     prompt_len=10,
     own=proposals.joined(PROPOSALS),
     history=proposals.joined(PROPOSALS[::-1]),
-    models={"small": ModelPath("0110", proposals.written([16, 0, 0, 8]))},
+    models={"small": PATH},
 )
 
 
-def test_proposals_are_read_as_they_were_written(tmp_path) -> None:
+def test_a_recording_is_read_as_it_was_written(tmp_path) -> None:
     assert proposals.parted(TEXT.own) == PROPOSALS
-    path = tmp_path / "texts.jsonl"
-    proposals.save([TEXT], path)
-    assert proposals.load(path) == (TEXT,)
+    paths = [tmp_path / name for name in ("one.gz", "two.gz")]
+    for path in paths:
+        proposals.save(TITLE, [TEXT], path)
+    found = proposals.load(str(paths[0]))
+    assert (found.title, found.texts) == (TITLE, (TEXT,))
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    plain = tmp_path / "plain.jsonl"
+    plain.write_bytes(gzip.decompress(paths[0].read_bytes()))
+    assert proposals.load(plain).texts == (TEXT,)
 
 
-def test_a_file_of_something_else_is_refused(tmp_path) -> None:
+def test_every_code_has_a_character_of_its_own() -> None:
+    assert len(set(DIGITS)) == len(DIGITS) == 256
+    assert proposals.read(proposals.written(range(256))) == bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"own": TEXT.own + ","}, "line 3: own has 5 positions; history has 4 positions"),
+        ({"models": {"small": msgspec.structs.replace(PATH, p="!")}}, "line 3: .*small: p has 1 positions"),
+        ({"models": {}}, "line 3: it has the draft models  instead"),
+        ({"history": "a,b,c, "}, "line 3: ' ' is no code"),
+        ({"models": {"small": msgspec.structs.replace(PATH, ranks="0119")}}, "line 3: Expected `str` matching"),
+    ],
+    ids=["short", "probabilities", "no model", "code", "rank"],
+)
+def test_a_damaged_line_is_named(change, message, tmp_path) -> None:
     path = tmp_path / "texts.jsonl"
-    path.write_text('{"kind": "agreements", "version": 1}\n')
-    with pytest.raises(ConfigError, match="damaged in line 1"):
+    proposals.save(TITLE, [TEXT, msgspec.structs.replace(TEXT, **change)], path)
+    with pytest.raises(ConfigError, match=message):
         proposals.load(path)
 
 
-def test_what_is_shipped_covers_every_position() -> None:
-    texts = proposals.load()
-    assert {text.temperature for text in texts} == {0.0, 1.0}
-    assert len({text.domain for text in texts}) == 8
-    assert proposals.SHIPPED.stat().st_size < 1_000_000
-    for text in texts:
-        lengths = {len(proposals.parted(text.own)), len(proposals.parted(text.history))}
-        lengths |= {len(text.models[name].agreed) for name in STAND_INS}
-        lengths |= {len(text.models[name].probabilities) for name in STAND_INS}
-        assert len(lengths) == 1
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"kind": "agreements", "version": 2}\n', "damaged in line 1"),
+        (b'{"kind": "proposals", "version": 1}\n', "has version 1, but this program reads 2; record it again"),
+        (msgspec.json.encode(TITLE), "has no texts"),
+        (gzip.compress(msgspec.json.encode(TITLE))[:-9], "is damaged: Compressed file ended"),
+        (b"\x1f\x8bnonsense", "cannot be read"),
+    ],
+    ids=["another", "old", "empty", "cut", "no gzip"],
+)
+def test_a_file_of_something_else_is_refused(data, message, tmp_path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=message):
+        proposals.load(path)
+
+
+def test_a_file_that_is_not_there_is_named_with_the_command_that_makes_one(tmp_path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"No such file or directory; `python -m experiments\.simulation\.record` makes"
+    ):
+        proposals.load(tmp_path / "none")
+
+
+def test_what_is_shipped_serves_every_experiment() -> None:
+    found = proposals.load()
+    assert proposals.SHIPPED.stat().st_size < 1_500_000
+    assert len(found.title.draft_models) >= 2
+    domains = {text.domain for text in found.texts}
+    assert len(domains) == 8
+    for temperature in (0.0, 1.0):
+        assert {text.domain for text in found.at(temperature)} == domains
+
+
+def test_what_a_draft_model_knew_and_what_the_target_makes_of_it() -> None:
+    assert PATH.agreed == "0110"
+    assert PATH.claims == pytest.approx([0.4, 1.0, 1.0, 0.7], abs=1e-4)
+    assert PATH.ratios == pytest.approx([2**-14.9375, 1.0, 1.0, 2**-2])
+    assert PATH.agreed_again() == ["1100000"]
+
+
+def test_off_path_is_what_was_recorded_of_each_model() -> None:
+    known = Recordings(proposals.SHIPPED, TITLE, (TEXT, TEXT))
+    assert known.off_path == {"small": 2 / 7}
+    untold = msgspec.structs.replace(TEXT, models={"small": msgspec.structs.replace(PATH, off_path="")})
+    assert Recordings(proposals.SHIPPED, TITLE, (untold,)).off_path == {"small": proposals.RATE_OFF_PATH}
+
+
+def test_what_a_recording_lacks_is_named() -> None:
+    known = Recordings(proposals.SHIPPED, TITLE, (TEXT,))
+    assert known.stand_in(0) == known.stand_in(1) == "small"
+    with pytest.raises(ConfigError, match="no texts at temperature 1, only at 0"):
+        known.at(1.0)
+    with pytest.raises(ConfigError, match="no draft model, only n-grams"):
+        Recordings(proposals.SHIPPED, msgspec.structs.replace(TITLE, draft_models=()), (TEXT,)).stand_in(0)
+    with pytest.raises(ConfigError, match="has no texts of cooking, only of"):
+        make(Kind(prompt_tokens=1, domains=["cooking"]), 1, 1.0, 4, 0.0, Random(1))
 
 
 def test_a_proposal_is_right_as_far_as_it_was() -> None:
@@ -67,11 +147,14 @@ def test_a_proposal_is_right_as_far_as_it_was() -> None:
 
 
 def test_a_recorded_text_is_a_process_by_position() -> None:
-    """Four tokens after a prompt of ten; a longer text goes through them again."""
-    text = RecordedText(TEXT, "small")
-    assert [text.rate(position, 0, True) for position in range(10, 15)] == [0.0, 1.0, 1.0, 0.0, 0.0]
-    assert [text.probabilities(position, 0) for position in range(10, 14)] == pytest.approx([0.5, 1.0, 1.0, 2**-0.5])
-    assert text.proposal("own", 11) == text.proposal("history", 16) == PROPOSALS[1]
+    """Four tokens after a prompt of ten, then the next text; after the last one the first comes again."""
+    short = msgspec.structs.replace(TEXT, own="!", history="!", models={"small": ModelPath("1", "!")})
+    text = RecordedText([TEXT, short], "small", off_path=0.3)
+    assert [text.rate(position, 0, True) for position in range(10, 16)] == [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    assert text.rate(11, 1, False) == 0.3
+    assert [text.probabilities(position, 0) for position in (10, 11, 14)] == pytest.approx([0.4, 1.0, 1.0], abs=1e-4)
+    assert text.proposal("own", 11) == text.proposal("history", 17) == PROPOSALS[1]
+    assert text.proposal("own", 14) == Proposal(probabilities.encode([1.0]), 1)
 
 
 ROW = replace(TABLE_1[0], max_tokens=40)
@@ -100,23 +183,31 @@ def test_what_is_accepted_without_a_model_is_what_was_recorded() -> None:
 
 
 def test_clients_have_texts_of_domains_of_their_own() -> None:
-    texts = RecordedTexts([STAND_INS[0]] * 8, 1.0, seed=3)
+    texts = RecordedTexts([0] * 8, 1.0, seed=3)
     assert sorted(texts.text(client, 0).domain for client in range(8)) == sorted(texts.names)
     assert {texts.text(0, number).domain for number in range(8)} == {texts.names[0]}
-    again, other = (RecordedTexts([STAND_INS[0]] * 8, 1.0, seed=seed) for seed in (3, 4))
+    again, other = (RecordedTexts([0] * 8, 1.0, seed=seed) for seed in (3, 4))
     assert texts.text(0, 0) == again.text(0, 0)  # policies are compared on the same texts
     assert texts.names != other.names
     with pytest.raises(ConfigError, match=r"temperature 0\.3"):
-        RecordedTexts([STAND_INS[0]], 0.3, seed=1)
+        RecordedTexts([0], 0.3, seed=1)
 
 
-def test_what_an_index_says_is_recorded_with_how_far_it_was_right() -> None:
-    """After 1 2 3 4 1 2 it says 3 4, as before, and the text goes on with 3 9."""
-    text = TargetText("code", Sampling(temperature=0.0), (1, 2, 3, 4, 1), (2, 3, 9))
-    found = list(_proposals(text, []))
-    assert len(found) == 3
-    assert found[0] == Proposal()  # a single token is no match
-    assert (len(found[1].codes), found[1].num_right) == (2, 1)
-    other = NgramIndex()
-    other.add((4, 1, 2, 3, 9))
-    assert next(_proposals(text, [other])).num_right == 3
+REPLAYING = (
+    "capacity",
+    "fig2_estimation",
+    "fig3_time",
+    "fig4_convergence",
+    "laps_sd",
+    "stragglers",
+    "table1",
+    "theorem1",
+)
+
+
+@pytest.mark.parametrize("name", REPLAYING)
+def test_experiments_that_replay_texts_name_a_recording_that_is_not_there(name, tmp_path, monkeypatch):
+    module = import_module(f"experiments.{name}")
+    monkeypatch.setattr("sys.argv", [name, "--quick", f"--recordings={tmp_path}/none", f"--out={tmp_path}"])
+    with pytest.raises(SystemExit, match=f"{name}: recording .*/none cannot be read"):
+        module.main()

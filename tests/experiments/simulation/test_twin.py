@@ -18,14 +18,14 @@ import pytest
 from msgspec.structs import replace
 
 from experiments.simulation.nodes.surroundings import Finished
-from experiments.simulation.record_proposals import model_paths
+from experiments.simulation.record import record
 from experiments.simulation.texts.acceptance import Acceptances
-from experiments.simulation.texts.proposals import Text
 from experiments.simulation.texts.recorded import RecordedText
-from experiments.simulation.texts.target_texts import write_after
+from experiments.simulation.texts.target_texts import asked
 from experiments.simulation.twin import twin
 from experiments.simulation.world import World
 from goodspeed.embedded import prompts
+from goodspeed.engine import checkpoints
 from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring import recording
 from goodspeed.serving.measuring.recording import Recording
@@ -121,24 +121,14 @@ def really(run: Recording) -> Seen:
 
 
 def computed(run: Recording) -> Acceptances:
-    """Where each session's draft model agrees with the target's text, all before being right, offline."""
-    made = []
+    """What each session's draft model proposes for the target's text, recorded offline."""
+    target, made = checkpoints.load(run.header.model), []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
-        temperature = run.header.temperature
-        assert temperature is not None
-        (text,) = write_after([prompt], [temperature], opened.max_tokens)
-        (path,) = model_paths(opened.draft_model, [text])
-        known = Text(
-            domain=opened.domain,
-            temperature=temperature,
-            seed=opened.seed,
-            prompt_len=opened.prompt_len,
-            own="",
-            history="",
-            models={opened.draft_model: path},
-        )
-        made.append(RecordedText(known, opened.draft_model))
+        assert run.header.temperature is not None
+        wanted, name = asked(target, [prompt], [run.header.temperature]), opened.draft_model
+        texts = record(target, {name: checkpoints.load(name)}, wanted, opened.max_tokens)
+        made.append(RecordedText(texts, name))
     return lambda client, number: made[client]
 
 
