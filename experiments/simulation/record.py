@@ -102,8 +102,11 @@ def record(
     given = [text for text in _counted("answers", answers(target, wanted, num_tokens), len(wanted)) if text.written]
     if not given:
         raise ConfigError(f"{target.name} ends every answer before its first token; use other prompts")
-    batches = _counted(f"batches of {AT_ONCE} answers", model_paths(target, drafts, given), -(-len(given) // AT_ONCE))
-    paths = [one for batch in batches for one in batch]
+    paths: list[dict[str, ModelPath]] = [{} for _ in given]
+    if drafts:
+        batches = model_paths(target, drafts, given)
+        told = _counted(f"batches of {AT_ONCE} answers", batches, -(-len(given) // AT_ONCE))
+        paths = [one for batch in told for one in batch]
     groups = {(group[0].domain, group[0].sampling.temperature): group for group in grouped(given)}
 
     def text(one: "TargetText", models: dict[str, ModelPath]) -> Text:

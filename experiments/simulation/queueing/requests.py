@@ -16,6 +16,7 @@ from experiments.simulation.open_loop.traffic import FOLDER
 from experiments.simulation.texts import proposals
 from goodspeed.errors import ConfigError
 
+ALL = "all"
 MADE_TOKENS = 1000
 """The length of a path that is made up; longer texts go through it again."""
 
@@ -25,7 +26,8 @@ class Kind:
     """One kind of requests. Lengths are of a trace, or lie around a mean."""
 
     prompt_tokens: int
-    domains: list[str] = field(default_factory=list)  # recorded texts whose agreement they have
+    domains: list[str] = field(default_factory=list)
+    """Recorded texts whose agreement they have: of all domains (`all`), or of those of these that were recorded."""
     acceptance: tuple[float, float] = (0.0, 1.0)  # without domains: every text's own rate lies anywhere between
     trace: str | None = None  # of whose outputs they are as long as: name of a trace's file, without endings
     output_tokens: float = 0.0
@@ -78,11 +80,14 @@ def _request(
 
 def _paths(kind: Kind, recordings: str) -> list[str]:
     """The recorded agreement of all texts of its domains."""
-    known = proposals.load(recordings) if kind.domains else None
-    if known is not None and (unknown := sorted(set(kind.domains) - known.paths.keys())):
-        what = f"{known.path} has no texts of {', '.join(unknown)}, only of {', '.join(sorted(known.paths))}"
+    if not kind.domains:
+        return []
+    known = proposals.load(recordings)
+    domains = sorted(known.paths) if kind.domains == [ALL] else [name for name in kind.domains if name in known.paths]
+    if not domains:
+        what = f"{known.path} has no texts of {', '.join(kind.domains)}, only of {', '.join(sorted(known.paths))}"
         raise ConfigError(f"{what}; give --config a file whose kinds have domains of these")
-    return [] if known is None else [path for domain in kind.domains for path in known.paths[domain]]
+    return [path for domain in domains for path in known.paths[domain]]
 
 
 def _made(kind: Kind, random: Random) -> str:
