@@ -32,7 +32,7 @@ def paths_of(num_clients: int, recordings: str = "") -> list[tuple[str, ...]]:
 def off_path_of(recordings: str = "") -> float:
     """Share of the tokens after a draft's first wrong one that agree again, the mean of both draft models."""
     known = proposals.load(recordings)
-    return fmean(known.off_path[known.stand_in(number)] for number in (0, 1))
+    return fmean(known.off_path(known.stand_in(number), 1.0) for number in (0, 1))
 
 
 def alphas_of(domains: Sequence[Sequence[str]]) -> Floats:

@@ -17,6 +17,9 @@ from experiments.simulation.texts import proposals
 from goodspeed.errors import ConfigError
 
 ALL = "all"
+SHORTEST = 50
+"""Tokens of the shortest text whose agreement a longer one has over and over, if there are others."""
+
 MADE_TOKENS = 1000
 """The length of a path that is made up; longer texts go through it again."""
 
@@ -87,7 +90,8 @@ def _paths(kind: Kind, recordings: str) -> list[str]:
     if not domains:
         what = f"{known.path} has no texts of {', '.join(kind.domains)}, only of {', '.join(sorted(known.paths))}"
         raise ConfigError(f"{what}; give --config a file whose kinds have domains of these")
-    return [path for domain in domains for path in known.paths[domain]]
+    paths = [path for domain in domains for path in known.paths[domain]]
+    return [path for path in paths if len(path) >= SHORTEST] or paths
 
 
 def _made(kind: Kind, random: Random) -> str:

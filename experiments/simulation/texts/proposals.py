@@ -8,7 +8,7 @@ whether its token agrees while all before it were right. `experiments/simulation
 """
 
 import gzip
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -167,14 +167,11 @@ class Recordings:
             found[text.domain] = (*found.get(text.domain, ()), *(text.models[name].agreed for name in models))
         return found
 
-    @cached_property
-    def off_path(self) -> Mapping[str, float]:
-        """Share of a draft's tokens after its first wrong one that agree again, by draft model."""
-        found = {}
-        for name in self.title.draft_models:
-            bits = "".join(part for text in self.texts for part in text.models[name].agreed_again())
-            found[name] = bits.count("1") / len(bits) if bits else RATE_OFF_PATH
-        return found
+    def off_path(self, draft_model: str, temperature: float) -> float:
+        """Share of a draft's tokens after its first wrong one that agree again."""
+        paths = [text.models[draft_model] for text in self.at(temperature)]
+        bits = "".join(part for path in paths for part in path.agreed_again())
+        return bits.count("1") / len(bits) if bits else RATE_OFF_PATH
 
 
 def written(codes: Iterable[int]) -> str:

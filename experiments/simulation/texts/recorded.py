@@ -121,7 +121,7 @@ class RecordedTexts:
         Random(seed).shuffle(self.names)
         Random(seed).shuffle(texts)
         self._models = [known.stand_in(model) for model in models]
-        self._off_path = known.off_path
+        self._off_path = {model: known.off_path(model, temperature) for model in set(self._models)}
         self._texts = [
             [text for text in texts if text.domain == name] for _, name in zip(models, cycle(self.names), strict=False)
         ]

@@ -119,9 +119,9 @@ def test_what_a_draft_model_knew_and_what_the_target_makes_of_it() -> None:
 
 def test_off_path_is_what_was_recorded_of_each_model() -> None:
     known = Recordings(proposals.SHIPPED, TITLE, (TEXT, TEXT))
-    assert known.off_path == {"small": 2 / 7}
+    assert known.off_path("small", 0.0) == 2 / 7
     untold = msgspec.structs.replace(TEXT, models={"small": msgspec.structs.replace(PATH, off_path="")})
-    assert Recordings(proposals.SHIPPED, TITLE, (untold,)).off_path == {"small": proposals.RATE_OFF_PATH}
+    assert Recordings(proposals.SHIPPED, TITLE, (untold,)).off_path("small", 0.0) == proposals.RATE_OFF_PATH
 
 
 def test_what_a_recording_lacks_is_named() -> None:
@@ -179,7 +179,9 @@ def test_what_is_accepted_without_a_model_is_what_was_recorded() -> None:
     own, _ = played("n-gram, own text")
     history, _ = played("n-gram")
     assert 0 < own.accounts.num_accepted < history.accounts.num_accepted
-    assert history.accounts.num_rounds < own.accounts.num_rounds < 3 * 40
+    # rounds end with the slowest client, whose texts may not repeat anything
+    plain, _ = played("plain")
+    assert history.accounts.num_rounds <= own.accounts.num_rounds <= plain.accounts.num_rounds
 
 
 def test_clients_have_texts_of_domains_of_their_own() -> None:

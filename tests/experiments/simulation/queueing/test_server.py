@@ -117,7 +117,7 @@ def test_a_predictor_without_error_knows_the_length():
 
 
 def test_recorded_lengths_and_agreement():
-    kind = Kind(prompt_tokens=64, domains=["code"], trace="azure_llm_2023_conv")
+    kind = Kind(prompt_tokens=64, domains=["all"], trace="azure_llm_2023_conv")
     made = make(kind, 200, 1.0, 4, 0.2, Random(1))
     assert 150 < sum(one.output_tokens for one in made) / 200 < 270
     assert all(max(one.accepted) <= 4 for one in made)
