@@ -168,7 +168,7 @@ def parser() -> CommandLine:
         default=PROMPTS,
         metavar="PATH",
         help="a file, or a folder of *.jsonl files, one for each domain, with a line "
-        '{"id": "...", "turns": ["..."]} for each prompt (default: 200 of our own in eight domains)',
+        '{"id": "...", "turns": ["..."]} for each prompt (default: 209 of our own in eight domains)',
     )
     found.add_argument(
         "--temperature",
@@ -201,7 +201,7 @@ def temperature_of(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     names = [name for name in options.draft if name != NONE]
-    shown = [Path(name).name if Path(name).exists() else name for name in names]
+    shown = [Path(name).name.removesuffix(".gguf") if Path(name).exists() else name for name in names]
     if len(set(shown)) < len(shown):
         raise ConfigError(f"--draft {', '.join(shown)}: two draft models have one name; rename a file")
     recording.check(options.out)
