@@ -295,6 +295,8 @@ def parse() -> argparse.Namespace:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.answer = 8
         options.temperature, options.history = options.temperature[:1], min(options.history, 1)
+    if any(map(chats.is_real, options.target)) and (options.history or on_gpu(options.device)):
+        parser.error("--history and --device are for the targets that are no real models")
     if not 1 <= options.turns <= NUM_DOMAINS // 2:
         parser.error(f"--turns must be from 1 to {NUM_DOMAINS // 2}: no client is asked for a text twice")
     try:

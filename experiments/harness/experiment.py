@@ -85,7 +85,8 @@ def run(
     section = "quick" if options.quick else "full"
     out = options.out or HERE / "results" / ("quick" if options.quick else "") / name
     settings = load(options.config, section, config)
-    given = {key: getattr(options, key) for key in own_options(config) if getattr(options, key) is not None}
+    settings_of = map(setting, own_options(config))
+    given = {key: getattr(options, key) for key in settings_of if getattr(options, key) is not None}
     settings = replace(cast(Any, settings), **given)
     if (policy := getattr(options, "policy", None)) is not None:
         settings = _with_policy(settings, policy)
@@ -142,8 +143,13 @@ def _with_policy(settings: Any, policy: str) -> Any:
 
 def own_options(config: Any) -> dict[str, str]:
     """Settings that are options of an experiment: the file that it replays, and those that its class names."""
-    replays = {"recordings": RECORDINGS} if "recordings" in {each.name for each in fields(config)} else {}
-    return replays | getattr(config, "OPTIONS", {})
+    replays = {"--recordings": RECORDINGS} if "recordings" in {each.name for each in fields(config)} else {}
+    return replays | {f"--{key.replace('_', '-')}": what for key, what in getattr(config, "OPTIONS", {}).items()}
+
+
+def setting(option: str) -> str:
+    """Returns the name of the setting that an option gives."""
+    return option.removeprefix("--").replace("-", "_")
 
 
 def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) -> argparse.Namespace:
@@ -154,9 +160,9 @@ def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) 
     parser.add_argument("--redraw", action="store_true", help="run nothing; draw the picture from the stored results")
     parser.add_argument("--config", type=Path, default=_shipped(name), help="settings, of clients of your own, say")
     parser.add_argument("--out", type=Path, help="folder of the results; default: experiments/results/NAME")
-    for key, what in own_options(config).items():
-        kind = get_type_hints(config)[key]
-        parser.add_argument(f"--{key.replace('_', '-')}", type=kind, help=f"{what}; default: that of the settings")
+    for option, what in own_options(config).items():
+        kind = get_type_hints(config)[setting(option)]
+        parser.add_argument(option, type=kind, help=f"{what}; default: that of the settings")
     if hasattr(config, "with_policy"):
         what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
         parser.add_argument("--policy", metavar="NAME|MODULE:CLASS", help=what)

@@ -38,9 +38,13 @@ class Verify:
         self._reading.start()
 
     def _read(self) -> None:
-        for line in self.process.stdout or ():
-            self._events.put(json.loads(line))
-        self._events.put(None)
+        try:
+            for line in self.process.stdout or ():
+                self._events.put(json.loads(line))
+        except ValueError:  # the node was killed within a line
+            pass
+        finally:
+            self._events.put(None)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yields events, for ever. Raises NodeEnded."""

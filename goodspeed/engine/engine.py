@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from goodspeed.engine.paged.chunks import Chunk, Computed, TreePath
+from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.tokenizing.text import check_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -58,8 +58,9 @@ class Engine(Protocol):
         much longer. 0.0: sizes may vary freely."""
 
     @property
-    def computed(self) -> Computed | None:
-        """What the last pass computed; None if it is the rows of its chunks."""
+    def computed(self) -> float | None:
+        """Rows that take as long as the last pass did: spare ones and changes of size included. None: those of its
+        chunks."""
 
     @property
     def has_trees(self) -> bool:

@@ -67,7 +67,7 @@ class Runner:
 
     has_trees = True
     change_rows = 0.0
-    computed = None
+    computed: float | None = None
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class Refined(CostModel):
         rise_s: float = self._seconds(most, num_sessions, context_tokens) - none_s
         return most * (seconds - none_s) / rise_s if rise_s else most
 
-    def observe(self, num_tokens: int, num_sessions: int, context_tokens: int, seconds: float) -> None:
+    def observe(self, num_tokens: float, num_sessions: int, context_tokens: int, seconds: float) -> None:
         """Updates from a finished round, with the counts of `round_s`; ignores times outside SHORTEST_S to
         LONGEST_S."""
         if not SHORTEST_S < seconds < LONGEST_S:

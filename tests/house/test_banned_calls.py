@@ -31,6 +31,7 @@ BANNED_BUT_NEEDED = {
     ("tests/experiments/test_pictures.py", "import_module(f'experiments.{name}')"): "names of files of ours",
     ("tests/experiments/test_benchmarks.py", "import_module(f'experiments.benchmarks.{name}')"): "the same",
     ("tests/experiments/test_harness.py", "import_module(f'experiments.{name}')"): "the same",
+    ("tests/experiments/simulation/test_proposals.py", "import_module(f'experiments.{name}')"): "the same",
     ("tests/experiments/served/test_notebooks.py", "exec"): "cells of our own notebooks, as Jupyter runs them",
     ("tests/experiments/served/test_notebooks.py", "eval"): "the same",
     ("tests/experiments/served/test_notebooks.py", "compile"): "the same",

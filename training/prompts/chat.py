@@ -30,7 +30,7 @@ SUBJECTS = (
     "garden"
 ).split(", ")
 LIMITS = (
-    "", "", "", " Please answer in fewer than 200 words.", " Be concise.", " Keep it short and to the point.",
+    "", "", "", " Use at most five sentences.", " Be concise.", " Keep it short and to the point.",
     " Use simple language.", " Give examples.", " Please explain step by step.", " Write about three paragraphs.",
     " Answer in one paragraph.", " Use bullet points.",
 )  # fmt: skip
@@ -79,9 +79,9 @@ def _role(random: Random) -> str:
     form = random.choice((
         "Imagine you are {role}. What would you say about {topic}?", "Act as {role} and answer: why does {topic} "
         "matter?",
-        "Pretend to be {role} in all the following conversations. How would you spend a day in {city}?",
+        "For this chat you are {role}. How would you spend a day in {city}?",
         "You are {role}. Introduce yourself and give me your best advice on {topic}.",
-        "Please take on the role of {role}. I want to learn about {topic}. Where do I begin?",
+        "Speak to me as {role} would. I want to learn about {topic}. Where do I begin?",
         "Picture yourself as {role}. Someone asks you to move to {city}. How do you feel?",
     ))  # fmt: skip
     return form.format(role=role, topic=topic, city=city)
@@ -106,7 +106,7 @@ def _reason(random: Random) -> str:
     n, m = random.randint(2, 9), random.randint(10, 40)
     form = random.choice((
         "{a} is taller than {b}, and {b} is taller than {c}. Is {a} taller than {c}? Explain why.",
-        "{a} has {n} sisters, and each of them has one brother. How many brothers does {a} have?",
+        "{a} and {b} share {n} cookies, and {a} takes one more than {b}. How many does each of them get?",
         "{a}, {b} and {c} each own a different pet: a cat, a dog and a fish. {a} does not own the cat, and {b} owns "
         "the fish."
         " Who owns the dog?",

@@ -44,7 +44,7 @@ FACTS = (
     "In {country}, {topic} became widely known in the {decade}s.|There are {k} main types of {topic}.|"
     "According to a study from {year}, about {n} percent of people have heard of {topic}.|"
     "Researchers at the University of {city} described it in detail in {year}.|It is closely related to {other}.|"
-    "Some scholars state that {topic} does not only provide benefits, but can in certain cases also have costs.|"
+    "Critics of {topic} point out what it costs, and who pays for it.|"
     "The largest collection on the subject is kept in {city}.|{Name} {last} wrote the first book about it in {year}.|"
     "Before {year}, little was known about {topic} outside of {country}.|Its importance has grown with {other}.|"
     "An international conference on {topic} takes place in {city} every {k} years.|Today it is taught at most "

@@ -36,6 +36,8 @@ class Target:
         self.head, self.epsilon = config.hidden_size // config.num_attention_heads, config.rms_norm_eps
         self.embedding, self.norm = model.model.embed_tokens.weight.detach(), model.model.norm.weight.detach()
         self.output = model.lm_head.weight.detach()
+        if len(self.output) > 1 << 16:
+            raise SystemExit(f"{file.name} has {len(self.output)} tokens; answers are stored with ids of 16 bits")
         self.layers = [_layer(layer) for layer in model.model.layers]
         self.frequencies = config.rope_parameters["rope_theta"] ** -(torch.arange(0, self.head, 2) / self.head)
 

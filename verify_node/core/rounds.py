@@ -12,7 +12,6 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from goodspeed.engine.paged.chunks import Computed
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
@@ -193,7 +192,7 @@ class Rounds:
         duration_s: float,
         now: float,
         drafting: Drafting = NO_DRAFTING,
-        computed: Computed | None = None,
+        computed: float | None = None,
     ) -> list[Send]:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
@@ -203,11 +202,9 @@ class Rounds:
         if done is None:
             raise RuntimeError("no round is in flight")
         self._stage, register = Stage.FINISHING, self.register
-        num_rows, num_changes = computed if computed is not None else (done.num_tokens, 0)
-        if not num_changes:
-            self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
-        if not num_changes or done.prefilled:  # a change of size is part of what prefill costs
-            self.starting.prefill.observe(done, duration_s - drafting.seconds)
+        num_rows = done.num_tokens if computed is None else computed
+        self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
+        self.starting.prefill.observe(done, duration_s - drafting.seconds, num_rows - done.num_tokens)
         self.choice.note_drafting(drafting.seconds)
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes

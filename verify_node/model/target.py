@@ -14,7 +14,7 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.engine import Checkpoint, Engine, mark
-from goodspeed.engine.paged.chunks import Chunk, Computed, TreePath
+from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
@@ -29,13 +29,13 @@ from verify_node.scheduler.round import NO_DRAFTING, Decisions, Drafting, Entry,
 @dataclass(frozen=True, slots=True)
 class RoundResult:
     """The outcomes of a round, the seconds of its forward pass (masks are made meanwhile) and of its verification, the
-    own draft model's work for the next round, and what the engine computed beside the round's tokens."""
+    own draft model's work for the next round, and `Engine.computed`."""
 
     outcomes: list[Outcome]
     forward_s: float
     verify_s: float
     drafting: Drafting = NO_DRAFTING
-    computed: Computed | None = None
+    computed: float | None = None
 
 
 class Target:

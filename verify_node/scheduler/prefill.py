@@ -100,24 +100,24 @@ class Prefill:
     def _room(self, rows: float) -> Room:
         return Room(rows, self._row, self._context, self._logits)
 
-    def observe(self, done: Round, seconds: float) -> None:
-        """Learns from a finished round. seconds: of the target."""
+    def observe(self, done: Round, seconds: float, num_spare: float = 0.0) -> None:
+        """Learns from a finished round. seconds: of the target. num_spare: rows that it computed beside its tokens."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock error must not stop a node
         num_rows = sum(entry.num_prefill for entry in done.entries)
         plain = [entry for entry in done.entries if not entry.num_prefill]
         shape = len(done.entries), sum(entry.start for entry in plain)
-        usual = max(self._model.round_s(done.num_tokens - num_rows, *shape), SHORTEST_S)
+        usual = max(self._model.round_s(done.num_tokens - num_rows + num_spare, *shape), SHORTEST_S)
         if num_rows:
             self._num_unmeasured += bool(plain)
-            self._learn(done.entries, seconds, usual, done.num_tokens - num_rows, shape)
+            self._learn(done.entries, seconds, usual, done.num_tokens - num_rows + num_spare, shape)
             return
         self._num_unmeasured = 0
         known = self._scale or seconds / usual
         self._scale = known * _bounded(seconds / usual / known) ** PLAIN_SMOOTHING
 
     def _learn(
-        self, entries: Sequence[Entry], seconds: float, usual: float, num_decided: int, shape: tuple[int, int]
+        self, entries: Sequence[Entry], seconds: float, usual: float, num_decided: float, shape: tuple[int, int]
     ) -> None:
         """Corrects what prefill costs, each part by as much of the difference as it has of the predicted time.
 

@@ -150,10 +150,10 @@ class ByWorth(Choice):
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
-        if self._steady is not None and alone > 0.0:
+        if self._steady is not None and alone > 0.0 and not num_prefill:  # else its size changes in any case
             sums = best_sums(candidates, self._limits.budget, ranked)
-            number = self._steady.update(sums, alone, len(ready), seconds[:-1])
-            longest, cost = max(sum(first.counts), min(longest, number)), Cost()
+            num_steady = self._steady.update(sums, alone, len(ready), seconds[:-1])
+            longest, cost = max(sum(first.counts), min(longest, num_steady)), Cost()
         counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)
         self._worth_per_s = value / seconds[num_chosen]

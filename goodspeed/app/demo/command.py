@@ -33,15 +33,15 @@ def run(namespace: argparse.Namespace) -> int:
     def tell(runs: list[Run]) -> None:
         result = summary.summarize(config, runs)
         watcher.show(runs[0].answers)
-        if config.svg is not None:
-            try:
-                view.save(config.svg, runs[0].answers, summary.to_text(result))
-            except OSError as error:
-                print(f"no picture: {error}", file=sys.stderr)
         if namespace.json:
             print_json(result)
         else:
             print(summary.to_text(result), flush=True)
+        if config.svg is not None:
+            try:
+                view.save(config.svg, runs[0].answers, summary.to_text(result))
+            except OSError as error:
+                sys.exit(f"--svg {config.svg} cannot be written: {error.strerror}; choose another place")
 
     run_interruptible(run_nodes(config, asking, watcher, namespace.log_level, tell))
     return 0

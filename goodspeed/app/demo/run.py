@@ -75,7 +75,7 @@ async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], n
 
 
 def _request(config: DemoConfig, client: Client, way: Way) -> dict[str, Any]:
-    """Returns a chat request. Nothing of it is cached, so that each run reads its questions anew."""
+    """Returns a chat request. Nothing of it is cached, so that each run prefills its questions anew."""
     own = {"prefix_cache": False} if way == WITH_DRAFTS else {"prefix_cache": False, "drafter": "none"}
     return {
         "messages": [{"role": "user", "content": client.prompt.text}],

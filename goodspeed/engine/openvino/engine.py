@@ -9,7 +9,7 @@ from torch import Tensor
 
 from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
-from goodspeed.engine.paged.chunks import Chunk, Computed, TreePath, check_chunks, check_paths, extend, restore
+from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
 from goodspeed.engine.paged.memory import pages_for
 from goodspeed.engine.paged.pages import PagePool
 
@@ -50,7 +50,7 @@ class OpenVinoEngine:
         return compiled.change_rows
 
     @property
-    def computed(self) -> Computed | None:
+    def computed(self) -> float | None:
         return self._passes.computed
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:

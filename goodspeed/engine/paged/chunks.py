@@ -1,4 +1,4 @@
-"""What a forward pass is asked for: tokens to append to sessions, and paths to keep of trees; and what it computed.
+"""What a forward pass is asked for: tokens to append to sessions, and paths to keep of trees.
 
 Every engine takes these. No tensors: an engine need not be torch's.
 """
@@ -29,13 +29,6 @@ class Chunk:
     num_logits: int
     parents: Sequence[int] | None = None
     num_masks: int = 0
-
-
-class Computed(NamedTuple):
-    """What a pass computed beside the rows of its chunks."""
-
-    num_rows: int  # with rows that were added so that its size stays that of the pass before
-    num_changes: int  # of its size, each of which takes as long as `Engine.change_rows`
 
 
 class TreePath(NamedTuple):

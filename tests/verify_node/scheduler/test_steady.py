@@ -2,9 +2,8 @@
 
 import pytest
 
-from goodspeed.engine.paged.chunks import Computed
 from goodspeed.wire import probabilities
-from tests.fakes import Desk, session_id
+from tests.fakes import Desk
 from tests.verify_node.scheduler.drafting import DEAR, NOW, drafting, lengths, make_choice
 from verify_node.scheduler.select import BOUND_SHARE
 from verify_node.scheduler.steady import HELD, Steady
@@ -84,13 +83,28 @@ def test_the_least_probability_is_of_the_rows_own_time():
     assert claimed == pytest.approx(BOUND_SHARE * price, rel=0.03)
 
 
-@pytest.mark.parametrize("num_changes", [0, 1])
-def test_a_round_of_another_size_teaches_no_time_of_rounds(num_changes: int):
+def test_another_number_of_sessions_begins_anew():
+    steady = Steady(4.0)
+    for _ in range(40):
+        steady.update(GOOD, 1.0, 8, SECONDS)
+    assert steady.update(BAD, 1.0, 1, SECONDS) == steady.number == 0
+
+
+def test_a_round_with_prefill_has_the_size_that_it_needs():
+    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
+    for _ in range(60):
+        assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
+    assert lengths(choice, drafting(1, (0.9, 0.2)), num_prefill=8) == [1]
+    assert lengths(choice, drafting(1, (0.9, 0.2))) == [2]
+
+
+def test_spare_rows_and_changes_of_size_count_as_rows_where_the_time_of_rounds_is_learned(monkeypatch):
     desk = Desk()
     desk.hello()
     desk.open()
     planned = desk.plan()
     outcomes = desk.target.run(planned)
-    desk.core.finish(outcomes, 0.05, desk.now, computed=Computed(9, num_changes))
-    assert desk.core.cost.num_rounds == 1 - num_changes
-    assert session_id(1) in desk.core.sessions
+    seen: list[float] = []
+    monkeypatch.setattr(desk.core.cost, "observe", lambda num_tokens, *rest: seen.append(num_tokens))
+    desk.core.finish(outcomes, 0.05, desk.now, computed=9.5)
+    assert (planned.num_tokens, seen) == (3, [9.5])
