@@ -159,7 +159,7 @@ def optima(runs: Runs, budget: int) -> list[float]:
     found = []
     for same_seed in zip(*runs.values(), strict=True):
         clients = range(len(same_seed[0].clients))
-        curves = [survival([each for one in same_seed for each in one.chances(client)], budget) for client in clients]
+        curves = [survival([each for one in same_seed for each in one.trials(client)], budget) for client in clients]
         presence = np.mean([one.presence for one in same_seed], axis=0)
         found.append(optimum(curves, budget).utility + float(np.log(presence).sum()))
     return found
@@ -208,7 +208,7 @@ def _rates(runs: Runs) -> Floats:
     """Each client's probability that the first drafted token is accepted [clients]."""
     every = [one for own in runs.values() for one in own]
     clients = range(len(every[0].clients))
-    return np.array([survival([each for one in every for each in one.chances(client)], 1)[0] for client in clients])
+    return np.array([survival([each for one in every for each in one.trials(client)], 1)[0] for client in clients])
 
 
 def _seconds(runs: Sequence[Run]) -> dict[str, float]:

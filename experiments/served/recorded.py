@@ -14,14 +14,14 @@ from goodspeed.fair.policies.base import Floats
 from goodspeed.serving.measuring.recording import AnyLine, Drafted, Opened, Round
 
 FEW = 5
-"""Chances below which a position's own share of agreement says too little; that of all positions is taken."""
+"""Trials below which a position's own share of agreement says too little; that of all positions is taken."""
 
 
 class Gap(RuntimeError):
     """A recording lacks lines."""
 
 
-class Chance(NamedTuple):
+class Trial(NamedTuple):
     """How many tokens a session might draft, and what came of it."""
 
     permitted: int
@@ -93,14 +93,14 @@ class Run:
         found: Floats = (self.tokens > 0).mean(axis=0)
         return found
 
-    def chances(self, client: int) -> list[Chance]:
+    def trials(self, client: int) -> list[Trial]:
         """All that a client might draft, also before everybody took part."""
         permitted: dict[int, int] = {}  # by session
         found = []
         for done in (*self.before, *self.rounds):
             for one in done.drafts:
                 if self._place(one) == client and permitted.get(one.session):
-                    found.append(Chance(permitted[one.session], one))
+                    found.append(Trial(permitted[one.session], one))
                 permitted[one.session] = one.may_draft
         return found
 
@@ -139,15 +139,15 @@ def collect(events: Iterable[Mapping[str, Any]], clients: Sequence[str], num_rou
     raise Gap(f"the recording ends after {len(rounds)} of {num_rounds} rounds with all clients")
 
 
-def survival(chances: Sequence[Chance], length: int) -> Floats:
+def survival(trials: Sequence[Trial], length: int) -> Floats:
     """The probability that the first s drafted tokens are all accepted [length], whatever lengths were permitted.
 
     As Kaplan and Meier estimate it: the product over the positions of the share that agrees of the drafts that are
     right so far and might be so long. What n-grams do not propose does not agree. min(1, p/q) is taken where it was
-    recorded, under the ratio rule. In rounds that wait for every draft.
+    recorded, under the ratio rule. Holds for rounds that wait for every draft.
     """
     at_risk, agreed = np.zeros(length), np.zeros(length)
-    for permitted, draft in chances:
+    for permitted, draft in trials:
         shares = draft.ratios or tuple(map(float, draft.agreed))
         most = permitted if draft.finish_reason is None else len(shares)  # a text's last draft ends where the text does
         for position in range(min(length, most, draft.num_accepted + 1)):

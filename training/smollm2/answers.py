@@ -1,6 +1,6 @@
 """Has the target answer prompts: real ones that are not held out, and those of the project's own making.
 
-Several answers are drawn from each prompt: reading a prompt costs as much as writing an answer.
+Several answers are drawn from each prompt: its prefill costs as much as writing an answer.
 """
 
 import json

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.served.recorded import Chance, Gap, collect, survival
+from experiments.served.recorded import Trial, Gap, collect, survival
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 
 ROUND_S, PAUSE_S = 0.05, 0.01
@@ -98,7 +98,7 @@ def test_dropped_events_and_an_early_end_are_gaps():
         collect(events_of(*LINES), ["chat", "sql"], 4)
 
 
-def test_a_chance_is_what_the_verdict_before_permitted():
+def test_a_trial_is_what_the_verdict_before_permitted():
     lines = (
         opened(0, "a"),
         round_of(1, drafted(may_draft=2)),
@@ -109,47 +109,47 @@ def test_a_chance_is_what_the_verdict_before_permitted():
         round_of(5, drafted(1, agreed="")),
     )
     run = collect(events_of(*lines), ["a"], 4)
-    assert [(one.permitted, one.draft.agreed) for one in run.chances(0)] == [(2, "1"), (3, "")]
+    assert [(one.permitted, one.draft.agreed) for one in run.trials(0)] == [(2, "1"), (3, "")]
 
 
 # -- the survival curve ------------------------------------------------------------------------------------------------
 
 
-def chance(agreed, num_accepted, permitted=None, **told):
-    return Chance(
+def trial(agreed, num_accepted, permitted=None, **told):
+    return Trial(
         len(agreed) if permitted is None else permitted, drafted(agreed=agreed, num_accepted=num_accepted, **told)
     )
 
 
 def test_survival_by_hand():
     """Of ten first tokens six agree; of these six, five have a second one, and three of them agree."""
-    chances = [
-        *[chance("11", 2)] * 3,
-        *[chance("10", 1)] * 2,
-        chance("1", 1),
-        *[chance("01", 0)] * 4,  # what agrees after a wrong token says nothing
+    trials = [
+        *[trial("11", 2)] * 3,
+        *[trial("10", 1)] * 2,
+        trial("1", 1),
+        *[trial("01", 0)] * 4,  # what agrees after a wrong token says nothing
     ]
-    assert survival(chances, 2) == pytest.approx([0.6, 0.6 * 3 / 5])
+    assert survival(trials, 2) == pytest.approx([0.6, 0.6 * 3 / 5])
 
 
 def test_what_is_not_proposed_does_not_agree():
-    chances = [*[chance("", 0, permitted=2)] * 4, *[chance("1", 1, permitted=2)] * 6]
-    assert survival(chances, 2) == pytest.approx([0.6, 0.0])
+    trials = [*[trial("", 0, permitted=2)] * 4, *[trial("1", 1, permitted=2)] * 6]
+    assert survival(trials, 2) == pytest.approx([0.6, 0.0])
 
 
 def test_a_texts_last_draft_lacks_nothing():
-    chances = [*[chance("1", 1, permitted=2, finish_reason="stop")] * 6, *[chance("11", 2)] * 5]
-    assert survival(chances, 2) == pytest.approx([1.0, 1.0])
+    trials = [*[trial("1", 1, permitted=2, finish_reason="stop")] * 6, *[trial("11", 2)] * 5]
+    assert survival(trials, 2) == pytest.approx([1.0, 1.0])
 
 
-def test_positions_with_few_chances_agree_as_often_as_all():
-    chances = [chance("1", 1)] * 3 + [chance("0", 0)]
-    assert survival(chances, 3) == pytest.approx([0.75, 0.75**2, 0.75**3])
+def test_positions_with_few_trials_agree_as_often_as_all():
+    trials = [trial("1", 1)] * 3 + [trial("0", 0)]
+    assert survival(trials, 3) == pytest.approx([0.75, 0.75**2, 0.75**3])
 
 
 def test_ratios_are_taken_where_they_are_known():
-    chances = [chance("1", 1, ratios=(0.9,))] * 5 + [chance("0", 0, ratios=(0.3,))] * 5
-    assert survival(chances, 1) == pytest.approx([0.6])
+    trials = [trial("1", 1, ratios=(0.9,))] * 5 + [trial("0", 0, ratios=(0.3,))] * 5
+    assert survival(trials, 1) == pytest.approx([0.6])
 
 
 def test_without_drafts_nothing_is_accepted():
@@ -159,9 +159,9 @@ def test_without_drafts_nothing_is_accepted():
 def test_the_lengths_of_drafts_do_not_bend_the_curve():
     """A mean over whole drafts would be too low where some drafts were not so long."""
     random = np.random.default_rng(0)
-    alpha, chances = 0.7, []
+    alpha, trials = 0.7, []
     for length in random.integers(1, 7, 4000):
         agreed = random.random(length) < alpha
         first_wrong = int(np.argmin(agreed)) if not agreed.all() else int(length)
-        chances.append(chance("".join("01"[int(one)] for one in agreed), first_wrong))
-    assert survival(chances, 6) == pytest.approx(alpha ** np.arange(1, 7), abs=0.02)
+        trials.append(trial("".join("01"[int(one)] for one in agreed), first_wrong))
+    assert survival(trials, 6) == pytest.approx(alpha ** np.arange(1, 7), abs=0.02)
