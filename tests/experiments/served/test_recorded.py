@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.served.recorded import Trial, Gap, collect, survival
+from experiments.served.recorded import Gap, Trial, collect, survival
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 
 ROUND_S, PAUSE_S = 0.05, 0.01
