@@ -12,7 +12,7 @@ from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError
 
 NAME = "smollm2"
-DRAFT_MODEL = NAME
+DRAFT_MODEL = "smollm2-draft"
 """The model of the draft nodes that have one."""
 
 PROMPTS = {

@@ -18,7 +18,7 @@ QUESTIONS = Path(__file__).with_name("questions.jsonl")
 TARGET, WITHOUT_PACKAGES = "smollm2", "tiny-target"
 
 DRAFT_MODELS = {
-    TARGET: ("smollm2-draft", "smollm2-draft", "smollm2-draft", NO_MODEL),
+    TARGET: (NO_MODEL,) * 4,
     WITHOUT_PACKAGES: ("tiny-draft-s", "tiny-draft-m", "tiny-draft-p", NO_MODEL),
 }
 """Draft models by target, one for each draft node; beside other targets four draft nodes have none."""
