@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +108,18 @@ def test_values_that_look_like_options_are_taken_as_before() -> None:
     assert PARSERS["goodspeed"].parse_args(["generate", "--prompt", "--a b"]).prompt == "--a b"
 
 
+@dataclass(frozen=True)
+class Nothing:
+    """Settings of an experiment without any."""
+
+
 def never(*arguments: object) -> Any:
     pytest.fail("nothing runs where the command line is wrong")
 
 
 @pytest.mark.parametrize(
     "run",
-    [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, dict)],
+    [lambda: runner.run_all("experiments.x", "about", []), lambda: harness.run("x", "about", never, never, Nothing)],
     ids=["runner", "harness"],
 )
 def test_experiments_and_benchmarks_say_it_in_the_same_way(

@@ -66,7 +66,7 @@ def test_every_client_has_its_fields(demo: Ended) -> None:
         assert 0 < client["num_tokens"] == len(client["token_ids"]) <= 24
         assert client["num_accepted"] <= client["num_drafted"]
         assert sum(client["drafted_by"].values()) == client["num_drafted"]
-        assert 1 <= client["goodput"] <= 24
+        assert 0 < client["goodput"] <= 24  # a round that draws the token of the end brings the text none
         assert client["tokens_per_s"] > 0
         assert client["alone_tokens_per_s"] > 0
 

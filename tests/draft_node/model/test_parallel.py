@@ -125,7 +125,10 @@ def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sam
 
 
 def test_sessions_of_different_needs_share_a_pass():
-    """Some in doubt with alternatives, some by ratio, one with a bias, one that stops: each as it would alone."""
+    """Some in doubt with alternatives, some by ratio, one with a bias, one that stops: each as it would alone.
+
+    Probabilities of a proposal have 16 bits: float32 sums of another batch may round to the next step.
+    """
     requests = [
         make_request(1),
         make_request(2, verification="ratio"),
@@ -139,8 +142,15 @@ def test_sessions_of_different_needs_share_a_pass():
     together = run(make_drafter(), *proposes)
     for found, propose in zip(together, proposes, strict=True):
         [alone] = run(make_drafter(), propose)
-        assert found.proposal == alone.proposal
-        if found.parents is not None:
+        assert (found.proposal is None) == (alone.proposal is None)
+        if found.proposal is not None and alone.proposal is not None:
+            dense = [
+                proposals.decode(each.proposal, len(each.tokens), NUM_TOKENS, each.tokens) for each in (found, alone)
+            ]
+            torch.testing.assert_close(*dense, atol=2**-15, rtol=0)
+        if found.parents is None:
+            assert found.tokens == alone.tokens
+        else:
             one, other = (nodes_of(each).likeliest(64) for each in (found, alone))
             assert (one.tokens, one.parents) == (other.tokens, other.parents)
             assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
