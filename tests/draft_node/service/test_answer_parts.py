@@ -79,7 +79,8 @@ def test_deliveries_do_not_matter(parser: ParserSettings, text: str, cuts: list[
     other, whole = written(text, parser, (), ["stop"])
     assert told(pieces) == told(whole)
     assert (answer.stop, answer.num_tokens, answer.num_thinking) == (other.stop, other.num_tokens, other.num_thinking)
-    assert "stop" not in told(pieces)[0]
+    if not any(mark in text for mark in (*MARKERS, *SPECIAL, CALL)):  # what is taken out may leave `st` beside `op`
+        assert "stop" not in told(pieces)[0]
 
 
 R1 = ParserSettings(Formats(THINKING["think"]), HIDDEN)
