@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from goodspeed import admission
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import Settings, option
+from goodspeed.slo import admit
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
@@ -69,7 +69,7 @@ class VerifyConfig(Settings):
     slo_tier: tuple[str, ...] = options.slo_tier("a service level that requests may name; may be repeated")
     admission: str | None = option(
         None,
-        choices=tuple(admission.names()),
+        choices=tuple(admit.names()),
         shown="dp where there are tiers, else none",
         group="service levels",
         help="how service levels are promised: dp: to the feasible set of highest value; edf: one text after the "

@@ -67,7 +67,7 @@ class Case:
 
 
 class Sampling(NamedTuple):
-    """Every session's sampling; see `goodspeed.sampling.Sampling`."""
+    """Every session's sampling; see `goodspeed.exact.sampling.Sampling`."""
 
     temperature: float = 1.0
     top_k: int = 0

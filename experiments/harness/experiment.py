@@ -26,8 +26,8 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from goodspeed import policies
 from goodspeed.errors import ConfigError, PolicyError
+from goodspeed.fair import policies
 from goodspeed.serving.parser import CommandLine
 
 HERE = Path(__file__).parents[1]

@@ -9,6 +9,8 @@ from goodspeed.errors import ConfigError
 from goodspeed.slo.dp import best, earliest
 from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
 
+__all__ = ["Ask", "admit", "can_keep", "names"]
+
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], list[bool]]
 """Chooses from requests sorted by deadline; the promised ones must be feasible together."""
 

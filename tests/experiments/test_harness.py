@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from experiments.__main__ import experiments
 from experiments.harness.experiment import HERE, Finding, Outcome, _columns, _rows, load, new_figure, run, table
 from experiments.harness.runner import run_all
-from goodspeed import policies
+from goodspeed.fair import policies
 from goodspeed.fair.policies import base
 
 

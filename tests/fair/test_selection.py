@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.selection import net_worth
-from goodspeed.selection import Candidate, select
+from goodspeed.fair.selection import Candidate, net_worth, select
 
 
 def path_probability(candidate: Candidate) -> list[float]:

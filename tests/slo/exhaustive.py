@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from goodspeed.admission import Ask
+from goodspeed.slo.admit import Ask
 
 SLACK = 1e-6
 TokensIn = Callable[[float], float]

@@ -6,8 +6,8 @@ from math import inf, nan
 
 import pytest
 
-from goodspeed.admission import Ask, admit, can_keep, names
 from goodspeed.errors import ConfigError
+from goodspeed.slo.admit import Ask, admit, can_keep, names
 from tests.slo.exhaustive import kept_sets
 from tests.slo.worlds import World, draw
 

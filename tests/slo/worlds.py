@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from goodspeed.admission import Ask, admit
+from goodspeed.slo.admit import Ask, admit
 
 TIERS = (0.05, 0.1, 0.2)
 

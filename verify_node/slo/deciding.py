@@ -23,7 +23,7 @@ class Decision(NamedTuple):
     rounds: Capacity  # of all sessions that are promised or to be decided
     num_pages: int  # of the KV cache, free or not
     weights: Mapping[str, float]  # of these sessions' clients, by name
-    policy: str = "dp"  # of `goodspeed.admission.names()`
+    policy: str = "dp"  # of `goodspeed.slo.admit.names()`
 
 
 def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:

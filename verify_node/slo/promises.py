@@ -47,7 +47,7 @@ class Promises:
     """The admitted deadlines, kept in step with the sessions."""
 
     def __init__(self, policy: str, cost: Refined, max_round_tokens: int, pool: PagePool) -> None:
-        """policy: one of `goodspeed.admission.names()`; with `none`, nothing is promised or decided."""
+        """policy: one of `goodspeed.slo.admit.names()`; with `none`, nothing is promised or decided."""
         self.policy = policy
         self.promised: dict[bytes, Deadline] = {}  # by session
         self._floor = Floor()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError, PolicyError, UnknownPolicyError
-from goodspeed.fair.policies import base
-from goodspeed.policies import ClientState, Policy, create, load, names
+from goodspeed.fair.policies import ClientState, Policy, base, create, load, names
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goodspeed.policies import ClientState
+from goodspeed.fair.policies import ClientState
 
 
 @dataclass
@@ -87,7 +86,7 @@ def test_a_file_by_an_absolute_path_needs_no_current_folder(folder: Path, monkey
 
 def test_the_current_folder_hides_no_library(folder: Path) -> None:
     (folder / "json.py").write_text("raise RuntimeError('not this one')")
-    code = "from goodspeed.policies import load; load('own_policies:Mine'); import json; print(json.__file__)"
+    code = "from goodspeed.fair.policies import load; load('own_policies:Mine'); import json; print(json.__file__)"
     program = f"import sys; sys.path[0] = {str(ROOT)!r}; {code}"
     told = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
     assert str(folder) not in told.stdout, told.stderr
