@@ -1,36 +1,36 @@
-"""The ASGI application around one service: routes, errors, limits and keys, and the routes about the node itself."""
+"""The ASGI application around one service: routes, errors, limits and keys."""
 
-from collections.abc import Callable
+import re
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import goodspeed
 from draft_node.config import DraftConfig
-from draft_node.http import chat, completions, errors, page, prompts
-from draft_node.http.answering import Endpoint, add_route, now
-from draft_node.http.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
-from draft_node.http.errors import AWAY, READ, ApiError, declared
-from draft_node.http.messages import shape as messages
-from draft_node.http.messages.requests import CountRequest
-from draft_node.http.names import names_of, served_name
-from draft_node.http.requests import DetokenizeRequest, TokenizeRequest
-from draft_node.http.responses import shape as responses
+from draft_node.http.api import chat, messages, page, responses, tokens
+from draft_node.http.api.endpoint import Endpoint, add_route
+from draft_node.http.api.node import Exposition, routes_of_node
+from draft_node.http.ask.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
+from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
+from draft_node.http.schema.errors import ApiError, ClientGone, of_service
+from draft_node.http.schema.messages import CountRequest
 from draft_node.service.service import Service
+from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving.web import OPEN_PATHS, KeyCheck, Keys
-from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
+from goodspeed.serving.web.errors import FAILED_HERE
 
 
 def create_app(
     service: Service,
     config: DraftConfig,
-    exposition: "Exposition",
+    exposition: Exposition,
     keys: Keys | None = None,
     work: LargeWork | None = None,
 ) -> ASGIApp:
@@ -54,7 +54,7 @@ def _with_or_without_slash(app: ASGIApp) -> ASGIApp:
 def create_api(
     service: Service,
     config: DraftConfig,
-    exposition: "Exposition",
+    exposition: Exposition,
     *,
     keyed: bool = False,
     work: LargeWork | None = None,
@@ -69,12 +69,12 @@ def create_api(
         redoc_url=None,
         redirect_slashes=False,
     )
-    errors.install(app)
+    install(app)
     for endpoint in ENDPOINTS:
         add_route(app.router, endpoint, service, config, work)
     app.include_router(messages.route_of_counts(service, config, work))
-    app.include_router(prompts.routes_of_tokens(service, config, work))
-    app.include_router(_node_routes(service, config, exposition))
+    app.include_router(tokens.routes_of_tokens(service, config, work))
+    app.include_router(routes_of_node(service, config, exposition))
     _complete(app, keyed=keyed)
     return app
 
@@ -108,28 +108,7 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
 
 API = "/v1/"
 
-LANDING = """\
-GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
-A browser shows a page to chat with here.
-
-POST /v1/chat/completions   a conversation
-POST /v1/completions        a text that goes on
-POST /v1/responses          a conversation as items, without state
-POST /v1/messages           a conversation by Anthropic's API
-POST /v1/messages/count_tokens   its prompt's length
-GET  /v1/models             the model; /v1/models/NAME likewise
-POST /tokenize              a text as token ids
-POST /detokenize            token ids as a text
-GET  /health                200 while the process lives
-GET  /ready                 200 while texts are admitted
-GET  /version               the release
-GET  /metrics               for Prometheus
-GET  /openapi.json          all of it in detail
-
-docs/HTTP.md of the project lists the parameters of requests.
-"""
-
-ENDPOINTS: tuple[Endpoint[Any], ...] = (completions.ENDPOINT, chat.ENDPOINT, responses.ENDPOINT, messages.ENDPOINT)
+ENDPOINTS: tuple[Endpoint[Any], ...] = (chat.COMPLETIONS, chat.CHATS, responses.ENDPOINT, messages.ENDPOINT)
 
 BODIES: tuple[type[BaseModel], ...] = (
     *(endpoint.body for endpoint in ENDPOINTS),
@@ -139,84 +118,54 @@ BODIES: tuple[type[BaseModel], ...] = (
 )
 """Request bodies, which FastAPI does not know."""
 
-Exposition = Callable[[], tuple[bytes, str]]
-"""Returns metrics as text, and their content type."""
+
+def install(app: FastAPI) -> None:
+    """Registers the exception handlers that answer in this format."""
+
+    @app.exception_handler(ApiError)
+    async def ours(request: Request, error: ApiError) -> Response:
+        return error.response(request.scope)
+
+    @app.exception_handler(ServiceError)
+    @app.exception_handler(PromptError)
+    async def services(request: Request, error: ServiceError | PromptError) -> Response:
+        return of_service(error).response(request.scope)
+
+    @app.exception_handler(ClientGone)
+    async def gone(request: Request, error: ClientGone) -> Response:
+        return Response(status_code=499)  # the user is gone; never delivered
+
+    @app.exception_handler(Exception)
+    async def bugs(request: Request, error: Exception) -> Response:
+        return ApiError(500, FAILED_HERE).response(request.scope)  # the server gets the error, too, and logs it
+
+    @app.exception_handler(HTTPException)
+    async def frameworks(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        _, version, *rest = request.url.path.split("/")
+        if error.status_code == 404 and version == "v1" and rest:
+            # For proxies, 404 means a broken node, to which they send nothing for a while.
+            found = _meant(request) or ": this node only generates texts; GET / lists its routes"
+            what = f"/v1/{'/'.join(rest)[:64]} is not served{found}"
+            return ApiError(400, what, code="not_served").response(request.scope)
+        what = _route(error.status_code, request, headers.get("Allow", ""))
+        return ApiError(error.status_code, what or error.detail).response(request.scope, headers)
 
 
-def _node_routes(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
-    routes, started = APIRouter(), now()
-
-    @routes.get("/", responses=READ, response_class=Response)
-    async def landing(request: Request) -> Response:
-        """Names the node and its routes; a browser gets a page to chat with, without a key."""
-        if page.is_wanted(request.scope):
-            return page.page()
-        return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
-
-    @routes.get("/health", responses=READ)
-    async def health() -> Status:
-        """Answers while the process lives."""
-        return Status(status="ok")
-
-    @routes.get("/ready", responses={**READ, **declared(503)})
-    async def ready() -> Ready:
-        """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted."""
-        return _ready(service)
-
-    @routes.get("/version", responses=READ)
-    async def version() -> Version:
-        return Version(version=goodspeed.__version__)
-
-    @routes.get("/v1/models", responses=READ)
-    async def models() -> ModelList:
-        """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
-        return ModelList(object="list", data=[_model(name, service, started) for name in names_of(service, config)])
-
-    @routes.get("/v1/models/{name:path}", responses=AWAY)
-    async def model(name: str) -> Model:
-        return _model(served_name(name, service, config), service, started)
-
-    @routes.get("/metrics", responses=READ, response_class=Response)
-    async def metrics() -> Response:
-        content, content_type = exposition()
-        return Response(content, headers={"Content-Type": content_type})
-
-    _answer_head(routes)
-    return routes
+def _meant(request: Request) -> str:
+    """Returns the end of the message where a client's base URL has /v1 once too often or too rarely; else empty."""
+    path = "/v1/" + re.sub("^/*(v1/+)*", "", request.url.path[:200])
+    scope = {**request.scope, "path": path}
+    if all(route.matches(scope)[0] is Match.NONE for route in request.app.routes):
+        return ""
+    return f", but {path} is: a base URL ends with /v1 for clients of OpenAI's API, and without it for Anthropic's"
 
 
-def _ready(service: Service) -> Ready:
-    """Returns the answer of `/ready`; ApiError with the reason if texts are not admitted."""
-    if service.draining:
-        raise ApiError(503, "not ready: shutting down", code="draining")
-    if not service.is_ready:
-        raise ApiError(503, f"not ready: {service.absence}", code="verify_away")
-    target = service.target
-    return Ready(status="ready", target=target.name, target_fingerprint=target.fingerprint)
-
-
-def _model(name: str, service: Service, started: int) -> Model:
-    target = service.target
-    return Model(
-        id=name,
-        object="model",
-        created=started,
-        owned_by="goodspeed",
-        max_model_len=service.context_len,
-        goodspeed=Models(
-            target=target.name,
-            target_fingerprint=target.fingerprint,
-            draft=service.draft_model,
-            draft_fingerprint=service.draft_fingerprint,
-        ),
-    )
-
-
-def _answer_head(routes: APIRouter) -> None:
-    """Serves HEAD wherever GET is served: load balancers probe routes with HEAD.
-
-    The server omits the body; the OpenAPI document omits the method.
-    """
-    for route in list(routes.routes):
-        if isinstance(route, APIRoute):
-            routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+def _route(status: int, request: Request, allowed: str) -> str:
+    """Returns the message for 404 and 405; empty for other statuses."""
+    path = request.url.path[:200]
+    if status == 404:
+        return f"there is nothing at {path}{_meant(request) or '; GET / lists the routes'}"
+    if status == 405:
+        return f"{request.method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
+    return ""

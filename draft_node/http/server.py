@@ -7,7 +7,7 @@ from functools import partial
 from draft_node.config import DraftConfig
 from draft_node.daemon import DraftDaemon
 from draft_node.http.app import create_app
-from draft_node.http.body import LargeWork
+from draft_node.http.ask.body import LargeWork
 from draft_node.metrics import create_registry
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.connection import first_end, stop, tell

@@ -19,7 +19,7 @@ from typing import Literal
 import openai
 import torch
 
-from draft_node.http.logprobs import name
+from draft_node.http.answer.logprobs import name
 from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts

@@ -18,11 +18,11 @@ import msgspec
 import torch
 from starlette.requests import Request
 
-from draft_node.http import requests as schemas
-from draft_node.http.body import BodyLimit, LargeWork, reads
-from draft_node.http.errors import ApiError
-from draft_node.http.messages.requests import MessagesRequest
-from draft_node.http.strict import Strict
+from draft_node.http.ask.body import BodyLimit, LargeWork, reads
+from draft_node.http.schema import chat as schemas
+from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.messages import MessagesRequest
+from draft_node.http.schema.strict import Strict
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError

@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from draft_node.core.actions import Statistics
-from draft_node.http.logprobs import Offsets, for_completion
-from draft_node.http.streams import write
+from draft_node.http.answer.logprobs import Offsets, for_completion
+from draft_node.http.answer.streams import write
 from draft_node.service.answer import Piece
 from draft_node.service.request import Ended, Wanted
 from draft_node.service.tokens import Token

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi import Request
 
-from draft_node.http import body
-from draft_node.http.body import LargeWork
-from draft_node.http.requests import CompletionRequest
+from draft_node.http.ask import body
+from draft_node.http.ask.body import LargeWork
+from draft_node.http.schema.chat import CompletionRequest
 
 pytestmark = [pytest.mark.nodes, pytest.mark.essential]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from draft_node.http.body import MAX_BODY_BYTES
+from draft_node.http.ask.body import MAX_BODY_BYTES
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from tests.chats import PLAIN
 from tests.draft_node.http import claude_code

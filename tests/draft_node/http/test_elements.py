@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from draft_node.http import body as body_module
-from draft_node.http.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
-from draft_node.http.errors import ApiError
-from draft_node.http.messages.requests import MessagesRequest
-from draft_node.http.requests import (
+from draft_node.http.ask import body as body_module
+from draft_node.http.ask.body import MAX_BARE_BYTES, MAX_CONTAINERS, MAX_STRINGS, MAX_VALUES, validated
+from draft_node.http.schema.chat import (
     MAX_PARTS,
     MAX_TOOLS,
     ChatRequest,
@@ -20,8 +18,10 @@ from draft_node.http.requests import (
     DetokenizeRequest,
     TokenizeRequest,
 )
-from draft_node.http.responses.requests import ResponsesRequest
-from draft_node.http.strict import Strict
+from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.messages import MessagesRequest
+from draft_node.http.schema.responses import ResponsesRequest
+from draft_node.http.schema.strict import Strict
 from tests.draft_node.http.fake import Api
 
 HANGS_S = 3.0

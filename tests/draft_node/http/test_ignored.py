@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.body import LARGE
-from draft_node.http.strict import IGNORED, MAX_IGNORED
+from draft_node.http.ask.body import LARGE
+from draft_node.http.schema.strict import IGNORED, MAX_IGNORED
 from tests.draft_node.http.fake import Api, error_of
 
 CACHE = {"type": "ephemeral"}

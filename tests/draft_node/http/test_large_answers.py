@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from draft_node.http import answering, sampling, streams
-from draft_node.http.answering import BYTES, LARGE
-from draft_node.http.body import LargeWork
-from draft_node.http.choices import Choice
-from draft_node.http.completions import CompletionShape
-from draft_node.http.logprobs import for_chat, for_completion
-from draft_node.http.requests import CompletionRequest
-from draft_node.http.responses.events import Event
-from draft_node.http.responses.shape import ResponseShape
-from draft_node.http.wanted import Batch
+from draft_node.http.answer import shape as shapes
+from draft_node.http.answer import streams
+from draft_node.http.answer.choices import Choice
+from draft_node.http.answer.completions import CompletionShape
+from draft_node.http.answer.logprobs import for_chat, for_completion
+from draft_node.http.answer.responses import ResponseShape
+from draft_node.http.answer.shape import BYTES, LARGE
+from draft_node.http.ask import sampling
+from draft_node.http.ask.body import LargeWork
+from draft_node.http.ask.generation import Batch
+from draft_node.http.schema.chat import CompletionRequest
+from draft_node.http.schema.response_events import Event
 from draft_node.service.answer import Piece
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.request import Ended, Wanted
@@ -46,7 +48,7 @@ def test_the_entries_of_a_chat_are_made_one_by_one_while_it_is_written(monkeypat
 
         __hash__ = object.__hash__
 
-    monkeypatch.setattr("draft_node.http.logprobs.TopLogprob", Counted)
+    monkeypatch.setattr("draft_node.http.answer.logprobs.TopLogprob", Counted)
     logprobs = for_chat([FakeService.token("a", NUM_TOP)] * 50)
     content = json.loads(logprobs.model_dump_json())["content"]
     assert [len(entry["top_logprobs"]) for entry in content] == [NUM_TOP] * 50
@@ -87,7 +89,7 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pyt
     for i in range(16):
         async for item in FakeService().write(wanted):
             shape.take(i, item)
-    writing = asyncio.create_task(answering.to_json(shape, work.answers, "user"))
+    writing = asyncio.create_task(shapes.to_json(shape, work.answers, "user"))
     await until(lambda: writers)
     turned.set()
     content = json.loads(await writing)
@@ -104,7 +106,7 @@ def test_a_long_echo_in_a_stream_is_made_where_large_answers_are(monkeypatch: py
         writers.append(threading.current_thread().name.partition("_")[0])
         return for_completion(*args)
 
-    monkeypatch.setattr("draft_node.http.completions.for_completion", noted)
+    monkeypatch.setattr("draft_node.http.answer.completions.for_completion", noted)
     answer = Api().complete(prompt="x" * (CONTEXT_LEN - 1), echo=True, logprobs=5, max_tokens=1, stream=True)
     first = json.loads(events_of(answer)[0])
     assert len(first["choices"][0]["logprobs"]["tokens"]) == CONTEXT_LEN - 1
@@ -165,7 +167,7 @@ def test_a_long_request_is_repeated_where_large_answers_are_made(
             assert event.response.tools is self.body.tools
             return event
 
-    monkeypatch.setattr("draft_node.http.responses.shape.ResponseShape", Noted)
+    monkeypatch.setattr("draft_node.http.api.responses.ResponseShape", Noted)
     api = Api()
     api.service.chats, api.service.max_chars = ChatForms.of(tokenizer(QWEN3)), 1 << 20
     says = "x" * (LARGE * BYTES)
@@ -187,7 +189,7 @@ def test_a_stream_keeps_no_pieces_that_it_has_sent(path: str, monkeypatch: pytes
         choices.append(Choice())
         return choices[-1]
 
-    monkeypatch.setattr(answering, "Choice", made)
+    monkeypatch.setattr(shapes, "Choice", made)
     turns = [{"role": "user", "content": "x"}]
     bodies: dict[str, dict[str, Any]] = {
         "/v1/completions": {"prompt": "x", "logprobs": NUM_TOP, "max_tokens": 50, "n": 2},

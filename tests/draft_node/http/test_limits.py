@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from draft_node.http import app
-from draft_node.http.requests import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
+from draft_node.http.schema.chat import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
 from goodspeed.serving.web import OPEN_PATHS, Keys, serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
 from tests.listening import listen

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.messages.blocks import ToolUse
+from draft_node.http.schema.messages import ToolUse
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import Busy, VerifyAway
 from goodspeed.serving.web import Keys

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.wanted import choice_seed
+from draft_node.http.ask.generation import choice_seed
 from goodspeed.errors import PromptError
 from goodspeed.wire.handshake import Defaults
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of

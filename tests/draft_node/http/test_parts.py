@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.parts import IN_CHATS, TextPart, Unseen, Words, content_of, text_of
-from draft_node.http.requests import ChatRequest
+from draft_node.http.schema.chat import ChatRequest
+from draft_node.http.schema.parts import IN_CHATS, TextPart, Unseen, Words, content_of, text_of
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
 

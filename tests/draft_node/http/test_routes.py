@@ -4,8 +4,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import goodspeed
+from draft_node.http.api.tokens import SLICE
 from draft_node.http.app import create_api
-from draft_node.http.prompts import SLICE
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of

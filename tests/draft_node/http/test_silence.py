@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from draft_node.http import streams
+from draft_node.http.answer import streams
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted
 from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway

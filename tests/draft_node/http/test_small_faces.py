@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.sampling import MAX_LEFT_OUT
+from draft_node.http.ask.sampling import MAX_LEFT_OUT
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.test_answers import chunks_of
@@ -57,7 +57,7 @@ def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_more_than_can_be_told_of_prompts_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    monkeypatch.setattr("draft_node.http.sampling.MAX_PROMPT_LOGPROBS", 12)
+    monkeypatch.setattr("draft_node.http.ask.sampling.MAX_PROMPT_LOGPROBS", 12)
     body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
     assert api.complete(**body, prompt=["123", "456"]).status_code == 200
     error = error_of(api.complete(**body, prompt=["123", "4567"]))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from draft_node.http import forms
-from draft_node.http.body import LARGE
+from draft_node.http.ask import forms
+from draft_node.http.ask.body import LARGE
 from draft_node.parsing.grammars import Form, Tool, grammar
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError

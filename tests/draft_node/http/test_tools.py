@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.body import MAX_CONTAINERS
+from draft_node.http.ask.body import MAX_CONTAINERS
 from tests.chats import MISTRAL, PLAIN, QWEN3, R1, function, ids_of
 from tests.draft_node.http.fake import Api, error_of, events_of
 from tests.draft_node.http.speaking import SpeakingService

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import httpx2
 
-from draft_node.http.logprobs import name as token_name
+from draft_node.http.answer.logprobs import name as token_name
 from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints

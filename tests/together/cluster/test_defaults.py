@@ -11,9 +11,10 @@ import pytest
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
-from draft_node.http.body import LargeWork, Turns
-from draft_node.http.requests import ChatRequest, CompletionRequest
-from draft_node.http.wanted import Caller, of_chat, of_completion
+from draft_node.http.ask.body import LargeWork, Turns
+from draft_node.http.ask.caller import Caller
+from draft_node.http.ask.generation import of_chat, of_completion
+from draft_node.http.schema.chat import ChatRequest, CompletionRequest
 from draft_node.service.answer import Piece
 from draft_node.service.console import Console
 from draft_node.service.request import Wanted

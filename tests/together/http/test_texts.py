@@ -12,7 +12,7 @@ import torch
 from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
-from draft_node.http.wanted import choice_seed
+from draft_node.http.ask.generation import choice_seed
 from goodspeed.app.generate import generate, ignore
 from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded import prompts

@@ -1,0 +1,1 @@
+"""Tokens become bodies and streams, in the format of each API."""

@@ -1,0 +1,187 @@
+"""State of a request's texts while they are generated, and the answer's fingerprint, usage and metrics."""
+
+import secrets
+import string
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from draft_node.core.actions import by_source
+from draft_node.core.counts import total
+from draft_node.http.ask.generation import Batch
+from draft_node.parsing.formats import Call, ToolFormat
+from draft_node.service.answer import Piece
+from draft_node.service.request import Begun, Ended
+from draft_node.service.tokens import PromptTokens, Token
+from goodspeed.serving.web.bodies import (
+    CalledFunction,
+    CompletionDetails,
+    KeptSlo,
+    MadeCall,
+    Metrics,
+    PromptTokensDetails,
+    Speculation,
+    SpeculativeDecoding,
+    Usage,
+)
+from goodspeed.slo.kept import Kept
+
+
+@dataclass(slots=True)
+class Choice:
+    """One text, as generated so far."""
+
+    pieces: list[Piece] = field(default_factory=list)  # empty in streams
+    num_tokens: int = 0  # generated so far
+    target_fingerprint: str | None = None
+    ended: Ended | None = None
+
+    def take(self, item: Begun | Piece | Ended) -> None:
+        match item:
+            case Begun():
+                self.pieces, self.num_tokens = [], 0
+                self.target_fingerprint = item.target_fingerprint
+            case Piece():
+                self.pieces.append(item)
+                self.num_tokens += len(item.tokens)
+            case Ended():
+                self.ended, self.num_tokens = item, item.num_tokens
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def thinking(self) -> str:
+        return "".join(piece.thinking for piece in self.pieces)
+
+    @property
+    def calls(self) -> list[Call]:
+        return [part.call for piece in self.pieces for part in piece.each() if part.call is not None]
+
+    @property
+    def tokens(self) -> list[Token]:
+        return [token for piece in self.pieces for token in piece.tokens]
+
+    @property
+    def prompt(self) -> PromptTokens | None:
+        """The prompt with log-probabilities; None: not requested, or not yet known."""
+        return next((piece.prompt for piece in self.pieces if piece.prompt is not None), None)
+
+
+def system_fingerprint_of(batch: Batch, choices: Sequence[Choice]) -> str | None:
+    """Identifies the models of the texts: the target, and under the ratio rule also the draft model.
+
+    None if choices have different targets, or have not begun.
+    """
+    targets = {choice.target_fingerprint for choice in choices}
+    if len(targets) != 1 or None in targets:
+        return None
+    parts = [*targets, *([batch.draft_fingerprint] if batch.texts[0].verification == "ratio" else [])]
+    return "_".join(["fp", *map(str, parts)])
+
+
+def usage_of(batch: Batch, choices: Sequence[Choice]) -> Usage:
+    """Returns the usage so far; drafting statistics cover complete texts only."""
+    num_tokens = sum(choice.num_tokens for choice in choices)
+    all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
+    told = Speculation(
+        rounds=all_of.num_rounds,
+        drafted=all_of.num_drafted,
+        accepted=all_of.num_accepted,
+        drafted_by=by_source(all_of.drafted),
+        accepted_by=by_source(all_of.accepted),
+    )
+    kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
+    if kept and len(kept) == len(choices):
+        told.slo = _slo(kept)  # omitted without objectives, and until all texts have ended
+    usage = Usage(
+        prompt_tokens=batch.num_prompt_tokens,
+        completion_tokens=num_tokens,
+        total_tokens=batch.num_prompt_tokens + num_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(batch, choices)),
+        goodspeed=told,
+    )
+    details = _details(batch, choices, all_of.accepted["ngram"])
+    if details.model_fields_set:
+        usage.completion_tokens_details = details
+    return usage
+
+
+def _details(batch: Batch, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
+    """Counts reasoning and prediction tokens. num_ngram: accepted tokens of n-gram drafts."""
+    details = CompletionDetails()
+    if batch.formats.thinking is not None:
+        details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
+    if num_predicted := sum(len(text.prediction) for text in batch.texts):
+        details.accepted_prediction_tokens = min(num_ngram, num_predicted)
+        details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
+    return details
+
+
+def _num_cached(batch: Batch, choices: Sequence[Choice]) -> int:
+    """Counts the prompts' cached tokens; for each prompt, takes the choice with the fewest.
+
+    The other choices hit the KV cache that this choice prefilled.
+    """
+    found = [choice.ended.statistics.num_cached if choice.ended else 0 for choice in choices]
+    return sum(min(found[first : first + batch.n]) for first in range(0, len(found), batch.n))
+
+
+LATENCIES = ("ttft_ms", "tpot_ms", "slowest_tpot_ms")
+
+
+def _slo(kept: Sequence[Kept]) -> KeptSlo:
+    """Returns a request's tier, its texts' longest latencies, and whether all attained their objectives."""
+    told = [one.described() for one in kept]
+    longest = {name: max((one[name] for one in told if one[name] is not None), default=None) for name in LATENCIES}
+    promised = [one["promised"] for one in told]
+    return KeptSlo(
+        tier=told[0]["tier"],
+        **longest,
+        attained=all(one["attained"] for one in told),
+        promised=None if None in promised else all(promised),
+    )
+
+
+def metrics_of(choices: Sequence[Choice]) -> Metrics | None:
+    """Returns the metrics of a request's only text; None for several texts (as in vLLM), or without drafts."""
+    if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
+        return None
+    return Metrics(speculative_decoding=_speculative_decoding(choices[0].ended.statistics.drafts))
+
+
+def _speculative_decoding(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
+    """Computes vLLM's metrics. drafts: number of drafts by (verified tokens, accepted tokens)."""
+    longest = max(num_verified for num_verified, _ in drafts)
+    histogram = [0] * (longest + 1)
+    num_drafted = num_accepted = 0
+    for (verified, accepted), count in drafts.items():
+        histogram[accepted] += count
+        num_drafted += count * verified
+        num_accepted += count * accepted
+    num_steps = drafts.total()
+    return SpeculativeDecoding(
+        mean_acceptance_length=1 + num_accepted / num_steps,
+        draft_acceptance_rate=num_accepted / num_drafted,
+        acceptance_histogram=histogram,
+        num_spec_steps=num_steps,
+        num_accepted_draft_tokens=num_accepted,
+        num_draft_tokens=num_drafted,
+        num_spec_tokens=longest,
+    )
+
+
+ALPHABET = string.ascii_letters + string.digits
+
+
+def call_id(tools: ToolFormat | None) -> str:
+    """Returns a new call id in the family's format; some families' templates accept no other."""
+    form = tools or ToolFormat("", "json", ())
+    return form.id_prefix + "".join(secrets.choice(ALPHABET) for _ in range(form.id_length))
+
+
+def made(call: Call, tools: ToolFormat | None) -> MadeCall:
+    """Returns a call in the answer's format, with a new id."""
+    function = CalledFunction(name=call.name, arguments=call.arguments)
+    return MadeCall(id=call_id(tools), type="function", function=function)

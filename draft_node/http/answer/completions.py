@@ -1,0 +1,83 @@
+"""Texts become completions, whole or in chunks."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from draft_node.http.answer.choices import Choice
+from draft_node.http.answer.chunks import Chunked
+from draft_node.http.answer.logprobs import Offsets, echoed, for_completion
+from draft_node.http.ask.generation import Batch
+from draft_node.http.schema.chat import CompletionRequest
+from draft_node.service.answer import Piece
+from draft_node.service.request import Ended
+from draft_node.service.tokens import PromptTokens, Token
+from goodspeed.serving.web.bodies import Completion, CompletionChoice, FinishReason, Logprobs, Usage
+
+
+class CompletionShape(Chunked):
+    """Completions; whole answers and chunks have the same type."""
+
+    def __init__(self, body: CompletionRequest, batch: Batch, model: str) -> None:
+        super().__init__(body, batch, model, "cmpl")
+        self._num_logprobs = body.logprobs  # alternatives per token; None: no log-probabilities
+        self._offsets = [Offsets() for _ in batch.texts]
+
+    def frame(self, usage: Usage) -> Completion:
+        return Completion(**self.head, object="text_completion", choices=[], usage=usage)
+
+    def told(self, index: int, choice: Choice) -> CompletionChoice:
+        reason = choice.ended.reason if choice.ended else None
+        prompt = choice.prompt if self._echoes_logprobs else None
+        told = self._choice(index, self.batch.echoes[index] + choice.text, choice.tokens, reason, prompt)
+        self.show_prompt(told, index)
+        return told
+
+    def beginnings(self) -> Iterable[Completion]:
+        """Returns chunks with the echoes; none with log-probabilities, where the first piece has the echo."""
+        batch = self.batch
+        if self._echoes_logprobs:
+            return []
+        texts = enumerate(batch.echoes)
+        return [self._begun(self._choice(i, echo, None)) for i, echo in texts if echo or batch.returns_token_ids]
+
+    def piece(self, index: int, piece: Piece) -> Completion | None:
+        if piece.prompt is not None and self._echoes_logprobs:
+            text = self.batch.echoes[index] + piece.text
+            return self._begun(self._choice(index, text, piece.tokens, prompt=piece.prompt))
+        if piece.text or (piece.tokens and (self._num_logprobs is not None or self.batch.returns_token_ids)):
+            return self._chunk(self._choice(index, piece.text, piece.tokens))
+        return None
+
+    def ending(self, index: int, ended: Ended) -> Completion:
+        return self._chunk(self._choice(index, "", None, ended.reason))
+
+    def without_choices(self) -> Completion:
+        return self._chunk()
+
+    @property
+    def _echoes_logprobs(self) -> bool:
+        return self._num_logprobs is not None and self.batch.is_echo
+
+    def _begun(self, choice: CompletionChoice) -> Completion:
+        """Returns the first chunk of a choice."""
+        self.show_prompt(choice, choice.index)
+        return self._chunk(choice)
+
+    def _choice(
+        self,
+        index: int,
+        text: str,
+        tokens: Sequence[Token] | None,
+        reason: FinishReason | None = None,
+        prompt: PromptTokens | None = None,
+    ) -> CompletionChoice:
+        """Builds a choice. tokens: None: omit log-probabilities and ids; (): empty ones, of a text without tokens."""
+        logprobs: Logprobs | None = None
+        if self._num_logprobs is not None and tokens is not None:
+            before = echoed(prompt, self._num_logprobs) if prompt is not None else ()
+            logprobs = for_completion(tokens, self._offsets[index], before)
+        ids: dict[str, Any] = {} if tokens is None else self.ids_of(tokens)
+        return CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason, **ids)
+
+    def _chunk(self, *choices: CompletionChoice) -> Completion:
+        return Completion(**self.head, object="text_completion", choices=list(choices))

@@ -1,0 +1,121 @@
+"""Answers of `responses` and `messages`: a text becomes items or blocks, whole or as events."""
+
+import secrets
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, groupby
+from typing import Protocol
+
+from draft_node.http.answer.shape import Shape
+from draft_node.http.ask.generation import Batch
+from draft_node.parsing.formats import Call
+from draft_node.service.answer import Piece
+from draft_node.service.request import Ended
+
+
+class Event(Protocol):
+    type: str
+
+    def written(self) -> str:
+        """Serializes the event as JSON."""
+
+
+def server_event(name: str, data: str) -> bytes:
+    return f"event: {name}\ndata: {data}\n\n".encode()
+
+
+def sent(events: Iterable[Event]) -> list[bytes]:
+    return [server_event(event.type, event.written()) for event in events]
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Merges adjacent pieces of text, and of reasoning, into one event instead of one per token."""
+    each = chain.from_iterable(piece.each() for piece in pieces)
+    for _, group in groupby(each, lambda piece: id(piece.call) if piece.call else bool(piece.thinking)):
+        run = list(group)
+        text, thinking = "".join(one.text for one in run), "".join(one.thinking for one in run)
+        yield replace(run[0], text=text, thinking=thinking)
+
+
+class Itemised(Shape):
+    """One answer of runs of text, runs of reasoning, and calls; each of them extends the body and yields events."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(batch)
+        self._is_begun = False
+        self._open: bool | None = None  # kind of the unfinished item: True: reasoning, False: text; None: no item
+
+    @abstractmethod
+    def begun(self) -> Iterator[Event]:
+        """Begins the answer."""
+
+    @abstractmethod
+    def opened(self, *, is_thinking: bool) -> Iterator[Event]:
+        """Begins an item of reasoning or text."""
+
+    @abstractmethod
+    def grown(self, text: str) -> Iterator[Event]:
+        """Adds text to the open item."""
+
+    @abstractmethod
+    def closed(self, *, is_cut: bool) -> Iterator[Event]:
+        """Finishes the open item. is_cut: max_tokens ended it."""
+
+    @abstractmethod
+    def called(self, call: Call) -> Iterator[Event]:
+        """Adds a complete call; its arguments come in one delta."""
+
+    @abstractmethod
+    def ended(self, ended: Ended) -> Iterator[Event]:
+        """Finishes the answer."""
+
+    @abstractmethod
+    def written(self) -> str:
+        """Returns the finished answer as JSON."""
+
+    def whole(self) -> bytes:
+        [choice] = self.choices
+        for item in (*_joined(choice.pieces), choice.ended):
+            if item is not None:
+                list(self._events_of(item))
+        return self.written().encode()
+
+    def events(self, index: int, item: Piece | Ended) -> list[bytes]:
+        return sent(self._events_of(item))
+
+    def last(self) -> list[bytes]:
+        return []
+
+    def begin(self) -> Iterator[Event]:
+        """Begins the answer unless it has begun."""
+        if not self._is_begun:
+            self._is_begun = True
+            yield from self.begun()
+
+    def _events_of(self, item: Piece | Ended) -> Iterator[Event]:
+        yield from self.begin()
+        if isinstance(item, Ended):
+            yield from self._close(is_cut=item.reason == "length")
+            yield from self.ended(item)
+            return
+        for each in item.each():
+            if each.call is not None:
+                yield from self._close()
+                yield from self.called(each.call)
+            elif each.thinking or each.text:
+                is_thinking = bool(each.thinking)
+                if self._open is not is_thinking:
+                    yield from self._close()
+                    self._open = is_thinking
+                    yield from self.opened(is_thinking=is_thinking)
+                yield from self.grown(each.thinking or each.text)
+
+    def _close(self, *, is_cut: bool = False) -> Iterator[Event]:
+        if self._open is not None:
+            self._open = None
+            yield from self.closed(is_cut=is_cut)

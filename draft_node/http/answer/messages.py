@@ -1,0 +1,112 @@
+"""A text becomes a message of Anthropic's API, whole or as events."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from draft_node.http.answer.choices import call_id, usage_of
+from draft_node.http.answer.items import Itemised, new_id, server_event
+from draft_node.http.ask.generation import Batch
+from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.message_events import (
+    Block,
+    Event,
+    MessageBody,
+    MessageUsage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from draft_node.http.schema.messages import MessagesRequest
+from draft_node.parsing.formats import Call
+from draft_node.service.request import Ended
+from goodspeed.serving.web.errors import messages_error
+
+UNSIGNED = "unsigned"
+"""Signature of all thinking: some clients drop thinking that has none."""
+
+
+class MessageShape(Itemised):
+    """One message; each block extends `body` and yields stream events."""
+
+    between = server_event("ping", '{"type": "ping"}')
+
+    def __init__(self, request: MessagesRequest, batch: Batch, model: str) -> None:
+        super().__init__(batch)
+        self._stops = request.stop_sequences or ()
+        self._max_tokens = request.max_tokens
+        self.body = MessageBody(
+            id=new_id("msg"),
+            type="message",
+            role="assistant",
+            model=model,
+            content=[],
+            stop_reason=None,
+            stop_sequence=None,
+            usage=MessageUsage.begun(batch.num_prompt_tokens),
+        )
+
+    def written(self) -> str:
+        return self.body.model_dump_json(exclude_unset=True)
+
+    def broken(self, error: ApiError) -> bytes:
+        return server_event("error", json.dumps(messages_error(error.status, error.body)))
+
+    def begun(self) -> Iterator[Event]:
+        yield Event(type="message_start", message=self.body.model_copy(deep=True))
+
+    def opened(self, *, is_thinking: bool) -> Iterator[Event]:
+        thought, said = ThinkingBlock(type="thinking", thinking="", signature=""), TextBlock(type="text", text="")
+        yield self._begin(thought if is_thinking else said)
+
+    def grown(self, text: str) -> Iterator[Event]:
+        block = self.body.content[-1]
+        if isinstance(block, ThinkingBlock):
+            block.thinking += text
+            yield self._delta("thinking", "thinking", text)
+        elif isinstance(block, TextBlock):
+            block.text += text
+            yield self._delta("text", "text", text)
+
+    def closed(self, *, is_cut: bool) -> Iterator[Event]:
+        block = self.body.content[-1]
+        if isinstance(block, ThinkingBlock):
+            block.signature = UNSIGNED
+            yield self._delta("signature", "signature", UNSIGNED)
+        yield self._event("content_block_stop")
+
+    def called(self, call: Call) -> Iterator[Event]:
+        block = ToolUseBlock(type="tool_use", id=call_id(self.batch.formats.tools), name=call.name, input={})
+        yield self._begin(block)
+        yield self._delta("input_json", "partial_json", call.arguments)
+        block.input = json.loads(call.arguments)
+        yield self._event("content_block_stop")
+
+    def ended(self, ended: Ended) -> Iterator[Event]:
+        body = self.body
+        body.stop_reason = self._reason(ended)
+        body.stop_sequence = ended.stop if body.stop_reason == "stop_sequence" else None
+        body.usage = MessageUsage.of(usage_of(self.batch, self.choices))
+        delta: dict[str, str | None] = {"stop_reason": body.stop_reason, "stop_sequence": body.stop_sequence}
+        yield Event(type="message_delta", delta=delta, usage=body.usage)
+        yield Event(type="message_stop")
+
+    def _reason(self, ended: Ended) -> StopReason:
+        """Returns the stop reason; the target's own stop strings are the end of its turn."""
+        if ended.reason == "length":
+            is_full = self.batch.texts[0].max_tokens < self._max_tokens
+            return "model_context_window_exceeded" if is_full else "max_tokens"
+        if any(isinstance(block, ToolUseBlock) for block in self.body.content):
+            return "tool_use"
+        return "stop_sequence" if ended.stop in self._stops else "end_turn"
+
+    def _begin(self, block: Block) -> Event:
+        self.body.content.append(block)
+        return self._event("content_block_start", content_block=block.model_copy())
+
+    def _delta(self, kind: str, name: str, text: str) -> Event:
+        return self._event("content_block_delta", delta={"type": f"{kind}_delta", name: text})
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return Event(type=kind, index=len(self.body.content) - 1, **fields)

@@ -1,0 +1,131 @@
+"""Passes a request's items to the shape of its answer, and serializes what is large on another thread."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+from draft_node.http.answer import streams
+from draft_node.http.answer.choices import Choice
+from draft_node.http.ask.generation import Batch
+from draft_node.http.schema.errors import ApiError
+from draft_node.service.answer import Piece
+from draft_node.service.queues import FairQueue
+from draft_node.service.request import Begun, Ended
+from draft_node.service.service import Service
+from draft_node.service.tokens import PromptTokens
+
+LARGE = 1 << 11
+"""Tokens and alternatives from which an answer is serialized on another thread, to keep the event loop free."""
+
+BYTES = 32
+"""Bytes of JSON that an answer repeats from its request and that count as a token."""
+
+
+class Shape(ABC):
+    """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
+
+    between: ClassVar[bytes] = b": waiting\n\n"  # sent in silences of a stream; clients ignore it
+    num_repeated: int = 0  # size of what the answer, and a stream's first and last events, repeat from the request
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.choices = [Choice() for _ in batch.texts]
+
+    def take(self, index: int, item: Begun | Piece | Ended) -> None:
+        """Adds an item of text number `index`."""
+        self.choices[index].take(item)
+
+    @abstractmethod
+    def whole(self) -> bytes:
+        """Returns the answer as JSON after all texts have ended."""
+
+    @abstractmethod
+    def events(self, index: int, item: Piece | Ended) -> list[bytes]:
+        """Returns the stream events for an item."""
+
+    @abstractmethod
+    def last(self) -> list[bytes]:
+        """Returns the events that end a stream after all texts."""
+
+    @abstractmethod
+    def broken(self, error: ApiError) -> bytes:
+        """Returns the bytes that end a failed stream."""
+
+
+async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
+    """Yields the texts' items after passing them to the shape."""
+    async with aclosing(streams.write(service, shape.batch.texts)) as items:
+        async for index, arrived in items:
+            item = _without_text(arrived) if shape.batch.is_only_echo else arrived
+            shape.take(index, item)
+            if not isinstance(item, Begun):
+                yield index, item
+
+
+def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
+    """Removes the one mandatory token from an item of a request for the prompt only (`is_only_echo`)."""
+    match item:
+        case Piece():
+            return Piece("", (), prompt=item.prompt)
+        case Ended():
+            return replace(item, reason="length", stop=None, num_tokens=0)
+    return item
+
+
+async def _collect(shape: Shape, service: Service) -> None:
+    async with aclosing(_items(shape, service)) as items:
+        async for _ in items:
+            pass
+
+
+async def _events(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
+    """Yields the events of a stream. Serializes long prompts and requests on the thread for large answers."""
+    size_of_first = _size_of_prompts(shape.batch) + shape.num_repeated
+    async with aclosing(_items(shape, service)) as items:
+        async for index, item in items:
+            shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
+            work = partial(shape.events, index, item)
+            size = size_of_first
+            size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else shape.num_repeated
+            size_of_first = 0
+            for event in work() if size < LARGE else await answers.run(user, size, work):
+                yield event
+    for event in shape.last():
+        yield event
+
+
+async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
+    """Returns the whole answer; serializes a large one in turn, on a thread."""
+    size = _size(shape)
+    return shape.whole() if size < LARGE else await answers.run(user, size, shape.whole)
+
+
+def _size(shape: Shape) -> int:
+    """Counts an answer's entries: tokens and alternatives, of texts and of what it repeats from the request."""
+    told = _size_of_prompts(shape.batch) + sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
+    told += shape.num_repeated
+    texts = zip(shape.choices, shape.batch.texts, strict=True)
+    return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)
+
+
+def _size_of_prompts(batch: Batch) -> int:
+    """Counts the tokens of prompts that an answer shows as text or ids."""
+    return (batch.is_echo + batch.returns_token_ids) * sum(len(text.prompt) for text in batch.texts)
+
+
+def _size_of_prompt(batch: Batch, prompt: PromptTokens | None) -> int:
+    num_top = max((text.num_prompt_logprobs or 0 for text in batch.texts), default=0)
+    return 0 if prompt is None else len(prompt.ids) * (1 + num_top)
+
+
+async def _pieces(content: bytes) -> AsyncGenerator[bytes, None]:
+    for piece in streams.pieces(content):
+        yield piece
+
+
+def now() -> int:
+    return int(time.time())

@@ -1,0 +1,69 @@
+"""`POST /tokenize` and `/detokenize`: texts and conversations as token ids, and back."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from draft_node.config import DraftConfig
+from draft_node.http.answer.streams import unless_gone
+from draft_node.http.ask.body import LargeWork, Turns, reads, takes
+from draft_node.http.ask.caller import served_name
+from draft_node.http.ask.options import continued, read_options
+from draft_node.http.ask.prompts import check_ids, encode_chat, encode_prompt
+from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
+from draft_node.http.schema.errors import AWAY, ApiError
+from draft_node.service.service import Service
+from goodspeed.serving.web import user_of
+from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with
+
+SLICE = 1 << 14
+"""Token ids that are serialized at once."""
+
+
+def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.post("/tokenize", response_model=Tokenized, responses=AWAY, openapi_extra=takes(TokenizeRequest))
+    async def tokenize(
+        request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
+    ) -> Response:
+        """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
+        served_name(body.model, service, config)
+        if (body.prompt is None) == (body.messages is None):
+            raise ApiError(400, "send either prompt or messages", param="prompt")
+        turns = await Turns.of(request, work.bodies)
+        user = turns.user
+        if body.messages is not None:
+            options = read_options(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
+            encoding = encode_chat(body.messages, service, turns, continued(options.inputs, body))
+        elif body.tools or body.chat_template_kwargs:
+            name = "tools" if body.tools else "chat_template_kwargs"
+            raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)
+        else:
+            encoding = encode_prompt(body.prompt or "", service, user)
+        ids = await unless_gone(request.receive, encoding)
+        content = await work.answers.run(user, len(ids), lambda: _tokenized(ids, service.context_len))
+        return Response(content, media_type="application/json")
+
+    @routes.post("/detokenize", responses=AWAY, openapi_extra=takes(DetokenizeRequest))
+    async def detokenize(
+        request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
+    ) -> Detokenized:
+        served_name(body.model, service, config)
+        check_ids(body.tokens, "tokens", service.vocab_size)
+        decoding = service.decode(body.tokens, user_of(request.scope))
+        return Detokenized(prompt=await unless_gone(request.receive, decoding))
+
+    return routes
+
+
+def _tokenized(ids: Sequence[int], max_model_len: int) -> str:
+    """Serializes the answer in slices: between them other threads get the GIL."""
+    slices = (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
+    tokens = ",".join(json.dumps(each, separators=(",", ":"))[1:-1] for each in slices)
+    return json_with(
+        Tokenized(tokens=[], count=len(ids), max_model_len=max_model_len, token_strs=None), "tokens", tokens
+    )

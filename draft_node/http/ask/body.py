@@ -1,0 +1,236 @@
+"""Reads request bodies: limits their size, counts their elements, and validates them by schema."""
+
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from draft_node.http.schema.errors import ApiError, ClientGone, of_validation
+from draft_node.http.schema.strict import Ignored, Strict
+from draft_node.service.queues import FairQueue
+from goodspeed.serving.web import OPEN_PATHS, user_of
+
+M = TypeVar("M", bound=Strict)
+T = TypeVar("T")
+
+MAX_BODY_BYTES = 4 << 20
+"""Largest request body."""
+
+LARGE = 1 << 15
+"""Bytes from which a body is read on another thread, to keep the event loop free."""
+
+
+IGNORED_MEMBERS = "goodspeed.ignored"
+"""Key in the request's ASGI state for the names of ignored members."""
+
+
+class BodyLimit:
+    """Reads every body of up to `max_bytes` before the application runs; refuses compressed bodies.
+
+    The answer's header `X-GoodSpeed-Ignored` names the body's ignored members.
+
+    Routes open to everybody take no body, so none is buffered for them, nor for the page at `/`. The connection stays
+    open after a refusal: the server reads and drops the rest of the body. Closing would reset the connection, and many
+    clients would never see the answer.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in OPEN_PATHS or scope["path"] == "/":
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await self._read(Headers(scope=scope), receive)
+        except ApiError as error:
+            await error.response(scope)(scope, receive, send)
+        except ClientGone:
+            return
+        else:
+            await self._app(scope, _again(body, receive), _telling(send, scope))
+
+    async def _read(self, headers: Headers, receive: Receive) -> bytes:
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise ApiError(415, "compressed bodies are not supported; send it as it is", code="unsupported_encoding")
+        length = headers.get("content-length", "0")
+        self._check(int(length) if length.isdecimal() else 0)
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            self._check(len(body))
+        return bytes(body)
+
+    def _check(self, num_bytes: int) -> None:
+        if num_bytes > self._max_bytes:
+            raise ApiError(413, f"the body is larger than the limit of {self._max_bytes} bytes; shorten it")
+
+
+def ignored_of(scope: Scope) -> Ignored:
+    """Returns the set of a request's ignored members; names may be added until the answer begins."""
+    names: Ignored = scope.setdefault("state", {}).setdefault(IGNORED_MEMBERS, Ignored())
+    return names
+
+
+def _telling(send: Send, scope: Scope) -> Send:
+    """Adds a header with the names of ignored members, if any."""
+
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start" and (names := ignored_of(scope)):
+            told = ", ".join(sorted(names)).encode()
+            message["headers"] = [*message["headers"], (b"x-goodspeed-ignored", told)]
+        await send(message)
+
+    return tell
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Replays the body as one message, then passes on `receive` (the disconnect)."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A user's turns on the thread for large bodies, which one request of this size needs.
+
+    One at a time: several threads would pass the GIL to each other, and the event loop would wait for all of them.
+    """
+
+    user: str
+    bodies: FairQueue
+    num_bytes: int  # of the request's body
+
+    @classmethod
+    async def of(cls, request: Request, bodies: FairQueue) -> "Turns":
+        return cls(user_of(request.scope), bodies, len(await request.body()))
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Runs work whose time is that of reading the body: at once, or for a large body in turn."""
+        return work() if self.num_bytes < LARGE else await self.bodies.run(self.user, self.num_bytes, work)
+
+
+def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[Any, Any, M]]:
+    """Returns a FastAPI dependency that parses the body by `schema`; ApiError with the reason if invalid."""
+
+    async def read(request: Request) -> M:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
+        body, ignored = await request.body(), ignored_of(request.scope)
+        ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
+        turns = await Turns.of(request, bodies)
+        return await turns.run(lambda: validated(schema, body, ignored))
+
+    return read
+
+
+REF = "#/components/schemas/{model}"
+
+
+def takes(schema: type[BaseModel]) -> dict[str, Any]:
+    """Returns the OpenAPI description of a route's body, which FastAPI cannot infer."""
+    content = {"application/json": {"schema": {"$ref": REF.format(model=schema.__name__)}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def validated(schema: type[M], body: bytes, ignored: Ignored | None = None) -> M:
+    """Parses a body by `schema`; ApiError if invalid. ignored: receives the names of ignored members."""
+    check_elements(body)
+    try:
+        return schema.model_validate_json(body, context=ignored)
+    except ValidationError as error:
+        raise of_validation(error) from None
+
+
+MAX_CONTAINERS = 1 << 16
+"""Most lists and objects in a body. A turn of an agent has about ten, and 4 MiB have some thousand turns."""
+
+MAX_STRINGS = 1 << 18
+"""Most strings, including names of members. A turn of an agent has about 40.
+
+At these bounds a body of 4,500 turns takes 0.6 s from bytes to a chat, and the costliest 1 s, on one core of 2 GHz; the
+event loop waits 0.1 and 0.2 s at the longest.
+"""
+
+MAX_VALUES = 1 << 18
+"""Most values separated by commas, such as numbers: 64 prompts of 4,096 token ids."""
+
+MAX_BARE_BYTES = 2 << 20
+"""Most bytes outside of strings and spaces: eight per value. Numbers of 19 or more digits are slow to parse."""
+
+
+def check_elements(*texts: bytes) -> None:
+    """ApiError 413 if JSON texts together exceed the limits above; does not check whether they are valid JSON.
+
+    texts: a body, or the JSON inside of its strings.
+    """
+    num_strings = 0
+    outsides = list[bytes]()
+    for text in texts:
+        pieces = _without_escapes(text).split(b'"', 2 * MAX_STRINGS + 1)  # alternately outside and inside of strings
+        num_strings += len(pieces) // 2
+        if num_strings > MAX_STRINGS:
+            raise _too_many(MAX_STRINGS, "strings")
+        outsides.append(b"".join(pieces[::2]))
+    outside = b" ".join(outsides)
+    if outside.count(b"[") + outside.count(b"{") > MAX_CONTAINERS:
+        raise _too_many(MAX_CONTAINERS, "lists and objects")
+    if outside.count(b",") >= MAX_VALUES:
+        raise _too_many(MAX_VALUES, "values")
+    if len(outside) > MAX_BARE_BYTES < len(outside) - outside.count(b" "):
+        raise _too_many(MAX_BARE_BYTES, "bytes besides its strings and spaces")
+
+
+def _without_escapes(body: bytes) -> bytes:
+    """Removes escape sequences, so that each remaining quote begins or ends a string.
+
+    A backslash outside a string is invalid JSON; the parser refuses it.
+    """
+    if b"\\" not in body:
+        return body
+    return body.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _too_many(most: int, what: str) -> ApiError:
+    return ApiError(413, f"the body has more than {most} {what}, which is the limit; split it into several requests")
+
+
+MAX_BYTES = 1 << 26
+"""Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
+
+TOO_MUCH = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
+
+NO_BOUND = sys.maxsize
+"""No bound on one user's waiting answers: their texts were admitted and are complete, so none is refused now."""
+
+
+class LargeWork:
+    """Queues for parsing large bodies and serializing large answers; they live as long as the application."""
+
+    def __init__(self) -> None:
+        self.bodies = FairQueue(MAX_BYTES, TOO_MUCH, "bodies")  # size in bytes
+        self.answers = FairQueue(NO_BOUND, "", "answers")
+
+    def close(self) -> None:
+        """Ends the threads and cancels waiting calls."""
+        self.bodies.close()
+        self.answers.close()

@@ -1,0 +1,160 @@
+"""Encodes prompts and computes max_tokens, so that both fit into the context; also the routes for tokenizing."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from draft_node.http.ask.body import Turns, check_elements
+from draft_node.http.ask.options import turn_calls
+from draft_node.http.schema.chat import (
+    ChatRequest,
+    CompletionRequest,
+    Generation,
+    Message,
+    Prediction,
+)
+from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.parts import text_of
+from draft_node.service.queues import num_chat_chars
+from draft_node.service.service import Service
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
+from goodspeed.errors import PromptError, VerifyAway
+
+
+async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, ...]:
+    _check_chars(len(prompt), "prompt", service)
+    return await service.encode(prompt, user)
+
+
+async def encode_chat(
+    messages: Sequence[Message], service: Service, turns: Turns, inputs: Inputs = NOTHING
+) -> tuple[int, ...]:
+    chat, shown = await turns.run(partial(_chat_of, messages, service, inputs))
+    try:
+        return await service.encode_chat(chat, turns.user, shown)
+    except PromptError as error:
+        raise ApiError(400, str(error), param="messages", code="prompt") from None
+
+
+def _chat_of(
+    messages: Sequence[Message], service: Service, inputs: Inputs
+) -> tuple[Sequence[Mapping[str, Any]], Inputs]:
+    """Converts messages and inputs for the chat template; ApiError if they are too many or too long."""
+    calls = [call.function.arguments.encode() for message in messages for call in message.tool_calls or ()]
+    check_elements(*calls)  # JSON inside of the body's strings, not counted before
+    chat = [_chat_message(message, f"messages.{i}", service) for i, message in enumerate(messages)]
+    shown, inputs = service.chats.shown(chat, inputs)
+    _check_chars(num_chat_chars(shown, inputs), "messages", service)
+    return shown, inputs
+
+
+def _chat_message(message: Message, where: str, service: Service) -> dict[str, Any]:
+    """Converts a message for the chat template: joins text parts, and renames OpenAI's role `developer` to `system`.
+
+    where: the message's dotted name, for errors.
+    """
+    if (message.role == "tool" or message.tool_calls) and not service.chats.takes_tools:
+        param = f"{where}.{'role' if message.role == 'tool' else 'tool_calls'}"
+        what = f"{param}: tools are not supported, since {service.chats.why_no_tools}; leave the message out"
+        raise ApiError(400, what, param=param, code="unsupported_parameter")
+    calls = {"tool_calls": turn_calls(message.tool_calls, where)} if message.tool_calls else {}
+    others = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning_content or message.reasoning,
+    }
+    role = "system" if message.role == "developer" else message.role
+    given = {name: value for name, value in others.items() if value}
+    return {"role": role, "content": text_of(message.content), **given, **calls}
+
+
+def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
+    prompt = request.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    return [prompt] if isinstance(prompt[0], int) else list(prompt)
+
+
+async def encoded(prompt: str | list[int], service: Service, user: str) -> tuple[int, ...]:
+    if isinstance(prompt, str):
+        return await encode_prompt(prompt, service, user)
+    check_ids(prompt, "prompt", service.vocab_size)
+    return tuple(prompt)
+
+
+def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
+    most = max(tokens, default=0)
+    if most >= vocab_size:
+        what = f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}"
+        raise ApiError(400, what, param=param, code="vocabulary")
+
+
+async def encode_prediction(
+    prediction: Prediction, prompt: tuple[int, ...], service: Service, user: str
+) -> tuple[int, ...]:
+    """Returns the token ids of a conversation's expected answer; () if empty."""
+    text = text_of(prediction.content)
+    _check_chars(len(text), "prediction", service)
+    return await service.encode_answer(prompt, text, user) if text else ()
+
+
+async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
+    return prompt if isinstance(prompt, str) else await service.decode(prompt, user)
+
+
+def _check_chars(num_chars: int, param: str, service: Service) -> None:
+    """Refuses a long text before encoding: a tokenizer takes seconds and a gigabyte for some million characters."""
+    most, context_len = service.max_chars, service.context_len
+    if num_chars <= most:
+        return
+    if context_len and param != "prediction":
+        longest = most / context_len  # characters of a token
+        raise _too_long(param, context_len, f"{math.ceil(num_chars / longest)} tokens at least")
+    what = f"{param}: {num_chars} characters do not fit into the context; at most {most} can"
+    raise ApiError(400, what, param=param, code="context_length_exceeded")
+
+
+def check_within_reach(service: Service) -> None:
+    """Refuses a request early if the verify node is away, since the context length is then unknown."""
+    if not service.context_len:
+        raise VerifyAway("verify_away", service.absence)
+
+
+def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
+    """Returns each prompt's max_tokens, reduced to fit into the context; ApiError if a prompt does not fit."""
+    check_within_reach(service)  # the node may have gone while prompts were encoded
+    asked = asked_tokens(request)
+    left = [service.context_len - len(prompt) for prompt in ids]
+    if min(left) < 1:
+        param = "messages" if isinstance(request, ChatRequest) else "prompt"
+        raise _too_long(param, service.context_len, f"{service.context_len - min(left)} tokens")
+    if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
+        raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
+    if asked == 0 and request.min_tokens:
+        raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
+    return [min(default if asked is None else max(asked, 1), room) for room in left]
+
+
+def _too_long(param: str, context_len: int, length: str) -> ApiError:
+    """Returns the error for a prompt beyond the context, in words by which agents know that they have to compact."""
+    verb = "have" if param == "messages" else "has"
+    what = f"This model's maximum context length is {context_len} tokens, but the {param} {verb} {length}"
+    advice = f"reduce the length of the {param}, and leave room for an answer"
+    return ApiError(400, f"{what}: {advice}", param=param, code="context_length_exceeded")
+
+
+def name_of_max_tokens(request: Generation) -> str:
+    """Returns the name under which the request sent max_tokens; the older name if it sent both, or neither."""
+    only_new = request.max_tokens is None and request.max_completion_tokens is not None
+    return "max_completion_tokens" if only_new else "max_tokens"
+
+
+def asked_tokens(request: Generation) -> int | None:
+    """Returns max_tokens by either name; None: default; ApiError if both differ."""
+    old, new = request.max_tokens, request.max_completion_tokens
+    if old is not None and new is not None and old != new:
+        raise ApiError(
+            400, "max_tokens and max_completion_tokens differ; send one of them", param="max_completion_tokens"
+        )
+    return new if new is not None else old

@@ -1,0 +1,107 @@
+"""Translates a body of `/v1/responses` to a chat request.
+
+Output items of an earlier response may be sent back unchanged: adjacent reasoning, text and calls of the assistant
+become one message.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from draft_node.http.ask.translation import chat_request, without_type
+from draft_node.http.schema.chat import (
+    ChatRequest,
+)
+from draft_node.http.schema.errors import Names
+from draft_node.http.schema.parts import content_of, text_of
+from draft_node.http.schema.responses import (
+    AnyItem,
+    Called,
+    InputMessage,
+    InputReasoning,
+    Output,
+    ResponsesRequest,
+    SchemaFormat,
+)
+
+
+def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> list[dict[str, Any]]:
+    """Converts input items to messages of a chat request."""
+    messages: list[dict[str, Any]] = [] if instructions is None else [{"role": "system", "content": instructions}]
+    if isinstance(items, str):
+        return [*messages, {"role": "user", "content": items}]
+    turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `messages`
+    for item in items:
+        if isinstance(item, Output | InputMessage) and getattr(item, "role", "") != "assistant":
+            messages += _message(item)
+            turn = {}
+        elif grown := _grown(item):
+            if not turn or not _continues(turn, item):
+                turn = {"role": "assistant"}
+                messages.append(turn)
+            turn.update({name: turn.get(name, type(value)()) + value for name, value in grown.items()})
+    return [{"content": "", **message} for message in messages]  # thinking that was cut has no text after it
+
+
+def _message(item: Output | InputMessage) -> list[dict[str, Any]]:
+    """Returns the message of a tool or a user; none for the output of a call that has no id."""
+    if isinstance(item, InputMessage):
+        return [{"role": item.role, "content": content_of(item.content)}]
+    call_id, text = item.result
+    return [] if call_id is None else [{"role": "tool", "tool_call_id": call_id, "content": text}]
+
+
+def _continues(turn: dict[str, Any], item: AnyItem) -> bool:
+    """True if an assistant's item may join the message so far: reasoning, then text, then calls."""
+    return isinstance(item, Called) or (isinstance(item, InputMessage) and not turn.keys() & {"tool_calls", "content"})
+
+
+def _grown(item: AnyItem) -> dict[str, Any]:
+    """Returns what an assistant's item adds to its message; nothing for what the model cannot see."""
+    match item:
+        case InputReasoning() if item.text:
+            return {"reasoning_content": item.text}
+        case InputMessage():
+            return {"content": text_of(item.content)}
+        case Called():
+            call_id, name, arguments = item.call
+            function = {"name": name, "arguments": arguments}
+            return (
+                {} if call_id is None else {"tool_calls": [{"id": call_id, "type": "function", "function": function}]}
+            )
+    return {}
+
+
+NAMES = (
+    (r"the messages have\b", "the input has"),
+    (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
+    (r"\bmax_completion_tokens\b", "max_output_tokens"),
+    (r"\breasoning_effort\b", "reasoning.effort"),
+    (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
+    (r"\btool_choice\.allowed_tools\b", "tool_choice"),
+    (r"(?<=\.)function\.", ""),
+)
+"""Patterns of a chat request's parameter names, and the names in responses."""
+
+
+def names_of(request: ResponsesRequest) -> Names:
+    """Returns the patterns of the chat's parameter names, and the names in this request."""
+    return (*request.toolbox.names(), *NAMES)
+
+
+def chat_of(request: ResponsesRequest) -> ChatRequest:
+    """Returns the chat request for the same text; ApiError, with responses' parameter names, if chats refuse it."""
+    given = request.text.format if request.text is not None else None
+    schema = {"type": "json_schema", "json_schema": without_type(given)} if isinstance(given, SchemaFormat) else given
+    asked = {
+        "messages": messages_of(request.input, request.instructions),
+        "max_completion_tokens": request.max_output_tokens,
+        "reasoning_effort": request.reasoning.effort if request.reasoning is not None else None,
+        "tools": request.toolbox.functions(),
+        "tool_choice": request.toolbox.choice(request.tool_choice),
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "response_format": schema.model_dump() if isinstance(schema, BaseModel) else schema,
+        "service_tier": request.service_tier,
+    }
+    return chat_request(request, asked, names_of(request))

@@ -1,1 +1,0 @@
-"""`POST /v1/responses`, stateless: translates requests to chat completions, and texts to responses."""

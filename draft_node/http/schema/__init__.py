@@ -1,0 +1,1 @@
+"""What each API's bodies are: pydantic schemas of requests and answers, and of errors."""

@@ -1,0 +1,327 @@
+"""Schemas of request bodies. `wanted.py` makes checks that depend on settings; `errors.py` words the errors."""
+
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from draft_node.config import MAX_MODEL_NAME
+from draft_node.http.schema.parts import Part, TextPart, Unseen
+from draft_node.http.schema.strict import Strict, few, refused
+from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
+from goodspeed.wire.fields import (
+    MAX_BIASES,
+    MAX_CONSTRAINT_CHARS,
+    MAX_CONTEXT,
+    MAX_STOP_IDS,
+    Drafter,
+    Otherwise,
+)
+
+MAX_LOGPROBS = 20
+MAX_MESSAGES, MAX_PARTS = 1 << 14, 1 << 12
+MAX_DETOKENIZED, MAX_BIAS = 1 << 16, 100.0
+MAX_TOOLS = MAX_CALLS = 1 << 10
+"""Most tools of a request, and calls of a message."""
+
+MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 20, 256, (1 << 63) - 1
+
+
+def listed(most: int | None, least: int | None = None) -> Any:
+    """Bounds a list's length; only the first wrong member is an error."""
+    return Field(fail_fast=True, min_length=least, max_length=most)
+
+
+MAX_NAME_CHARS, MAX_PAST_NAME_CHARS = 128, 256  # of tools
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
+PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)]  # of a past call
+TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
+NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
+NumLogprobs: TypeAlias = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
+Stop: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+ModelName: TypeAlias = Annotated[str, Field(max_length=MAX_MODEL_NAME)]
+Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
+LogitBias: TypeAlias = Annotated[
+    dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
+    Field(max_length=MAX_BIASES),
+    few(MAX_BIASES, r"0|[1-9][0-9]{0,9}", 'must have token ids as its names, like {"50256": -100}'),
+]
+Milliseconds: TypeAlias = Annotated[float, Field(ge=1000 * SHORTEST_S, le=1000 * LONGEST_S)]
+Schema: TypeAlias = dict[str, Any]
+Source: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONSTRAINT_CHARS)]
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority", "scale"]
+"""Tiers that OpenAI's clients may send; all but the first two require a tier of that name."""
+
+
+class JsonSchema(Strict):
+    """A named JSON schema, as in the OpenAI API."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    schema_: Schema | None = Field(default=None, alias="schema", description="left out: any JSON object")
+    description: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="taken, and not used")
+    strict: bool | None = Field(default=None, description="the schema is kept in any case")
+
+
+class ResponseFormat(Strict):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+    schema_: Schema | None = Field(default=None, alias="schema", description='only with "json_object"')
+
+
+class StructuredOutputs(Strict):
+    """Exactly one of these members."""
+
+    json_: Schema | Source | None = Field(default=None, alias="json", description="a JSON schema, or one as a string")
+    regex: Source | None = None
+    choice: Annotated[list[str], listed(4096, 1)] | None = None
+    grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
+    json_object: bool | None = Field(default=None, description="true: any JSON object")
+
+
+class Function(Strict):
+    name: Name
+    description: str | None = None
+    parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema; none: an object of no members")
+    strict: bool | None = Field(default=None, description="true: a call's arguments keep the schema")
+
+
+class Tool(Strict):
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Strict):
+    name: Name
+
+
+class NamedTool(Strict):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class Allowed(Strict):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], listed(MAX_TOOLS, 1)]
+
+
+class AllowedTools(Strict):
+    """Some of the tools, to which calls are restricted."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: Allowed
+
+
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool | AllowedTools
+
+
+class PastFunction(Strict):
+    name: PastName
+    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)]
+
+
+class ToolCall(Strict):
+    """A tool call in an assistant message, as sent in an earlier answer."""
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    type: Literal["function"]
+    function: PastFunction
+
+
+Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None
+
+
+class StreamOptions(Strict):
+    """Options of a stream; each endpoint defines its own."""
+
+
+class CompletionStreamOptions(StreamOptions):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = Field(default=None, description="usage so far in every chunk")
+
+
+class Slo(Strict):
+    """Latency objectives in milliseconds: TTFT, TPOT, or both; with a TPOT also that of thinking, and the window."""
+
+    ttft_ms: Milliseconds | None = None
+    tpot_ms: Milliseconds | None = None
+    thinking_tpot_ms: Milliseconds | None = None
+    tpot_window: Annotated[int, Field(ge=0, le=MAX_WINDOW)] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.ttft_ms is None and self.tpot_ms is None:
+            raise ValueError("must have ttft_ms, tpot_ms or both")
+        if self.tpot_ms is None and (self.thinking_tpot_ms, self.tpot_window) != (None, None):
+            raise ValueError("must have tpot_ms, because thinking_tpot_ms and tpot_window depend on it")
+        return self
+
+
+class Extension(Strict):
+    """GoodSpeed's own parameters."""
+
+    speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
+    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0: no draft")
+    drafter: Drafter | None = Field(
+        default=None,
+        description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
+        "without it the node's --drafter counts",
+    )
+    on_target_change: Literal["fail", "restart"] | None = Field(
+        default=None,
+        description="when the verify node comes back with another target model: fail (the default) ends the text with "
+        "`target_changed`, restart begins it anew; not with stream",
+    )
+    prefix_cache: bool | None = Field(default=None, description="false: this text and others share no keys and values")
+    slo: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | Slo | None = Field(
+        default=None, description="what the text is to keep: the name of a tier, or ttft_ms, tpot_ms or both"
+    )
+    otherwise: Otherwise | None = Field(
+        default=None,
+        description="where that cannot be promised: best_effort (the default) serves it anyway, refuse answers 429",
+    )
+
+
+class Asking(Strict):
+    """Parameters of every request that generates texts."""
+
+    model: ModelName | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
+    seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    goodspeed: Extension | None = None
+
+    @property
+    def own(self) -> Extension:
+        """GoodSpeed's own parameters, of which none may be given."""
+        return self.goodspeed or Extension()
+
+
+class Generation(Asking):
+    """Parameters of completions and chat completions."""
+
+    max_tokens: NumTokens | None = None
+    max_completion_tokens: NumTokens | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None
+    ignore_eos: bool | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="least probability, as a part of the largest one, after temperature; 0 is off"
+    )
+    presence_penalty: Penalty | None = Field(default=None, description="taken from each token that the output has")
+    frequency_penalty: Penalty | None = Field(default=None, description="likewise, for each time that it has it")
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = Field(
+        default=None, description="divides (multiplies below 0) logits of what prompt or output have; 1 is off"
+    )
+    logit_bias: LogitBias | None = Field(default=None, description="token ids with what is added to their logits")
+    n: Annotated[int, Field(ge=1)] | None = None
+    stop: Stop | Annotated[list[Stop], listed(4)] | None = None
+    stop_token_ids: Annotated[list[TokenId], listed(MAX_STOP_IDS)] | None = Field(
+        default=None, description="tokens that end the text, also with ignore_eos"
+    )
+    structured_outputs: StructuredOutputs | None = Field(default=None, description="exactly one of its members")
+    stream_options: CompletionStreamOptions | None = None
+    return_token_ids: bool | None = Field(default=None, description="adds the ids of the tokens of prompt and answer")
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = Field(
+        default=None, description="among one user's texts that wait for their turn, the lowest goes first; default 0"
+    )
+
+
+class CompletionRequest(Generation):
+    prompt: str | Annotated[list[str], listed(None, 1)] | TokenIds | Annotated[list[TokenIds], listed(None, 1)]
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
+    echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
+    logprobs: NumLogprobs | None = None
+
+
+Text: TypeAlias = str | Annotated[list[TextPart], listed(MAX_PARTS, 1)]
+
+
+class Message(Strict):
+    """A message; only the assistant may have tool calls and reasoning, only a tool may answer a call."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[list[Part], listed(MAX_PARTS, 1)] | None = Field(
+        default=None, description="may be left out, or null, where there are tool_calls"
+    )
+    name: Annotated[str, Field(max_length=512)] | None = None
+    tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
+    tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
+    reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
+        default=None, description="what the assistant thought; templates show the model what it needs of it"
+    )
+    reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
+        default=None, description="the same under its other name"
+    )
+
+    @model_validator(mode="after")
+    def _is_of_its_role(self) -> Self:
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            code = "" if "content" in self.model_fields_set else "missing_parameter"
+            raise refused("content", "must be given: a string or a list of text parts", code)
+        if self.role == "tool" and self.tool_call_id is None:
+            raise refused("tool_call_id", "must be given: the id of the call that this answers", "missing_parameter")
+        of = {"tool_call_id": "tool", **dict.fromkeys(("tool_calls", "reasoning_content", "reasoning"), "assistant")}
+        for name, role in of.items():
+            if self.role != role and getattr(self, name):
+                raise refused(name, f'is for messages of the role "{role}"; leave it out')
+        return self
+
+
+class Prediction(Strict):
+    """Expected output: a text that the answer will probably resemble."""
+
+    type: Literal["content"]
+    content: Text
+
+
+class ChatRequest(Generation):
+    messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
+    response_format: ResponseFormat | None = None
+    tools: Tools = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = Field(default=None, description="false: the answer ends after its first call")
+    reasoning_effort: Effort | None = Field(
+        default=None, description="for the chat template; none switches thinking off where the template can"
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
+    enable_thinking: bool | None = Field(
+        default=None, description="switches thinking on or off; ignored where the model cannot think"
+    )
+    continue_final_message: bool | None = Field(
+        default=None, description="a last message of the assistant is continued; false: a new turn follows it"
+    )
+    add_generation_prompt: bool | None = Field(default=None, description="its opposite")
+    logprobs: bool | None = None
+    top_logprobs: NumLogprobs | None = None
+    service_tier: ServiceTier | None = Field(
+        default=None, description="auto and default ask for nothing; another one for the tier of that name"
+    )
+    prediction: Prediction | None = Field(default=None, description="drafts come from it, too")
+
+    @model_validator(mode="after")
+    def _can_be_seen(self) -> Self:
+        """Refuses a question about an image or the like. An agent goes on without: it would send the image for ever."""
+        last = self.messages[-1]
+        unseen = [part for part in last.content or () if isinstance(part, Unseen)]
+        if unseen and last.role == "user" and not self.tools:
+            what = f"must not end with a question about {unseen[0].noun}, which this model cannot read; say it in words"
+            raise refused("messages", what, "unsupported_parameter")
+        return self
+
+
+class TokenizeRequest(Strict):
+    model: ModelName | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
+    continue_final_message: bool | None = Field(default=None, description="with messages, as in chats")
+    add_generation_prompt: bool | None = Field(default=None, description="its opposite")
+    tools: Tools = Field(default=None, description="with messages")
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
+
+
+class DetokenizeRequest(Strict):
+    model: str | None = None
+    tokens: Annotated[list[TokenId], listed(MAX_DETOKENIZED)]

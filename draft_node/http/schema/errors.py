@@ -1,0 +1,192 @@
+"""Errors in the OpenAI format: status, message, type, param and code; what pydantic finds wrong, in words."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+from starlette.types import Scope
+
+from draft_node.http.schema.strict import MEMBER
+from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
+from goodspeed.serving.web import error_answer, error_body
+from goodspeed.serving.web.bodies import ErrorBody
+from goodspeed.serving.web.errors import OVERLOADED
+
+RETRY_AFTER_S = {429: 1, 503: 5, OVERLOADED: 5}
+
+Answers: TypeAlias = dict[int | str, dict[str, Any]]
+"""Answers of a route by status, as FastAPI takes them."""
+
+TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 500: "server_error", 503: "service_unavailable"}
+
+CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    500: "internal",
+}
+"""Codes of errors that have no more exact one."""
+
+USERS_FAULT = {"prompt", "vocabulary", "unsupported", "constraint", "too_large", "malformed", "slo"}
+"""Codes of refusals that are the request's fault: they answer 400."""
+
+
+class ApiError(Exception):
+    """An error answer."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        kind, code = TYPES.get(status, "invalid_request_error"), code or CODES.get(status, "invalid_value")
+        self.body = error_body(message, type=kind, param=param, code=code)
+
+    def response(self, scope: Scope, headers: dict[str, str] | None = None) -> Response:
+        """Returns the answer, in the format for the request's path."""
+        retry = RETRY_AFTER_S.get(self.status)
+        headers = {**(headers or {}), **({"Retry-After": str(retry)} if retry else {})}
+        return error_answer(scope, self.status, self.body, headers)
+
+
+class ClientGone(Exception):
+    """The user disconnected: no answer can be delivered."""
+
+
+def of_service(error: ServiceError | PromptError) -> ApiError:
+    match error:
+        case Busy():
+            return ApiError(429, error.what, code=error.code)
+        case RequestRefused() if error.code in USERS_FAULT:
+            return ApiError(400, error.what, code="unsupported_form" if error.code == "constraint" else error.code)
+        case ServiceError():
+            return ApiError(503, error.what, code=error.code)
+        case _:
+            return ApiError(400, str(error), param="prompt", code="prompt")
+
+
+def of_validation(error: ValidationError) -> ApiError:
+    """Converts a body's first error; for a value that matches no branch of its union, the most deeply nested error."""
+    errors = error.errors(include_url=False, include_input=False)
+    alike = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
+    found = max(alike, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
+    kind, context, param = found["type"], found.get("ctx", {}), _param(found["loc"])
+    if kind == "json_invalid":
+        return ApiError(400, f"the body is not valid JSON: {context.get('error', 'not JSON')}", code="invalid_json")
+    if kind == MEMBER:
+        param = f"{param}.{context['name']}".lstrip(".")[:128]
+        return ApiError(400, f"{param} {context['what']}", param=param, code=context["code"] or None)
+    if not param:
+        return ApiError(400, "the body must be a JSON object", code="invalid_json")
+    if kind == "union_tag_invalid":
+        tags = re.findall(r"\[(.*?)\]", context["expected_tags"])
+        types = ", ".join(repr(tag) for tag in tags if tag not in UNWANTED)
+        what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not supported; send one of {types}"
+        return ApiError(400, what, param=param)
+    place = param.rpartition(".")[2]
+    says = UNIONS[place] if kind.endswith("_type") and place in UNIONS and len(alike) > 1 else _sentence(found["msg"])
+    code = "missing_parameter" if kind == "missing" else None
+    return ApiError(400, f"{param} {says}", param=param, code=code)
+
+
+UNWANTED = frozenset(
+    ("web_search", "web_search_20250305", "bash_20250124", "item_reference", "compaction", "redacted_thinking")
+)
+"""Types that are known only to be refused by name, or left out."""
+
+UNIONS = {
+    "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",
+    "stop": "must be a string, or a list of at most 4; each has 1 to 256 characters",
+    **dict.fromkeys(("content", "system"), "must be a string or a list of text parts"),
+    "input": "must be a string, or a list of messages, calls, their outputs and reasoning",
+    "slo": "must be a tier's name, or an object with ttft_ms, tpot_ms or both",
+    "tool_choice": 'must be "none", "auto", "required", or an object that names a function',
+}
+"""Messages for parameters of several types."""
+
+WORDS = (
+    (r"Field required", "must be given"),
+    (r"Value error, ", ""),
+    (r"^\w+ should ", "must "),
+    (r"a valid dictionary.*", "an object"),
+    (r"a valid boolean", "true or false"),
+    (r"a valid integer", "a whole number"),
+    (r"a valid (list|array)", "a list"),
+    (r"a valid (number|string)", r"a \1"),
+    (r" after validation, not \d+", ""),
+    (r"less than or equal to", "at most"),
+    (r"greater than or equal to", "at least"),
+    (r"have at least 1 (item|character)", "not be empty"),
+    (r"(\d) items?$", r"\1 members"),
+)
+"""Patterns of pydantic's messages, and their replacements."""
+
+
+def _sentence(message: str) -> str:
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+def _param(loc: Sequence[str | int]) -> str:
+    """Returns a location's dotted name, without pydantic's names for union branches."""
+    if loc and loc[0] in ("prompt", "stop"):
+        return str(loc[0])
+    parts = (str(part) for part in loc if isinstance(part, int) or re.fullmatch(r"[a-z_0-9]\w{0,63}", part))
+    return ".".join(part for part in parts if part != "str")
+
+
+REASONS = {
+    400: "The request is invalid; `param` names the parameter.",
+    401: "No valid API key.",
+    404: "No such route, or no such model.",
+    405: "The route has another method.",
+    413: "The body is too large.",
+    415: "The body is not plain JSON.",
+    429: "Too many texts are waiting; see Retry-After.",
+    **dict.fromkeys((503, OVERLOADED), "Draining, or the verify node is away; see Retry-After."),
+}
+
+
+def declared(*statuses: int, body: type[BaseModel] = ErrorBody) -> Answers:
+    """Declares error answers for the OpenAPI document."""
+    return {
+        status: {"model": body, "description": REASONS[status]}
+        | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})
+        for status in statuses
+    }
+
+
+READ = declared(401, 404, 405, 413, 415)
+
+TAKE = declared(400, 401, 404, 405, 413, 415)
+
+AWAY = {**TAKE, **declared(503)}
+
+
+def working(body: type[BaseModel], away: int) -> Answers:
+    """Declares the answers of a route that generates texts. away: status while no text is admitted."""
+    whole = {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}}
+    return {200: whole, **declared(400, 401, 404, 405, 413, 415, 429, away, body=body)}
+
+
+WORK = working(ErrorBody, 503)
+
+Names: TypeAlias = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
+"""Patterns of a chat request's parameter names, and the names of an endpoint."""
+
+
+@contextmanager
+def renamed(names: Names) -> Iterator[None]:
+    """Renames chat parameters in raised errors, but not in the parts that quote the request."""
+    try:
+        yield
+    except (ValidationError, ApiError) as caught:
+        error = of_validation(caught) if isinstance(caught, ValidationError) else caught
+        told = error.body["error"]
+        message, param = str(error), told["param"] or ""
+        for name, own in names:
+            message, param = (re.sub(rf"(?<!['\"]){name}", own, said) for said in (message, param))
+        raise ApiError(error.status, message, param=param or None, code=told["code"]) from None

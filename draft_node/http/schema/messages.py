@@ -1,0 +1,362 @@
+"""Schemas of bodies of Anthropic's API: blocks, messages, tools and parameters."""
+
+import json
+import re
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
+
+from draft_node.http.schema.chat import (
+    MAX_ID_CHARS,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_TOOLS,
+    Asking,
+    Effort,
+    Name,
+    NumTokens,
+    PastName,
+    Schema,
+    Stop,
+    listed,
+)
+from draft_node.http.schema.parts import TextPart, Unseen, text_of
+from draft_node.http.schema.strict import IGNORED, LeftOut, Strict, refused, tell_ignored
+from draft_node.parsing.bodies import MAX_DEPTH
+from draft_node.service.chat_forms import depth
+from goodspeed.serving.web.errors import NO_THREADS
+
+IGNORED_HERE = IGNORED | {
+    *("context_management", "compaction", "task_budget", "speed", "inference_geo"),  # what a hosted model is to do
+    *("fallbacks", "fallback_credit_token", "billing_policy", "user_profile_id", "diagnostics"),  # and on what terms
+    *("eager_input_streaming", "defer_loading", "input_examples"),  # how tools are shown and called
+    *("caller", "toolset_name", "clear_at", "encrypted_content", "signature", "tool_changes"),  # of blocks
+    *("betas", "anthropic_beta", "anthropic_version"),  # headers that some clients send in the body
+    *("display", "block_binding", "citations"),  # of thinking and documents
+}
+"""Members that Anthropic's clients send, and that change no text here."""
+
+
+class OfMessages(Strict):
+    """A part of a body of Anthropic's API."""
+
+    ignores = IGNORED_HERE
+
+
+class CustomTool(OfMessages):
+    type: Literal["custom"] | None = None
+    name: Name
+    description: str | None = None
+    input_schema: Schema
+    strict: bool | None = Field(default=None, description="true: a call's input keeps the schema")
+    allowed_callers: Annotated[list[str], listed(16)] | None = Field(default=None, description='has "direct"')
+
+    @model_validator(mode="after")
+    def _is_called_by_the_model(self, info: ValidationInfo) -> Self:
+        callers = set(self.allowed_callers or ("direct",))
+        if "direct" not in callers:
+            raise refused("allowed_callers", 'must have "direct": no code that could call tools runs here')
+        if len(callers) > 1:
+            tell_ignored("allowed_callers", info)
+        return self
+
+
+class HostedTool(LeftOut):
+    """A tool that Anthropic's service runs."""
+
+
+class LearnedTool(LeftOut):
+    """A tool that a client runs, and whose schema Anthropic's models have learned."""
+
+    @model_validator(mode="after")
+    def _is_unknown(self) -> Self:
+        what = "is of a tool whose schema this model has not learned; send one of your own, with name and input_schema"
+        raise refused("type", what)
+
+
+HOSTED = re.compile(r"[a-z0-9_]{1,40}_\d{8}|tool_search_tool_[a-z0-9]+|mcp_toolset")
+
+LEARNED = re.compile(r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}")
+
+
+def _kind_of_tool(given: Any) -> str:
+    found = given.get("type") or "custom" if isinstance(given, dict) else getattr(given, "type", None) or "custom"
+    if isinstance(found, str) and LEARNED.fullmatch(found):
+        return "[bash_20250124]"
+    return "[web_search_20250305]" if isinstance(found, str) and HOSTED.fullmatch(found) else f"[{found}]"
+
+
+AnyTool: TypeAlias = Annotated[
+    Annotated[CustomTool, Tag("[custom]")]
+    | Annotated[HostedTool, Tag("[web_search_20250305]")]
+    | Annotated[LearnedTool, Tag("[bash_20250124]")],
+    Discriminator(_kind_of_tool),
+]
+
+
+class InputText(OfMessages, TextPart):
+    """A text; its citations are not looked at."""
+
+
+Texts: TypeAlias = str | Annotated[list[InputText], listed(MAX_PARTS)]
+
+Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class ToolUse(OfMessages):
+    type: Literal["tool_use"]
+    id: Id
+    name: PastName
+    input: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _is_a_calls(self) -> Self:
+        if depth(self.input) > MAX_DEPTH:
+            raise refused("input", f"must not have more than {MAX_DEPTH} levels")
+        try:
+            json.dumps(self.input, allow_nan=False)
+        except ValueError:
+            raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
+        return self
+
+
+class Thought(OfMessages):
+    type: Literal["thinking"]
+    thinking: str
+    signature: str | None = Field(default=None, description="taken, and not looked at")
+
+
+class Compaction(OfMessages):
+    """The summary of what was said before."""
+
+    type: Literal["compaction"]
+    content: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content or ""
+
+
+class ToolDefinition(OfMessages):
+    type: Literal["tool_definition"]
+    definition: CustomTool
+
+
+def _kind_of_change(given: Any) -> str:
+    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+    return "[tool_definition]" if kind == "tool_definition" else "[tool_reference]"
+
+
+class ToolChange(LeftOut):
+    """Adds a tool, or removes one. The model sees all tools from the beginning."""
+
+    tool: Annotated[
+        Annotated[ToolDefinition, Tag("[tool_definition]")] | Annotated[LeftOut, Tag("[tool_reference]")],
+        Discriminator(_kind_of_change),
+    ]
+
+    @property
+    def definition(self) -> CustomTool | None:
+        return self.tool.definition if isinstance(self.tool, ToolDefinition) else None
+
+
+class ToolReference(LeftOut):
+    """A tool that a search found. The model sees all tools from the beginning."""
+
+    tool_name: PastName
+
+    @property
+    def text(self) -> str:
+        return f"[the tool {self.tool_name}]"
+
+
+class SearchResult(OfMessages):
+    type: Literal["search_result"]
+    source: str
+    title: str
+    content: Annotated[list[InputText], listed(MAX_PARTS)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join((self.title, self.source, text_of(self.content)))
+
+
+class WrittenSource(OfMessages):
+    """A document's text, or its blocks."""
+
+    type: Literal["text", "content"]
+    media_type: Literal["text/plain"] | None = None
+    data: str = ""
+    content: "str | Annotated[list[Shown], listed(MAX_PARTS)]" = ""
+
+
+class Document(OfMessages):
+    """A document that is text, or blocks; others the model cannot read."""
+
+    type: Literal["document"]
+    source: WrittenSource
+    title: str | None = None
+    context: str | None = None
+
+    @property
+    def text(self) -> str:
+        given = (self.title, self.context, self.source.data, text_of(self.source.content))
+        return "\n".join(part for part in given if part)
+
+
+class ToolResult(OfMessages):
+    type: Literal["tool_result"]
+    tool_use_id: Id
+    content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
+
+
+OTHERS = re.compile(r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback")
+"""Types of what only Anthropic's service runs or reads, in answers of its models."""
+
+UNREAD = "redacted_thinking"
+"""Name of their branch."""
+
+
+def _kind(given: Any) -> str:
+    """Returns the branch of a block; the last types of a branch are those of a file."""
+    found = given.get("type") or "" if isinstance(given, dict) else getattr(given, "type", "")
+    if isinstance(found, str) and OTHERS.fullmatch(found):
+        return f"[{UNREAD}]"
+    if found == "document" and isinstance(given, dict):
+        source = given.get("source")
+        is_written = isinstance(source, dict) and source.get("type") in ("text", "content")
+        return "[document]" if is_written else "[container_upload]"
+    return f"[{found}]"
+
+
+Shown: TypeAlias = Annotated[
+    Annotated[InputText, Tag("[text]")]
+    | Annotated[Unseen, Tag("[image]")]
+    | Annotated[Document, Tag("[document]")]
+    | Annotated[Unseen, Tag("[container_upload]")]
+    | Annotated[SearchResult, Tag("[search_result]")]
+    | Annotated[ToolReference, Tag("[tool_reference]")],
+    Discriminator(_kind),
+]
+"""A block of a tool's result."""
+
+Block: TypeAlias = Annotated[
+    Annotated[InputText, Tag("[text]")]
+    | Annotated[ToolUse, Tag("[tool_use]")]
+    | Annotated[ToolResult, Tag("[tool_result]")]
+    | Annotated[Thought, Tag("[thinking]")]
+    | Annotated[Unseen, Tag("[image]")]
+    | Annotated[Document, Tag("[document]")]
+    | Annotated[Unseen, Tag("[container_upload]")]
+    | Annotated[SearchResult, Tag("[search_result]")]
+    | Annotated[Compaction, Tag("[compaction]")]
+    | Annotated[ToolChange, Tag("[tool_addition]")]
+    | Annotated[ToolChange, Tag("[tool_removal]")]
+    | Annotated[LeftOut, Tag(f"[{UNREAD}]")],
+    Discriminator(_kind),
+]
+"""A block of a message."""
+
+WrittenSource.model_rebuild()
+ToolResult.model_rebuild()
+
+WrittenSource.model_rebuild()
+
+ToolResult.model_rebuild()
+
+ROLES: dict[str, tuple[type, ...]] = {
+    "user": (InputText, ToolResult, Unseen, Document, SearchResult),
+    "assistant": (InputText, ToolUse, Thought, Compaction, LeftOut),
+    "system": (InputText, ToolChange),
+}
+"""The blocks that messages of a role may have."""
+
+
+class Message(OfMessages):
+    ignores = OfMessages.ignores | {"output_config"}  # the effort from a message of the system on
+
+    role: Literal["user", "assistant", "system"]
+    content: str | Annotated[list[Block], listed(MAX_PARTS)]
+
+    @property
+    def blocks(self) -> "list[Block]":
+        return [InputText(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+
+    @model_validator(mode="after")
+    def _is_of_its_role(self) -> Self:
+        if not self.blocks and self.role != "assistant":  # a model may have said nothing
+            raise refused("content", "must not be empty")
+        for block in self.blocks:
+            if type(block) not in ROLES[self.role]:
+                raise refused("content", f'must not have blocks of the type "{block.type}" in the role "{self.role}"')
+        return self
+
+
+class ToolChoice(OfMessages):
+    type: Literal["auto", "any", "tool", "none"]
+    name: Name | None = Field(default=None, description="of the tool to call, with the type tool")
+    disable_parallel_tool_use: bool | None = Field(default=None, description="true: the answer ends after one call")
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        if (self.name is not None) is not (self.type == "tool"):
+            raise refused("name", 'must be given with the type "tool", and only then')
+        return self
+
+
+class Thinking(OfMessages):
+    type: Literal["enabled", "adaptive", "between_tools", "disabled"]
+
+
+class OutputFormat(OfMessages):
+    type: Literal["json_schema"]
+    schema_: Schema = Field(alias="schema")
+
+
+class OutputConfig(OfMessages):
+    effort: Effort | None = None
+    format: OutputFormat | None = None
+
+
+class CountRequest(OfMessages):
+    """The parameters that a prompt is made of."""
+
+    announcing = "anthropic-beta"
+
+    model: str | None = None
+    messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
+    system: Texts | None = None
+    tools: Annotated[list[AnyTool], listed(MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = Field(default=None, description="left out: disabled where the model can do without")
+    output_config: OutputConfig | None = None
+
+    @model_validator(mode="after")
+    def _has_tools_of_its_own(self) -> Self:
+        """Refuses a request for tools that are all left out: the model would answer as if it had used them."""
+        if self.tools and not any(isinstance(tool, CustomTool) for tool in self.tools):
+            what = f"must have one of your own: nothing runs {self.tools[0].type} here; send one, or leave tools out"
+            raise refused("tools", what)
+        return self
+
+    @cached_property
+    def own_tools(self) -> list[CustomTool]:
+        """The tools that the model sees: all from the beginning, also those that a later message adds."""
+        own = [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
+        names = {tool.name for tool in own}
+        changes = (block for message in self.messages for block in message.blocks if isinstance(block, ToolChange))
+        added = {tool.name: tool for change in changes if (tool := change.definition) and tool.name not in names}
+        return own + list(added.values())
+
+
+class MessagesRequest(CountRequest, Asking):
+    max_tokens: NumTokens
+    stop_sequences: Annotated[list[Stop], listed(4)] | None = None
+    thread: Any = Field(default=None, description="refused: no conversation is kept here")
+
+    @model_validator(mode="after")
+    def _keeps_nothing(self) -> Self:
+        if self.thread:
+            raise refused("thread", "is not supported: no conversation is stored; send the whole one", NO_THREADS)
+        return self

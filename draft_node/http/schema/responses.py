@@ -1,0 +1,318 @@
+"""Schemas of `/v1/responses`: input items and parameters, without those that need state between requests."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, Tag, ValidationInfo, model_validator
+
+from draft_node.http.schema.chat import (
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_PAST_NAME_CHARS,
+    Asking,
+    Effort,
+    JsonSchema,
+    NumTokens,
+    ServiceTier,
+    StreamOptions,
+    listed,
+)
+from draft_node.http.schema.parts import Unseen, kind_of, text_of
+from draft_node.http.schema.response_tools import SEARCH, AnyTool, Toolbox, ToolChoice, Tools, as_arguments, shown_name
+from draft_node.http.schema.strict import LeftOut, Strict, few, refused, tell_ignored
+
+Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
+
+TEXTS = dict.fromkeys(("output_text", "text", "summary_text", "reasoning_text"), "input_text")
+
+
+class Part(Strict):
+    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+    text: str
+    annotations: list[Any] | None = Field(default=None, description="of an earlier response; taken, and not looked at")
+    logprobs: list[Any] | None = Field(default=None, description="likewise")
+
+
+class RefusalPart(Strict):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
+Parts: TypeAlias = Annotated[
+    list[
+        Annotated[
+            Annotated[Part, Tag("[input_text]")]
+            | Annotated[RefusalPart, Tag("[refusal]")]
+            | Annotated[Unseen, Tag("[input_image]")],
+            kind_of("input_text", TEXTS | {"input_file": "input_image"}),
+        ]
+    ],
+    listed(MAX_PARTS),
+]
+
+
+class Item(Strict):
+    """Members of every item."""
+
+    id: Mark = None
+    status: Mark = None
+
+
+class InputMessage(Item):
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Parts
+    phase: Mark = None
+
+
+class InputReasoning(Item):
+    type: Literal["reasoning"]
+    summary: Parts | None = None
+    content: str | Parts | None = None
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content) or text_of(self.summary)
+
+
+class Called(Item):
+    """A call of a tool."""
+
+    @model_validator(mode="after")
+    def _has_a_short_name(self) -> Self:
+        if len(shown := self.call[1]) > MAX_PAST_NAME_CHARS:
+            what = f"has {len(shown)} characters with its namespace's; at most {MAX_PAST_NAME_CHARS} can be shown"
+            raise refused("name", f"{what}, so shorten one")
+        return self
+
+    @property
+    @abstractmethod
+    def call(self) -> tuple[str | None, str, str]:
+        """The call's id, None if no output can refer to it; the name that the model knows; the arguments."""
+
+
+class FunctionCall(Called):
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    namespace: Mark = None
+    arguments: str
+
+    @property
+    def call(self) -> tuple[str | None, str, str]:
+        return self.call_id, shown_name(self.name, self.namespace), self.arguments
+
+
+class CustomCall(Called):
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    namespace: Mark = None
+    input: str
+
+    @property
+    def call(self) -> tuple[str | None, str, str]:
+        return self.call_id, shown_name(self.name, self.namespace), as_arguments(self.input)
+
+
+class ShellCall(Called):
+    type: Literal["local_shell_call"]
+    call_id: Mark = None
+    action: dict[str, Any]
+
+    @property
+    def call(self) -> tuple[str | None, str, str]:
+        return self.call_id or self.id, "local_shell", json.dumps(self.action)
+
+
+class SearchCall(Called):
+    type: Literal["tool_search_call"]
+    call_id: Mark = None
+    execution: Mark = None
+    arguments: dict[str, Any] | str | None = None
+
+    @property
+    def call(self) -> tuple[str | None, str, str]:
+        given = self.arguments
+        return self.call_id, SEARCH, given if isinstance(given, str) else json.dumps(given or {})
+
+
+class Output(Item):
+    """The result of a call."""
+
+    @property
+    @abstractmethod
+    def result(self) -> tuple[str | None, str]:
+        """The call's id, None if it refers to none; the result as text."""
+
+
+class CallOutput(Output):
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    name: Mark = None
+    namespace: Mark = None
+    output: str | Parts
+
+    @property
+    def result(self) -> tuple[str | None, str]:
+        return self.call_id, text_of(self.output)
+
+
+class ShellOutput(Output):
+    type: Literal["local_shell_call_output"]
+    call_id: Mark = None
+    output: str
+
+    @property
+    def result(self) -> tuple[str | None, str]:
+        return self.call_id or self.id, self.output
+
+
+class FoundTools(Output):
+    """Tools that a client found; the model may call them from then on."""
+
+    type: Literal["tool_search_output"]
+    call_id: Mark = None
+    execution: Mark = None
+    tools: Tools
+
+    @property
+    def result(self) -> tuple[str | None, str]:
+        names = ", ".join(one.function["name"] for one in Toolbox(self.tools).served)
+        return self.call_id, f"Found these tools: {names}" if names else "Found no tools."
+
+
+class AdditionalTools(Item):
+    type: Literal["additional_tools"]
+    role: Mark = None
+    tools: Tools
+
+
+class ItemReference(Item):
+    type: Literal["item_reference"]
+
+    @model_validator(mode="after")
+    def _is_kept_nowhere(self) -> Self:
+        raise refused("type", 'must not be "item_reference": no item is kept here; send the item itself')
+
+
+UNREAD = "compaction"
+"""Name of the branch for items that only a hosted service can read, or whose tools only it can run."""
+
+HOSTED_ITEMS = dict.fromkeys(
+    ("compaction", "compaction_summary", "web_search_call", "image_generation_call", "mcp_list_tools"), UNREAD
+)
+
+AnyItem: TypeAlias = Annotated[
+    Annotated[InputMessage, Tag("[message]")]
+    | Annotated[FunctionCall, Tag("[function_call]")]
+    | Annotated[CallOutput, Tag("[function_call_output]")]
+    | Annotated[InputReasoning, Tag("[reasoning]")]
+    | Annotated[CustomCall, Tag("[custom_tool_call]")]
+    | Annotated[CallOutput, Tag("[custom_tool_call_output]")]
+    | Annotated[ShellCall, Tag("[local_shell_call]")]
+    | Annotated[ShellOutput, Tag("[local_shell_call_output]")]
+    | Annotated[SearchCall, Tag("[tool_search_call]")]
+    | Annotated[FoundTools, Tag("[tool_search_output]")]
+    | Annotated[AdditionalTools, Tag("[additional_tools]")]
+    | Annotated[ItemReference, Tag("[item_reference]")]
+    | Annotated[LeftOut, Tag(f"[{UNREAD}]")],
+    kind_of("message", HOSTED_ITEMS),
+]
+
+
+def tools_of(items: str | Sequence[AnyItem]) -> list[tuple[str, Sequence[AnyTool]]]:
+    """Returns the tools that items bring, by dotted name."""
+    listed = enumerate(() if isinstance(items, str) else items)
+    return [(f"input.{i}.tools", item.tools) for i, item in listed if isinstance(item, AdditionalTools | FoundTools)]
+
+
+class PlainFormat(Strict):
+    type: Literal["text", "json_object"]
+
+
+class SchemaFormat(JsonSchema):
+    type: Literal["json_schema"]
+
+
+class TextConfig(Strict):
+    format: (
+        Annotated[
+            Annotated[PlainFormat, Tag("[text]")]
+            | Annotated[PlainFormat, Tag("[json_object]")]
+            | Annotated[SchemaFormat, Tag("[json_schema]")],
+            kind_of("text"),
+        ]
+        | None
+    ) = None
+
+
+Summary = Literal["auto", "concise", "detailed"]
+
+
+class Reasoning(Strict):
+    effort: Effort | None = None
+    summary: Summary | None = Field(default=None, description="ignored: reasoning is in plain text")
+    generate_summary: Summary | None = Field(default=None, description="likewise")
+    context: Literal["auto", "current_turn", "all_turns"] | None = Field(
+        default=None, description="ignored: the chat template says which reasoning the model is shown again"
+    )
+
+    @model_validator(mode="after")
+    def _tells_what_is_ignored(self, info: ValidationInfo) -> Self:
+        for name in ("summary", "generate_summary", "context"):
+            if getattr(self, name) is not None:
+                tell_ignored(name, info)
+        return self
+
+
+class ResponseStreamOptions(StreamOptions):
+    include_usage: bool | None = Field(default=None, description="the last event always has the usage")
+
+
+Included = Literal[
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+    "file_search_call.results",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "message.input_image.image_url",
+]
+"""What a response may be asked to include; reasoning is always there, in plain text, and the others never are."""
+
+
+class ResponsesRequest(Asking):
+    input: str | Annotated[list[AnyItem], listed(MAX_MESSAGES, 1)]
+    instructions: str | None = Field(default=None, description="a message of the system before the input")
+    max_output_tokens: NumTokens | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    include: Annotated[list[Included], listed(16)] | None = None
+    service_tier: ServiceTier | None = None
+    metadata: Annotated[
+        dict[str, Annotated[str, Field(max_length=512)]] | None,
+        few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
+    ] = Field(default=None, description="told again, and kept nowhere")
+    user: Mark = Field(default=None, description="taken, and kept nowhere")
+    stream_options: ResponseStreamOptions | None = None
+
+    @model_validator(mode="after")
+    def _tells_what_is_not_included(self, info: ValidationInfo) -> Self:
+        if set(self.include or ()) - {"reasoning.encrypted_content"}:
+            tell_ignored("include", info)
+        return self
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        return Toolbox(self.tools or (), tools_of(self.input))
