@@ -2,16 +2,14 @@
 
 import ipaddress
 import logging
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections import Counter
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
 
 from goodspeed.errors import ConfigError
 from goodspeed.wire import descriptors
 
 logger = logging.getLogger("goodspeed.http")
-
-C = TypeVar("C", bound=Hashable)
 
 MAX_CONNECTIONS = 512
 """Default limit, well below the usual limit of 1,024 descriptors."""
@@ -26,10 +24,15 @@ RESERVED = 8
 """One in this many connections is reserved for other hosts: a single host cannot take all."""
 
 
-@dataclass(slots=True)
-class _Connection:
-    host: str
-    idle_since: float | None  # None: busy
+class Occupant(Hashable, Protocol):
+    """A connection."""
+
+    def idle_since(self, now: float) -> float | None:
+        """Returns the time since which it may be closed to make room; None while it is busy."""
+        ...
+
+
+C = TypeVar("C", bound=Occupant)
 
 
 class ConnectionLimit(Generic[C]):
@@ -47,62 +50,34 @@ class ConnectionLimit(Generic[C]):
     def __init__(self, max_open: int) -> None:
         self.max_open = max_open
         self.max_per_host = max(1, max_open - max(1, max_open // RESERVED))
-        self._connections: dict[C, _Connection] = {}
-        self._hosts: dict[str, set[C]] = {}
+        self._hosts: dict[C, str] = {}
 
     @property
     def num_open(self) -> int:
-        return len(self._connections)
+        return len(self._hosts)
 
     def admit(self, who: C, host: str, now: float) -> C | None:
         """Registers a connection; returns the one to close, already removed.
 
         None if there is room; `who` if no other connection is idle.
         """
-        self._connections[who] = _Connection(host, now)
-        self._hosts.setdefault(host, set()).add(who)
-        if len(self._hosts[host]) > self.max_per_host:
-            victim = self._idlest([host], who)
-        elif self.num_open > self.max_open:
-            victim = self._idlest(self._largest(who), who)
-        else:
+        self._hosts[who] = host
+        sizes = Counter(self._hosts.values())
+        if sizes[host] <= self.max_per_host and self.num_open <= self.max_open:
             return None
+        idle = {other: since for other in self._hosts if other != who and (since := other.idle_since(now)) is not None}
+        if sizes[host] > self.max_per_host:
+            able = {host}
+        else:
+            most = max((sizes[self._hosts[other]] for other in idle), default=0)
+            able = {name for name in sizes if sizes[name] == most}
+        victim = min((other for other in idle if self._hosts[other] in able), key=idle.__getitem__, default=who)
         self.remove(victim)
         return victim
 
-    def mark_busy(self, who: C) -> None:
-        """Marks a connection busy; does nothing for a removed one."""
-        if who in self._connections:
-            self._connections[who].idle_since = None
-
-    def mark_idle(self, who: C, since: float) -> None:
-        """Marks a busy connection idle since this time; does nothing for an idle or removed one."""
-        if who in self._connections and self._connections[who].idle_since is None:
-            self._connections[who].idle_since = since
-
     def remove(self, who: C) -> None:
         """Removes a connection; does nothing for a removed one."""
-        connection = self._connections.pop(who, None)
-        if connection is not None:
-            self._hosts[connection.host].discard(who)
-            if not self._hosts[connection.host]:
-                del self._hosts[connection.host]
-
-    def _largest(self, newcomer: C) -> list[str]:
-        """Returns the hosts with the most connections, among hosts with an idle one other than the newcomer."""
-        able = [host for host in self._hosts if self._idle_since(host, newcomer)]
-        most = max((len(self._hosts[host]) for host in able), default=0)
-        return [host for host in able if len(self._hosts[host]) == most]
-
-    def _idlest(self, hosts: Iterable[str], newcomer: C) -> C:
-        """Returns these hosts' longest-idle connection; the newcomer if all others are busy."""
-        idle = {who: since for host in hosts for who, since in self._idle_since(host, newcomer).items()}
-        return min(idle, key=lambda who: idle[who], default=newcomer)
-
-    def _idle_since(self, host: str, newcomer: C) -> dict[C, float]:
-        """Returns a host's idle connections, except the newcomer, with the time at which each became idle."""
-        since = {who: self._connections[who].idle_since for who in self._hosts[host] if who != newcomer}
-        return {who: moment for who, moment in since.items() if moment is not None}
+        self._hosts.pop(who, None)
 
 
 def host_of(address: str) -> str:

@@ -14,17 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring.counts import ResponseCounts
+from goodspeed.serving.web.connection import authorize
 from goodspeed.serving.web.connection_limit import host_of
 from goodspeed.serving.web.errors import error_answer, error_body
 
 OPEN_PATHS = ("/health", "/ready")
 """Paths served without a key, for health probes."""
-
-
-AUTHORIZED = "goodspeed.authorized"
-"""ASGI extension: the application calls `tell` once a request is authorised. From then until the answer
-ends, the connection is not closed to make room."""
-
 
 USER = "goodspeed.user"
 """Entry of a request's state with the user's name, derived from the key."""
@@ -65,7 +60,7 @@ class KeyCheck:
             return
         credential = _credential(Headers(scope=scope))
         if self._keys.know(credential):
-            _tell_authorized(scope)
+            authorize(scope)
             scope.setdefault("state", {})[USER] = _name_of(credential)
             await self._app(scope, receive, send)
             return
@@ -79,13 +74,6 @@ class KeyCheck:
 
 def _name_of(credential: bytes) -> str:
     return hashlib.blake2b(credential, digest_size=16, person=PERSON).hexdigest()
-
-
-def _tell_authorized(scope: Scope) -> None:
-    """Marks the request's connection as authorised; does nothing under a foreign server."""
-    extension = (scope.get("extensions") or {}).get(AUTHORIZED)
-    if extension is not None:
-        extension["tell"]()
 
 
 def _credential(headers: Headers) -> bytes:
@@ -113,7 +101,7 @@ class LocalHost:
         host = Headers(scope=scope).get("host", "")
         if scope["path"] in OPEN_PATHS or is_local(host):
             if scope["path"] not in OPEN_PATHS:
-                _tell_authorized(scope)
+                authorize(scope)
             await self._app(scope, receive, send)
             return
         message = (

@@ -1,79 +1,132 @@
 """Runs Uvicorn inside a daemon's event loop, without taking over the loop or its signals."""
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.serving.web.accepting import Acceptor
+from goodspeed.serving.web.address import BACKLOG
+from goodspeed.serving.web.connection import CONNECTION, REQUEST_TIMEOUT_S, Connection
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
 from goodspeed.serving.web.errors import FAILED_HERE, error_answer, error_body
-from goodspeed.serving.web.protocol import REQUEST_TIMEOUT_S, TimeoutProtocol, prepare
 
 logger = logging.getLogger("goodspeed.http")
 
 GRACE_S = 2
 """Time for running answers after the server is stopped; callers that allow more time wait before stopping it."""
 
-CHECK_INTERVAL_S = 1.0
-"""Time between two checks of all connections for clients that do not read their answer."""
+MAX_ACCEPTED = 8
+"""Most connections accepted in one turn of the event loop; more would block it."""
+
+WARN_INTERVAL_S = 60.0
+"""Shortest time between two warnings about exhausted descriptors or memory."""
+
+SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class _Guard:
-    """Logs an application's uncaught exceptions, and answers 500 if no answer has begun."""
+class Watch:
+    """Tells each request's connection what becomes of the request; the outermost middleware.
+
+    Refuses a request with two conflicting lengths. Logs an application's uncaught exceptions, and answers 500 if no
+    answer has begun.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
+        connection: Connection = scope["state"][CONNECTION]
+        names = {name for name, _ in scope["headers"]}
+        has_started = has_ended = False
 
-        async def watch(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
+        async def receive_watched() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                connection.arrived()
+            return message
 
+        async def send_watched(message: Message) -> None:
+            nonlocal has_started, has_ended
+            if connection.is_closing:
+                return  # the client left, or was told that the rest of its request is no HTTP
+            is_head, has_started = not has_started, True
+            await send(connection.head(message) if is_head else message)
+            if not is_head and not message.get("more_body", False):
+                has_ended = True
+                connection.end()
+
+        connection.begin()
+        if not names & {b"content-length", b"transfer-encoding"}:
+            connection.arrived()
         try:
-            await self._app(scope, receive, watch)
+            await (_refusal(scope, names) or self._app)(scope, receive_watched, send_watched)
         except asyncio.CancelledError:
             logger.info("an answer was cut off", extra={"path": scope["path"]})
         except Exception:
             logger.exception("a request failed", extra={"path": scope["path"]})
-            if not started:
+            if not has_started:
                 body = error_body(FAILED_HERE, type="server_error", code="internal")
-                await error_answer(scope, 500, body)(scope, receive, send)
+                await error_answer(scope, 500, body)(scope, receive_watched, send_watched)
+        finally:
+            if not has_ended:
+                connection.end()
+
+
+def _refusal(scope: Scope, names: set[bytes]) -> ASGIApp | None:
+    """Returns the answer to a request with two conflicting lengths (request smuggling).
+
+    If a proxy used one length and the server the other, the server would take one user's bytes for another user's
+    request.
+    """
+    if b"transfer-encoding" not in names:
+        return None
+    if b"content-length" in names:
+        why = "it has both Content-Length and Transfer-Encoding; send one of them"
+    elif scope["http_version"] < "1.1":
+        why = "HTTP/1.0 has no Transfer-Encoding; send Content-Length"
+    else:
+        return None
+    what = f"this is not a valid HTTP request: {why}"
+    body = error_body(what, type="invalid_request_error", code="invalid_http")
+    return error_answer(scope, 400, body, {"connection": "close"})
 
 
 class _Server(uvicorn.Server):
-    """A Uvicorn server that leaves signals to the daemon and accepts connections with `Acceptor`."""
-
-    def __init__(self, config: uvicorn.Config, limit: "ConnectionLimit[TimeoutProtocol]") -> None:
-        super().__init__(config)
-        self._limit = limit
+    """A Uvicorn server that leaves signals to the daemon."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.servers = [Acceptor(listener, self._create_protocol, prepare) for listener in sockets or []]  # type: ignore[misc]
-        self.started = True
+        await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(BACKLOG)  # asyncio accepts as many at once as it lets wait, MAX_ACCEPTED
 
-    def _create_protocol(self) -> TimeoutProtocol:
-        return TimeoutProtocol(config=self.config, server_state=self.server_state, app_state={}, limit=self._limit)
 
-    async def check_connections(self) -> None:
-        """Checks all connections every CHECK_INTERVAL_S, until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(CHECK_INTERVAL_S)
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, TimeoutProtocol):
-                    connection.check_progress(loop.time())
+class _LoopErrors:
+    """Handles errors of the event loop: those of accepting without descriptors with one line in WARN_INTERVAL_S."""
+
+    def __init__(self) -> None:
+        self._said_at = -WARN_INTERVAL_S
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in SCARCE and "socket" in context):
+            loop.default_exception_handler(context)
+        elif loop.time() - self._said_at >= WARN_INTERVAL_S:
+            self._said_at = loop.time()
+            logger.warning(
+                "cannot accept HTTP connections now; allow this process more descriptors (ulimit -n)",
+                extra={"error": error.strerror},
+            )
 
 
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
@@ -82,24 +135,29 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
     Raises ConfigError if this process may not open enough sockets.
     """
     config = uvicorn.Config(
-        _Guard(app),
-        http=TimeoutProtocol,
+        Watch(app),
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # _Guard logs what matters
+        log_level="critical",  # Watch logs what matters
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        backlog=MAX_ACCEPTED,
         timeout_keep_alive=int(REQUEST_TIMEOUT_S),
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, ConnectionLimit(possible_connections(max_connections)))
+    limit: ConnectionLimit[Connection] = ConnectionLimit(possible_connections(max_connections))
+    config.load()
+    config.http_protocol_class = partial(Connection, config.http_protocol_class, limit)  # type: ignore[assignment]
+    loop = asyncio.get_running_loop()
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(_LoopErrors())
+    server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    checking = asyncio.create_task(server.check_connections())
     try:
         await asyncio.shield(serving)
     finally:
-        checking.cancel()
         server.should_exit = True
         await serving

@@ -1,19 +1,20 @@
 """No descriptor is left: one line, little work, and connections again as soon as there is one."""
 
 import asyncio
-import logging
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.starting import USAGE
-from goodspeed.serving.web import accepting
-from goodspeed.serving.web.accepting import Acceptor
+from goodspeed.serving.web import connection, server
 from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
@@ -21,13 +22,6 @@ from tests.listening import listen
 from tests.waiting import run_async, until
 
 SCARCE = "cannot accept HTTP connections now"
-
-
-class Greeting(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(b"hello")
-        transport.close()
 
 
 def highest() -> int:
@@ -41,81 +35,58 @@ async def test_without_descriptors_one_line_and_hardly_any_work(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_tries = 0
-    rest = Acceptor._pause
+    handle = server._LoopErrors.__call__
 
-    def counted(self: Acceptor, error: OSError) -> None:
+    def counted(self: server._LoopErrors, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal num_tries
         num_tries += 1
-        rest(self, error)
+        handle(self, loop, context)
 
-    monkeypatch.setattr(Acceptor, "_pause", counted)
-    monkeypatch.setattr(accepting, "PAUSE_S", 0.05)
+    async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("hello")(scope, receive, send)
 
-    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(server._LoopErrors, "__call__", counted)
+    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.05)
     with listen() as listener, socket.socket() as client:
-        acceptor = Acceptor(listener, Greeting, lambda _: None)
+        serving = asyncio.create_task(server.serve(hello, listener))
+        client.setblocking(False)
+        await asyncio.sleep(0)
         with at_most(highest()):
-            client.connect(listener.getsockname())
-            client.setblocking(False)
-            await until(lambda: num_tries >= 3)
-        assert await asyncio.get_running_loop().sock_recv(client, 100) == b"hello"
-        acceptor.close()
-    said = [record.getMessage() for record in caplog.records]
-    assert [line.split(";")[0] for line in said] == [SCARCE]
+            await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
+            await until(lambda: num_tries >= 2 * server.MAX_ACCEPTED)
+        await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.get_running_loop().sock_recv(client, 100)).startswith(b"HTTP/1.1 200 ")
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    assert [line.split(";")[0] for line in caplog.messages] == [SCARCE]
 
 
 @run_async
-async def test_a_protocol_that_cannot_be_made_leaves_no_socket(caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> asyncio.BaseProtocol:
-        raise ValueError("as ordered")
+async def test_few_connections_are_accepted_in_a_turn_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others wait in the system's queue, which is longer."""
+    num_made: list[int] = []
 
-    accepted: list[socket.socket] = []
-    with listen() as listener, socket.create_connection(listener.getsockname()):
-        acceptor = Acceptor(listener, broken, accepted.append)
-        await until(lambda: accepted and not acceptor._connecting)
-        assert accepted[0].fileno() == -1
-        acceptor.close()
-    assert "as ordered" in caplog.text
-
-
-@pytest.mark.parametrize("num_turns", range(5))
-@run_async
-async def test_nothing_begins_after_the_end(num_turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end comes right after a connection was accepted, or some turns of the event loop later."""
-    made: dict[asyncio.Protocol, asyncio.BaseTransport] = {}
-    accepted: list[socket.socket] = []
-    begin = Acceptor._begin
-
-    class Staying(asyncio.Protocol):
+    class Counting(connection.Connection):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            made[self] = transport
+            super().connection_made(transport)
+            num_made[-1] += 1
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            del made[self]
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
 
-    def noted(self: Acceptor, connection: socket.socket) -> None:
-        accepted.append(connection)
-        begin(self, connection)
-
-    monkeypatch.setattr(Acceptor, "_begin", noted)
-
+    monkeypatch.setattr(server, "Connection", Counting)
     with listen() as listener:
-        clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
-        acceptor = Acceptor(listener, Staying, lambda _: None)
-        acceptor._accept()
-        for _ in range(num_turns):
-            await asyncio.sleep(0)
-        begun = set(made)
-        acceptor.close()
-        await until(lambda: not acceptor._connecting)
-        await asyncio.sleep(0)  # what is lost is told in the next turn
-        left, num_open = set(made), sum(connection.fileno() != -1 for connection in accepted)
-        ends: list[socket.socket | asyncio.BaseTransport] = [*clients, *made.values()]
-        for end in ends:
-            end.close()
-        await until(lambda: not made)
-        assert left <= begun
-        assert num_open == len(left)
+        serving = asyncio.create_task(server.serve(nothing, listener))
+        clients = []
+        for num_clients in (1, 100):  # the first one says that the server has started
+            clients += [socket.create_connection(listener.getsockname(), timeout=30) for _ in range(num_clients)]
+            while sum(num_made) < len(clients):
+                num_made.append(0)
+                await asyncio.sleep(0)
+        for client in clients:
+            client.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    assert max(num_made) <= server.MAX_ACCEPTED
 
 
 def test_fewer_places_where_descriptors_are_scarce(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from goodspeed.serving.web import KeyCheck, Keys, LocalHost, protocol, serve
+from goodspeed.serving.web import KeyCheck, Keys, LocalHost, connection, serve
 from tests.listening import listen
 from tests.serving.web.attackers import HEAD, KINDS, attacking
 
@@ -120,7 +120,7 @@ def test_without_keys_who_reads_nothing_makes_room_after_a_moment() -> None:
                 await asyncio.sleep(0.1)
             return time.monotonic() - started
 
-    assert asyncio.run(asyncio.wait_for(waited(), 120)) < protocol.STALLED_S + AT_MOST_S
+    assert asyncio.run(asyncio.wait_for(waited(), 120)) < connection.STALLED_S + AT_MOST_S
 
 
 async def _is_served(port: int) -> bool:

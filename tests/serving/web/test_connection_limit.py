@@ -7,19 +7,34 @@ import pytest
 from goodspeed.serving.web.connection_limit import ConnectionLimit, host_of
 
 
-def full(*hosts: str, max_open: int | None = None) -> ConnectionLimit[str]:
+class Place:
+    """A connection that has been idle since a time, or is busy."""
+
+    def __init__(self, since: float | None) -> None:
+        self.since = since
+
+    def idle_since(self, now: float) -> float | None:
+        return self.since
+
+
+NEW = Place(9)
+
+
+def full(hosts: str) -> tuple[ConnectionLimit[Place], dict[str, Place]]:
     """Connections `a0`, `a1`, `b2`... of these hosts, which came at 0, 1, 2 s and fill all limit."""
-    limit: ConnectionLimit[str] = ConnectionLimit(max_open or len(hosts))
-    for moment, host in enumerate(hosts):
-        assert limit.admit(f"{host}{moment}", host, moment) is None
-    return limit
+    limit: ConnectionLimit[Place] = ConnectionLimit(len(hosts))
+    places = {f"{host}{moment}": Place(moment) for moment, host in enumerate(hosts)}
+    for name, place in places.items():
+        assert limit.admit(place, name[0], 0) is None
+    return limit, {**places, "new": NEW}
 
 
 def test_there_is_room_for_so_many() -> None:
-    limit = full("a", "b", "c")
+    limit, places = full("abc")
     assert limit.num_open == 3
-    limit.remove("a0")
-    assert limit.admit("new", "d", 9) is None
+    for _ in range(2):
+        limit.remove(places["a0"])
+    assert limit.admit(NEW, "d", 9) is None
 
 
 @pytest.mark.parametrize(
@@ -38,47 +53,28 @@ def test_there_is_room_for_so_many() -> None:
     ],
 )
 def test_who_makes_room(hosts: str, busy: str, newcomer: str, victim: str) -> None:
-    limit = full(*hosts)
-    for who in busy.split():
-        limit.mark_busy(who)
-    assert limit.admit("new", newcomer, 9) == victim
+    limit, places = full(hosts)
+    for name in busy.split():
+        places[name].since = None
+    assert limit.admit(NEW, newcomer, 9) is places[victim]
     assert limit.num_open == len(hosts)
 
 
-def test_idle_begins_when_a_request_ends_and_not_again() -> None:
-    limit = full("a", "a", "b", "a")
-    limit.mark_busy("a0")
-    limit.mark_idle("a0", 8)
-    assert limit.admit("new", "c", 9) == "a1"
-    limit = full("a", "a", "b")
-    limit.mark_busy("a0")
-    limit.mark_idle("a0", 0.5)
-    limit.mark_idle("a0", 7)
-    assert limit.admit("new", "c", 9) == "a0"
-
-
 def test_no_host_has_all_connections() -> None:
-    limit: ConnectionLimit[int] = ConnectionLimit(16)
-    assert [limit.admit(number, "a", number) for number in range(16)] == [None] * 14 + [0, 1]
-    assert limit.admit(16, "b", 16) is None
+    limit: ConnectionLimit[Place] = ConnectionLimit(16)
+    places = [Place(number) for number in range(16)]
+    assert [limit.admit(place, "a", 0) for place in places] == [None] * 14 + places[:2]
+    assert limit.admit(NEW, "b", 16) is None
 
 
 def test_a_new_host_is_admitted_where_every_host_has_one_idle_connection() -> None:
     """Strangers of as many addresses as connections are possible do not shut it out."""
-    limit: ConnectionLimit[int] = ConnectionLimit(512)
-    for number in range(512):
-        assert limit.admit(number, f"host{number}", number) is None
-    assert (limit.admit(512, "new", 512), limit.admit(513, "newer", 513)) == (0, 1)
+    limit: ConnectionLimit[Place] = ConnectionLimit(512)
+    places = [Place(number) for number in range(512)]
+    for number, place in enumerate(places):
+        assert limit.admit(place, f"host{number}", 0) is None
+    assert [limit.admit(Place(512), host, 512) for host in ("new", "newer")] == places[:2]
     assert limit.num_open == 512
-
-
-def test_who_left_is_asked_nothing() -> None:
-    limit = full("a", "b")
-    limit.remove("a0")
-    limit.remove("a0")
-    limit.mark_busy("a0")
-    limit.mark_idle("a0", 3)
-    assert limit.num_open == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -88,30 +84,25 @@ def test_laws(seed: int) -> None:
     A newcomer is refused only where all others are busy, or its host has as many as one may have.
     """
     draw = random.Random(seed)
-    limit: ConnectionLimit[int] = ConnectionLimit(draw.randint(2, 20))
+    limit: ConnectionLimit[Place] = ConnectionLimit(draw.randint(2, 20))
     hosts = draw.choice(["aaaab", "abcdefghijklmnopqrstuvwxyz"])
-    there: dict[int, tuple[str, float | None]] = {}
+    there: dict[Place, str] = {}
     for number in range(400):
-        host = draw.choice(hosts)
-        victim = limit.admit(number, host, number)
-        there[number] = (host, number)
+        host, newcomer = draw.choice(hosts), Place(number)
+        victim = limit.admit(newcomer, host, number)
+        there[newcomer] = host
         if victim is not None:
-            victims_host, since = there.pop(victim)
-            assert since is not None
-            idle = [s for h, s in there.values() if h == victims_host and s is not None]
-            assert since <= min(idle, default=since) or victim == number
-            is_full = sum(h == host for h, _ in there.values()) >= limit.max_per_host
-            others = [s for h, s in there.values() if s is not None and (h == host or not is_full)]
-            assert victim != number or not others
-        for who in draw.sample(sorted(there), k=len(there) // 2):
-            if draw.random() < 0.5:
-                limit.mark_busy(who)
-                there[who] = (there[who][0], None)
-            elif there[who][1] is None:
-                limit.mark_idle(who, number)
-                there[who] = (there[who][0], number)
+            victims_host = there.pop(victim)
+            assert victim.since is not None
+            idle = [place.since for place, h in there.items() if h == victims_host and place.since is not None]
+            assert victim.since <= min(idle, default=victim.since) or victim is newcomer
+            is_full = list(there.values()).count(host) >= limit.max_per_host
+            others = [place for place, h in there.items() if place.since is not None and (h == host or not is_full)]
+            assert victim is not newcomer or not others
+        for place in draw.sample(list(there), k=len(there) // 2):
+            place.since = None if draw.random() < 0.5 else number if place.since is None else place.since
         assert limit.num_open == len(there) <= limit.max_open
-        assert sum(h == "a" for h, _ in there.values()) <= limit.max_per_host
+        assert list(there.values()).count("a") <= limit.max_per_host
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from goodspeed.serving.web import LocalHost, protocol, serve, server
+from goodspeed.serving.web import LocalHost, connection, serve
 from tests.listening import listen
 from tests.waiting import run_async
 
@@ -28,7 +28,7 @@ async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         more = message["more_body"]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
     await send({"type": "http.response.body", "body": b"slow", "more_body": True})
-    await asyncio.sleep(2 * protocol.REQUEST_TIMEOUT_S)
+    await asyncio.sleep(2 * connection.REQUEST_TIMEOUT_S)
     await send({"type": "http.response.body", "body": b"ly"})
 
 
@@ -44,7 +44,7 @@ async def told(*words: bytes) -> bytes:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connection, "REQUEST_TIMEOUT_S", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -131,25 +131,43 @@ async def taken(pause_s: float) -> int:
             return num_bytes
 
 
-@pytest.fixture
-def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.02)
-
-
-@pytest.mark.usefixtures("looked_at_often")
 @run_async
-async def test_who_takes_nothing_is_disconnected() -> None:
+async def test_who_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "WRITE_TIMEOUT_S", 1.0)
     assert await taken(pause_s=3.0) < 1 << 26
 
 
-@pytest.mark.usefixtures("looked_at_often")
 @run_async
 async def test_who_takes_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The nine pauses together are longer than an answer may wait to be taken; each is so much shorter that this
     process, in which the client runs as well, may stand still for seconds."""
-    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 4.0)
+    monkeypatch.setattr(connection, "WRITE_TIMEOUT_S", 4.0)
     assert await taken(pause_s=0.5) > 1 << 26
+
+
+@pytest.mark.parametrize("stalled_s", [0.0, 1000.0])
+@run_async
+async def test_who_takes_nothing_makes_room(stalled_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One host may have one of two connections."""
+    monkeypatch.setattr(connection, "STALLED_S", stalled_s)
+    is_behind = asyncio.Event()
+    pause = connection.Connection.pause_writing
+
+    def paused(self: connection.Connection) -> None:
+        pause(self)
+        is_behind.set()
+
+    monkeypatch.setattr(connection.Connection, "pause_writing", paused)
+    async with served(endless, max_connections=2) as port:
+        _, silent = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10)
+        silent.write(b"GET" + HEAD + b"\r\n")
+        await is_behind.wait()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET" + HEAD + b"\r\n")
+        answers = await asyncio.gather(reader.readexactly(12), return_exceptions=True)
+        assert isinstance(answers[0], bytes) == (stalled_s == 0)
+        silent.transport.abort()
+        writer.transport.abort()
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -175,15 +193,17 @@ async def said(words: bytes, app: ASGIApp = hello) -> bytes:
 @run_async
 async def test_few_requests_may_be_sent_ahead() -> None:
     request = b"GET" + HEAD + b"\r\n"
-    assert (await said(request * 1000)).count(b"hello") <= protocol.MAX_PIPELINED + 1
-    few = request * protocol.MAX_PIPELINED + b"GET" + HEAD + b"Connection: close\r\n\r\n"
-    assert (await said(few)).count(b"hello") == protocol.MAX_PIPELINED + 1
+    answers = await said(request * 1000)
+    assert answers.count(b"hello") == answers.count(b"connection: close") + connection.MAX_AHEAD
+    assert answers.count(b"connection: close") == 1
+    few = request * (connection.MAX_AHEAD - 1) + b"GET" + HEAD + b"Connection: close\r\n\r\n"
+    assert (await said(few)).count(b"hello") == connection.MAX_AHEAD
 
 
 @run_async
-async def test_who_is_not_let_in_may_send_none_ahead() -> None:
+async def test_who_is_not_let_in_may_send_one_ahead() -> None:
     request = b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
-    assert (await said(request * 3)).count(b"HTTP/1.1 421 ") == 1
+    assert (await said(request * 3)).count(b"HTTP/1.1 421 ") == 2
 
 
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
@@ -195,11 +215,10 @@ POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
         (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"Content-Length"),
         (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", b"Content-Length"),
         (POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"HTTP/1.0"),
-        (b"nonsense\r\n\r\n", b"valid HTTP"),
     ],
 )
 @run_async
-async def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: bytes) -> None:
+async def test_requests_with_two_lengths_are_refused(words: bytes, why: bytes) -> None:
     """The connection ends: nothing after such a request is looked at."""
     answer = await said(words + b"GET" + HEAD + b"\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -208,6 +227,16 @@ async def test_requests_that_are_cut_in_two_ways_or_none(words: bytes, why: byte
     error = json.loads(body)["error"]
     assert error["code"] == "invalid_http"
     assert why.decode() in error["message"]
+
+
+@pytest.mark.parametrize(
+    "words", [b"nonsense\r\n\r\n", b"GET" + HEAD + b"X: " + b"x" * (1 << 17)], ids=["no HTTP", "long"]
+)
+@run_async
+async def test_what_is_no_http_or_has_an_oversized_head_is_refused(words: bytes) -> None:
+    answer = await said(words)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"hello" not in answer
 
 
 @pytest.mark.parametrize("beginning", [b"", b"2\r\nab\r\n"], ids=["first", "second"])
