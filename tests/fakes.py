@@ -163,8 +163,8 @@ class Desk:
     def compile(self) -> list[Send]:
         """Compiles all constraints that wait, in turn."""
         sends: list[Send] = []
-        constraints: Any = self.core.register.constraints
-        while (session := self.core.register.next_to_compile()) is not None:
+        constraints: Any = self.core.sessions.constraints
+        while (session := self.core.sessions.next_to_compile()) is not None:
             sends += self.core.compiled(session, constraints.compiled(session.opened.constraint), self.now)
         return sends
 

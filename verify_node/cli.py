@@ -53,10 +53,10 @@ def serve(namespace: argparse.Namespace) -> int:
         told["draft_model"] = made
     events.write(
         "stopped",
-        num_rounds=daemon.core.num_rounds,
+        num_rounds=daemon.core.rounds.num_rounds,
         wall_s=asdict(daemon.wall),
         uplink_bytes=daemon.messages.uplink_bytes,
-        refusals=dict(daemon.core.refusals),
+        refusals=dict(daemon.core.replies.refusals),
         policy_error=daemon.core.allocator.told_policy_error,
         **told,
     )

@@ -103,7 +103,7 @@ class VerifyDaemon:
             yield self._look_after(self.ranks)
         if self.member is not None:
             yield self._repeat("a look at the fleet", PEERS_LOOK_S, partial(self._take_part_in, self.member))
-        if (constraints := self.core.register.constraints) is not None:
+        if (constraints := self.core.sessions.constraints) is not None:
             yield self.messages.compile(constraints)
 
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
@@ -152,7 +152,10 @@ class VerifyDaemon:
 
     def _abort(self, error: Exception) -> dict[str, object]:
         """Makes the sessions of a failed round consistent; the next rounds find the session at fault."""
-        failed: dict[str, object] = {"round": self.core.newest_number, "num_entries": len(self.core.failing)}
+        failed: dict[str, object] = {
+            "round": self.core.rounds.newest_number,
+            "num_entries": len(self.core.rounds.suspects.sessions),
+        }
         self.target.recover()
         self.messages.reply(self.core.abort(type(error).__name__, time.monotonic()))
         return failed

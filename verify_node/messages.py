@@ -95,7 +95,7 @@ class Messages:
                 self.woken.set()
 
     async def _next_to_compile(self) -> tuple[Session, Constraint]:
-        while (session := self.core.register.next_to_compile()) is None:
+        while (session := self.core.sessions.next_to_compile()) is None:
             self.opened.clear()
             await self.opened.wait()
         if session.opened.constraint is None:

@@ -105,7 +105,7 @@ class Stage:
         with watch.timing("schedule"):
             planned = self.core.plan(self.now)
         if planned is None:
-            raise RuntimeError(f"round {self.core.num_rounds + 1} cannot start: {self._missing()}")
+            raise RuntimeError(f"round {self.core.rounds.num_rounds + 1} cannot start: {self._missing()}")
         with watch.timing("forward"):
             logits = self.target.forward(planned)
         with watch.timing("verify"):

@@ -93,7 +93,7 @@ class World(Place):
     def run_rounds(self, number: int) -> None:
         """Runs until the verify node begins its round of that number; users must have enough to ask for."""
         core = self.verify.core
-        if core is None or core.num_rounds < number:
+        if core is None or core.rounds.num_rounds < number:
             self.verify.last_round = number
             self.clock.run()
 

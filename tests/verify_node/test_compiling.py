@@ -103,7 +103,7 @@ async def test_a_form_that_fails_ends_its_own_session_only(forms, failing, monke
     async with Loop(constraints=forms) as loop:
         channel = await loop.let_in()
         if failing == "the core":
-            monkeypatch.setattr(loop.core.register, "compiled", None)
+            monkeypatch.setattr(loop.core.sessions, "compiled", None)
         refusal = await ask(channel, opening(1, "raises" if failing == "the compiler" else "a"))
         assert isinstance(refusal, Refusal)
         assert refusal.code == ("constraint" if failing == "the compiler" else "failed")

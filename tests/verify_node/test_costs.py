@@ -63,7 +63,7 @@ def test_a_node_with_an_automatic_budget(quick, capsys):
     core = daemon.core
     assert f"--budget auto: {core.limits.budget} drafted tokens" in capsys.readouterr().err
     assert core.allocator.budget == core.limits.budget < core.limits.max_round_tokens
-    assert core.cost.profiled
+    assert core.rounds.cost.profiled
     assert core.pool.num_free == core.pool.num_pages
 
 

@@ -26,11 +26,11 @@ Where = Callable[[Loop], tuple[Any, str]]
 """The object whose method is to raise, and the method's name."""
 
 IN_A_ROUND: dict[str, Where] = {
-    "planning": lambda loop: (loop.core.starting, "look"),
-    "choosing": lambda loop: (loop.core.choice, "choose"),
-    "beginning": lambda loop: (loop.core.preemption, "began"),
+    "planning": lambda loop: (loop.core.rounds.starting, "look"),
+    "choosing": lambda loop: (loop.core.rounds.choice, "choose"),
+    "beginning": lambda loop: (loop.core.rounds.preemption, "began"),
     "forward pass": lambda loop: (loop.target, "run"),
-    "cost": lambda loop: (loop.core.cost, "observe"),
+    "cost": lambda loop: (loop.core.rounds.cost, "observe"),
     "memory": lambda loop: (loop.core.pool, "publish"),
     "estimates": lambda loop: (loop.core.allocator, "observe"),
     "policy": lambda loop: (loop.core.allocator.policy, "allocate"),
@@ -88,7 +88,7 @@ async def test_a_round_that_fails_is_told_and_made_again(
         await loop.target.entered()
         await until(lambda: len(loop.core.sessions) == 2)
         loop.target.let_go()
-        await until(lambda: loop.core.num_rounds >= 3)  # both take part in each
+        await until(lambda: loop.core.rounds.num_rounds >= 3)  # both take part in each
         sabotage(IN_A_ROUND[where](loop), monkeypatch, ZeroDivisionError("float division by zero"))
         assert await asyncio.gather(*texts) == [expected(1), expected(2)]
         assert loop.core.counts.num_failed == 1
@@ -105,8 +105,8 @@ async def test_a_failure_is_logged_under_its_round_and_with_its_sessions(
     async with Loop() as loop:
         channel = await loop.let_in()
         assert await whole_text(channel, 1) == expected(1)
-        number = loop.core.num_rounds + 1
-        sabotage((loop.core.choice, "choose"), monkeypatch, ZeroDivisionError("by zero"))
+        number = loop.core.rounds.num_rounds + 1
+        sabotage((loop.core.rounds.choice, "choose"), monkeypatch, ZeroDivisionError("by zero"))
         await ask(channel, make_open(2, max_draft=0))
     [record] = [record for record in caplog.records if record.getMessage() == "a round failed"]
     assert (vars(record)["round"], vars(record)["num_entries"]) == (number, 1)
@@ -146,9 +146,11 @@ async def test_a_session_alone_has_one_more_try_after_a_fault_at_the_end_of_its_
 ) -> None:
     async with Loop() as loop:
         channel = await loop.let_in()
-        sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"))
+        sabotage((loop.core.rounds.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"))
         assert await whole_text(channel, 1) == expected(1)
-        raised = sabotage((loop.core.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+        raised = sabotage(
+            (loop.core.rounds.preemption, "finished"), monkeypatch, ZeroDivisionError("by zero"), times=1e9
+        )
         await channel.send(make_open(2, max_draft=0))
         refusals = [await hear(channel)]
         await channel.send(make_open(2, epoch=2, max_draft=0))
@@ -161,7 +163,7 @@ LOOPS: dict[str, Where] = {
     "what arrives": lambda loop: (loop.daemon.messages, "_handle"),
     "the enrolment": lambda loop: (loop.daemon.enrolment, "look"),
     "the fleet": lambda loop: (loop.daemon.member, "look"),
-    "constraints": lambda loop: (loop.core.register, "next_to_compile"),
+    "constraints": lambda loop: (loop.core.sessions, "next_to_compile"),
 }
 
 
@@ -199,7 +201,7 @@ async def test_rounds_that_fail_again_and_again_end_the_node(monkeypatch: pytest
     monkeypatch.setattr(serving_loop, "MAX_FAILURES", 7)
     async with Loop() as loop:
         channel = await loop.let_in()
-        raised = sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
+        raised = sabotage((loop.core.rounds.starting, "look"), monkeypatch, ZeroDivisionError("by zero"), times=1e9)
         await channel.send(make_open(1))
         with pytest.RaisesGroup(pytest.RaisesExc(NodeFailed, match="a round failed 8 times.*ZeroDivisionError")):
             await loop.serving
@@ -216,7 +218,7 @@ async def test_failures_that_are_not_in_a_row_end_nothing(monkeypatch: pytest.Mo
     async with Loop() as loop:
         channel = await loop.let_in()
         for number in (1, 2, 3):
-            sabotage((loop.core.starting, "look"), monkeypatch, ZeroDivisionError("by zero"))
+            sabotage((loop.core.rounds.starting, "look"), monkeypatch, ZeroDivisionError("by zero"))
             assert await whole_text(channel, number) == expected(number)
         assert loop.core.counts.num_failed == 3
 

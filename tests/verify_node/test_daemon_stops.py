@@ -36,7 +36,7 @@ async def test_told_to_stop_in_the_middle_of_a_round() -> None:
         assert len(verdict.tokens) == 1
         assert isinstance(farewell, Refusal)
         assert (farewell.code, farewell.session_id) == ("draining", None)
-        assert loop.core.num_rounds == 1
+        assert loop.core.rounds.num_rounds == 1
 
 
 @served

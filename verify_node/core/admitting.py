@@ -30,7 +30,7 @@ class Admission:
         if not (is_due or self.promises.has_undecided):
             return []
         self._decided_after = num_rounds
-        self._register.free_released()  # decisions depend on how much of each text is cached
+        self._register.sessions.free_released()  # decisions depend on how much of each text is cached
         self.lapse(now)
         sends: list[Send] = []
         for session_id, promised in self.promises.decide(self._register.sessions, now).items():

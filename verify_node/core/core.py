@@ -10,7 +10,7 @@ messages to send. The daemon feeds it from sockets and the real clock, a simulat
 `replies.py` makes the refusals and applies the limits on senders.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ from verify_node.core.rounds import Rounds
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafts import SelfDrafts
-from verify_node.scheduler.round import Round
+from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
 from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.session.checks import (
     HELLO_FIRST,
@@ -52,7 +52,7 @@ from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
 
-class VerifyCore(Rounds):
+class VerifyCore:
     """The verify node without I/O, clock and model."""
 
     def __init__(
@@ -77,25 +77,28 @@ class VerifyCore(Rounds):
         """
         self._takes_trees = takes_trees
         cost = cost if cost is not None else Refined()
-        allocator = _allocator(settings, policy)
-        register = Register(settings, welcome, allocator, pool, constraints)
+        self.limits, self.pool = settings.limits, pool
+        self.allocator = allocator = _allocator(settings, policy)
+        self.register = register = Register(settings, welcome, allocator, pool, constraints)
+        self.sessions, self.peers, self.diary = register.sessions, register.peers, register.diary
+        self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
+        self.replies = Replies(register, self.rate_limiter, self.counts)
+        promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
+        self.fleet = Fleet(register, promises, self.counts, self.load)
+        self.admission = Admission(promises, register, self.replies, self.counts, self.fleet)
         own = (self_drafts or SelfDrafts()) if settings.self_draft else None
-        counts, promises = Counts(), Promises(settings.admits, cost, settings.max_round_tokens, pool)
-        self.rate_limiter = RateLimiter(settings.max_client_sessions)
-        replies = Replies(register, self.rate_limiter, counts)
-        self.fleet = Fleet(register, promises, counts, self.load)
-        super().__init__(
+        self.rounds = Rounds(
             settings,
             register=register,
             choice=Choice(settings.limits)
             if settings.is_barrier
             else ByWorth(cost, settings.limits, allocator.worth_of, own, change_rows),
             cost=cost,
-            admission=Admission(promises, register, replies, counts, self.fleet),
-            replies=replies,
-            counts=counts,
+            admission=self.admission,
+            replies=self.replies,
+            counts=self.counts,
         )
-        self.peers, self.diary, self.refusals = register.peers, register.diary, replies.refusals
+        self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.draining = False  # the node is stopping
         self._heartbeat_at = 0.0
 
@@ -103,6 +106,11 @@ class VerifyCore(Rounds):
     def welcome(self) -> Welcome:
         """The Welcome for draft nodes, without any peer's SLO terms."""
         return self.register.welcome
+
+    @property
+    def promises(self) -> Promises:
+        """Promises and deadlines of sessions with objectives."""
+        return self.admission.promises
 
     # -- peers -----------------------------------------------------------------------------------------------------
 
@@ -112,8 +120,8 @@ class VerifyCore(Rounds):
 
     def load(self, now: float) -> Load:
         """Returns this replica's load."""
-        parts = self.register, self.promises, self.cost, self.limits
-        return load_of(*parts, round_s=self.round_s, now=now, is_draining=self.draining)
+        parts = self.register, self.promises, self.rounds.cost, self.limits
+        return load_of(*parts, round_s=self.rounds.round_s, now=now, is_draining=self.draining)
 
     def receive(self, peer_id: bytes, message: UpMessage, now: float, principal: str | None = None) -> list[Send]:
         """Handles a peer's message. A peer must send Hello first.
@@ -154,21 +162,21 @@ class VerifyCore(Rounds):
             case Draft() | Ack():
                 return self._move(peer, message, now)
             case Close():
-                refused = self.register.close(peer, message)
+                refused = self.sessions.close(peer, message)
                 return self.replies.refuse(peer.peer_id, refused, now, about=message) if refused else []
             case Leave():
                 self.register.leave(peer, now)
         return []
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
-        in_flight = self.in_flight is not None
+        in_flight = self.rounds.in_flight is not None
         was_idle = not any(one.is_active for one in self.sessions.values())
         before = self.sessions.get(message.session_id)
-        opened = self.register.open(peer, message, now, num_rounds=self.num_rounds, in_flight=in_flight)
+        opened = self.sessions.open(peer, message, now, num_rounds=self.rounds.num_rounds, in_flight=in_flight)
         if isinstance(opened, Rejection):
             return self.replies.refuse(peer.peer_id, opened, now, about=message)
-        is_kept = opened.session_id not in self.register.released
-        self.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
+        is_kept = opened.session_id not in self.sessions.released
+        self.rounds.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
         if opened.is_compiling:
             self.promises.forget(opened)
         else:
@@ -177,14 +185,14 @@ class VerifyCore(Rounds):
 
     def _begin(self, session: Session, before: Session | None, now: float, *, was_idle: bool) -> None:
         if was_idle:
-            self.model_drafts.begin(now)
-            self.own_model_drafts.begin(now)
+            self.rounds.model_drafts.begin(now)
+            self.rounds.own_model_drafts.begin(now)
         self.promises.opened(session, before)
 
     def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:
         """Lets a session of `Register.next_to_compile` begin, or refuses it if its constraint does not compile."""
         was_idle = not any(one.is_active for one in self.sessions.values())
-        begun = self.register.compiled(asked, result, now, num_rounds=self.num_rounds)
+        begun = self.sessions.compiled(asked, result, now, num_rounds=self.rounds.num_rounds)
         if isinstance(begun, Rejection):
             return self.replies.give_up(self.sessions[asked.session_id], begun, now)
         if begun is not None:
@@ -196,7 +204,7 @@ class VerifyCore(Rounds):
 
         A draft with an invalid proposal counts as empty, so that its session goes on.
         """
-        found = self.register.find(peer, message, now)
+        found = self.sessions.find(peer, message, now)
         if isinstance(found, Rejection):
             return self.replies.refuse(peer.peer_id, found, now, about=message)
         draft = message if isinstance(message, Draft) else None
@@ -205,7 +213,7 @@ class VerifyCore(Rounds):
             return self.replies.refuse(peer.peer_id, refused, now, about=message)
         is_news = message.base_len > found.acked
         if is_news:
-            found.acknowledge(message.base_len, now, self.round_s)
+            found.acknowledge(message.base_len, now, self.rounds.round_s)
         if draft and (wrong := check_proposal(draft, self.welcome.vocab_size)):
             found.take_draft(replace(draft, tokens=(), probabilities=b"", proposal=None), now)
             return self.replies.refuse(peer.peer_id, wrong, now, about=message)
@@ -231,7 +239,7 @@ class VerifyCore(Rounds):
             return []
         session = self.sessions.get(message.session_id)
         if session is not None and session.client is peer.client:
-            self.register.drop(session)
+            self.sessions.drop(session)
         return self.replies.refuse(peer_id, message_failed(why), now, about=message)
 
     def count_bytes(self, peer_id: bytes, *, uplink: int = 0, downlink: int = 0) -> None:
@@ -243,9 +251,9 @@ class VerifyCore(Rounds):
         """Drops peers without a lease, abandoned or stuck sessions, and their promises; sends heartbeats when due."""
         self.rate_limiter.expire(now)
         sends: list[Send] = []
-        for session in self.register.expire(now, self.round_s):
+        for session in self.register.expire(now, self.rounds.round_s):
             sends += self.replies.refuse(session.peer_id, NOT_ACKNOWLEDGED, now, about=session.opened)
-        if self.in_flight is None:  # else its end shows who can move again
+        if self.rounds.in_flight is None:  # else its end shows who can move again
             self.admission.lapse(now)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self.welcome.heartbeat_s
@@ -270,9 +278,9 @@ class VerifyCore(Rounds):
 
         An exception raised here is not the fault of a round: `withdraw` recovers from it.
         """
-        if self.in_flight is not None or self.draining:
+        if self.rounds.in_flight is not None or self.draining:
             return []
-        return self.admission.admit(self.num_rounds, now)
+        return self.admission.admit(self.rounds.num_rounds, now)
 
     def withdraw(self, now: float) -> list[Send]:
         """Ends all promises, because decisions cannot be computed; sessions continue as best effort."""
@@ -283,9 +291,24 @@ class VerifyCore(Rounds):
         if self.draining:
             self.wake_at = self._heartbeat_at
             return None
-        planned = super().plan(now)
-        self.wake_at = min(self.wake_at, self._heartbeat_at)
+        planned = self.rounds.plan(now)
+        self.wake_at = min(self.rounds.wake_at, self._heartbeat_at)
         return planned
+
+    def finish(
+        self,
+        outcomes: Sequence[Outcome],
+        duration_s: float,
+        now: float,
+        drafting: Drafting = NO_DRAFTING,
+        computed: float | None = None,
+    ) -> list[Send]:
+        """Finishes the round in flight; returns one Verdict per moved session. See `Rounds.finish`."""
+        return self.rounds.finish(outcomes, duration_s, now, drafting, computed)
+
+    def abort(self, why: str, now: float) -> list[Send]:
+        """Recovers from a round that raised an exception; see `Rounds.abort`."""
+        return self.rounds.abort(why, now)
 
 
 def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:

@@ -83,7 +83,7 @@ class Fleet:
         if self.is_alone or message.session_id in self._register.sessions:
             return []
         reason: Reason
-        if draining or len(self._register.sessions) >= self._register.max_sessions:
+        if draining or len(self._register.sessions) >= self._register.sessions.max_sessions:
             reason = "draining"
         elif message.committed or (message.slo is not None and self._promises.is_on):  # decided later
             return []
@@ -99,7 +99,7 @@ class Fleet:
             return []
         sends = self._redirect(session.peer_id, opened, request, opened.hops, now, "slo")
         if sends:
-            self._register.drop(session)
+            self._register.sessions.drop(session)
         return sends
 
     def leave(self, now: float) -> list[Send]:
@@ -172,7 +172,7 @@ def load_of(
         target_fingerprint=register.welcome.target_fingerprint,
         is_draining=is_draining,
         num_sessions=len(unfinished),
-        max_sessions=register.max_sessions,
+        max_sessions=register.sessions.max_sessions,
         num_pages=pool.num_pages,
         free_pages=max(0, pool.num_pages - num_taken),
         promisable_pages=max(0, int((1.0 - FLOOR) * pool.num_pages) - promises.num_pages),

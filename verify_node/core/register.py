@@ -9,10 +9,16 @@ from itertools import chain, count
 
 from msgspec.structs import replace
 
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import Hello, Welcome
+from goodspeed.wire.handshake import Hello, SloTerms, Welcome
 from goodspeed.wire.messages import UpMessage
+from verify_node.core.counts import Diary
 from verify_node.core.sessions import Sessions
+from verify_node.core.settings import CoreSettings
+from verify_node.scheduler.allocate import Allocator
 from verify_node.session.checks import ANOTHERS_PEER, Rejection, check_hello, check_principal
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
@@ -25,8 +31,42 @@ MAX_STEM = 56
 """Characters retained of a name that gets a number, so that the numbered name stays valid."""
 
 
-class Register(Sessions):
-    """Peers and sessions by their ids."""
+class Register:
+    """Peers by their ids, and the sessions of each."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        welcome: Welcome,
+        allocator: Allocator,
+        pool: PagePool,
+        constraints: Constraints | None,
+    ) -> None:
+        """welcome: its context is limited to the pool's size here, and it announces whether constraints are served."""
+        context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
+        self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None)
+        self.tiers = {tier.tier: tier for tier in settings.tiers}
+        self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
+        self.peers: dict[bytes, Peer] = {}
+        self.diary = Diary()
+        self.allocator = allocator
+        self.pool = pool
+        self.sessions = Sessions(
+            settings, allocator, pool, constraints, welcome=lambda: self.welcome, slo_terms=self.slo_terms
+        )
+
+    @property
+    def tier_names(self) -> list[str]:
+        """Names of the tiers, and `other` for objectives without a tier."""
+        return [*self.tiers, OTHER]
+
+    def record(self, peer: Peer) -> Enrolled | None:
+        """Returns the enrolment of the peer's key; None where there are no keys."""
+        return (self.enrolled or {}).get(peer.principal) if peer.principal is not None else None
+
+    def slo_terms(self, peer: Peer) -> SloTerms:
+        """Returns the SLOs that a peer may request."""
+        return terms_of(self.tiers, self.record(peer))
 
     def enrol(self, enrolled: Mapping[str, Enrolled], now: float) -> list[Peer]:
         """Replaces the enrolment. Ends and returns the peers whose key was removed or changed."""
@@ -66,7 +106,7 @@ class Register(Sessions):
         self._follow(peer_id, hello.boot_id, client, principal)
         old = self.peers.get(peer_id)
         if old is not None and not _is_same_draft_node(old, client, hello):
-            self.drop_all_of([old])  # the new process does not know these sessions
+            self.sessions.drop_all_of([old])  # the new process does not know these sessions
             old = None
         if old is None:
             alike = f", another one named {hello.name}" if name != hello.name else ""
@@ -92,7 +132,7 @@ class Register(Sessions):
 
     def welcome_of(self, peer_id: bytes) -> Welcome:
         """Returns a peer's Welcome, with the SLOs that it may request."""
-        return replace(self.welcome, slo=terms_of(self.tiers, self.record(self.peers[peer_id])))
+        return replace(self.welcome, slo=self.slo_terms(self.peers[peer_id]))
 
     def _make_room(self, name: str) -> None:
         """Forgets absent clients once MAX_CLIENTS names are known; until then, estimates outlive connections."""
@@ -113,7 +153,7 @@ class Register(Sessions):
             is_same = old.client is client and (old.principal, old.hello.boot_id) == (principal, boot_id)
             if is_same and old.peer_id != peer_id:
                 if (replaced := self.peers.get(peer_id)) is not None:
-                    self.drop_all_of([replaced])
+                    self.sessions.drop_all_of([replaced])
                 self.peers[peer_id] = self.peers.pop(old.peer_id)
                 for session in self.sessions.values():
                     if session.peer_id == old.peer_id:
@@ -125,7 +165,7 @@ class Register(Sessions):
         round_s: duration of a round.
         """
         self._lose([peer for peer in self.peers.values() if now - peer.last_seen > self.welcome.lease_s], now)
-        return self.expire_sessions(now, round_s)
+        return self.sessions.expire(now, round_s)
 
     def put_out(self, sender: bytes) -> list[bytes]:
         """Ends a sender's connections and sessions, with keys all of its key; returns the ended peers' ids."""
@@ -149,7 +189,7 @@ class Register(Sessions):
             del self.peers[peer.peer_id]
         if peers:
             self._know_models([peer.client for peer in peers])
-            self.drop_all_of(peers, may_return=may_return)
+            self.sessions.drop_all_of(peers, may_return=may_return)
 
     def _know_models(self, clients: Iterable[Client]) -> None:
         """Updates whether one of each client's connected processes has a draft model."""

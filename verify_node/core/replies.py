@@ -114,7 +114,7 @@ class Replies:
 
     def give_up(self, session: Session, why: Rejection, now: float) -> list[Send]:
         """Drops the session, and sends its draft node the reason."""
-        self._register.drop(session)
+        self._register.sessions.drop(session)
         return self.refuse(session.peer_id, why, now, about=session.opened)
 
     def repeat(self, session: Session, base_len: int, now: float) -> list[Send]:

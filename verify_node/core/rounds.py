@@ -1,11 +1,10 @@
-"""Rounds of a verify core: plans a round, applies its outcome, and finds the session that makes rounds fail.
+"""Rounds of a verify core: plans a round, applies its outcome, and recovers from a failed one.
 
 Between `plan` and `finish` a round is in flight: the target writes the KV cache, and only its thread changes the page
 pool. No I/O, no clock, no torch.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from functools import partial
 from math import inf
 from operator import attrgetter
@@ -21,7 +20,7 @@ from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
-from verify_node.core.suspects import Suspects
+from verify_node.core.suspects import Stage, Suspects
 from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.model_drafts import ModelDrafts, compare
 from verify_node.scheduler.pack import plan
@@ -29,7 +28,7 @@ from verify_node.scheduler.preempt import Preemption, order_of
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
-from verify_node.session.checks import HALF_DONE, constraint_failed, round_failed, target_failed
+from verify_node.session.checks import constraint_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
 from verify_node.slo.promises import Promises
@@ -42,16 +41,6 @@ ROUNDS_KEPT = 64
 
 LEAST_HELD_S = 0.001
 """Least time until a held-back prompt is checked again, in seconds, while the duration of rounds is unknown."""
-
-
-class Stage(Enum):
-    """The step that an exception is attributed to."""
-
-    IDLE = "idle"
-    PLANNING = "planning"
-    ALLOTTING = "allotting"  # within planning: computes the promises' part of the round
-    IN_FLIGHT = "in flight"
-    FINISHING = "finishing"
 
 
 class Rounds:
@@ -68,12 +57,12 @@ class Rounds:
         replies: Replies,
         counts: Counts,
     ) -> None:
-        self.register, self.sessions = register, register.sessions
+        self.sessions = register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = settings.limits, cost, choice
-        self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, register.pool)
+        self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, self.pool)
         self.replies, self.counts = replies, counts
-        parts = register.sessions, register.pool, settings.limits, cost
+        parts = self.sessions, self.pool, self.limits, cost
         self.starting = Starting(*parts, is_barrier=settings.is_barrier)
         drafts = partial(ModelDrafts, plain_s=self._plain_s, drafts_first=settings.drafts_first)
         self.model_drafts = drafts(settings.is_shared and not settings.is_barrier)
@@ -82,11 +71,8 @@ class Rounds:
         self.round_s = 0.0  # smoothed duration of a round
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.in_flight: Round | None = None
-        self.failing: Sequence[Session] = ()  # sessions of the round that is being planned, computed or finished
         self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else the previous; maybe closed since
-        self._stage = Stage.IDLE
-        self._suspects = Suspects()
-        self._num_alone = 0  # remaining rounds of one session each, to find the session that makes rounds fail
+        self.suspects = Suspects(register, replies)
 
     def _plain_s(self, num_sessions: int) -> float:
         """Returns the expected seconds of a round without drafts."""
@@ -95,12 +81,12 @@ class Rounds:
     @property
     def newest_number(self) -> int:
         """Number of the round that is being planned, computed or finished."""
-        return self.num_rounds + (self._stage in (Stage.PLANNING, Stage.ALLOTTING))
+        return self.num_rounds + (self.suspects.stage in (Stage.PLANNING, Stage.ALLOTTING))
 
     @property
     def num_running(self) -> int:
         """Open, unfinished sessions in the newest round; the other unfinished sessions wait."""
-        return sum(not one.finished and self.register.has(one) for one in self.taking_part.values())
+        return sum(not one.finished and self.sessions.has(one) for one in self.taking_part.values())
 
     # -- a round begins --------------------------------------------------------------------------------------------
 
@@ -114,8 +100,8 @@ class Rounds:
         self.wake_at = inf
         if self.in_flight is not None:
             return None
-        self._stage = Stage.PLANNING
-        self.register.free_released()
+        self.suspects.stage = Stage.PLANNING
+        self.sessions.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
             self.preemption.keep(self.sessions, self.allocator.clients)
@@ -124,7 +110,7 @@ class Rounds:
         self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)
         planned = self._start(ready, now) if ready else None
         if planned is None:
-            self._stage, self.failing = Stage.IDLE, ()
+            self.suspects.enter(Stage.IDLE)
         return planned
 
     def _start(self, ready: list[Session], now: float) -> Round | None:
@@ -142,7 +128,8 @@ class Rounds:
         self.taking_part = {entry.session_id: self.sessions[entry.session_id] for entry in planned.entries}
         self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
         self.num_rounds = planned.number
-        self.in_flight, self._stage, self.failing = planned, Stage.IN_FLIGHT, [*self.taking_part.values()]
+        self.in_flight = planned
+        self.suspects.enter(Stage.IN_FLIGHT, self.taking_part.values())
         for entry in planned.entries:
             session = self.taking_part[entry.session_id]
             if session.num_cached is None:
@@ -155,20 +142,20 @@ class Rounds:
     def _pack(self, ready: list[Session], now: float) -> Round:
         """Packs all ready sessions; in rounds of one session each, the first that fits."""
         number, room = self.num_rounds + 1, self.starting.prefill.room
-        self.failing, deciding = ready, self.starting.deciding(ready)
-        allotment = self._allot(ready, now)
+        self.suspects.enter(Stage.PLANNING, ready)
+        deciding, allotment = self.starting.deciding(ready), self._allot(ready, now)
         pack = partial(plan, number, self.sessions.values(), limits=self.limits, pool=self.pool, allotment=allotment)
         preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
-        if self._num_alone:
-            for session in self._suspects.turns(ready):
-                self.failing = [session]
+        if self.suspects.num_alone:
+            for session in self.suspects.turns(ready):
+                self.suspects.enter(Stage.PLANNING, [session])
                 drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
                 planned = pack([session], drafted=drafted, resolve=resolve, room=room)
                 preempted += planned.preempted
                 if planned.entries:
                     return replace(planned, preempted=preempted)
-            self.failing = ready
+            self.suspects.enter(Stage.PLANNING, ready)
         most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready, deciding)
         drafted = self.choice.choose(deciding, number, now, most, num_prefill)
         resolve = partial(self.preemption.resolve, now=now)
@@ -179,9 +166,9 @@ class Rounds:
         """Returns the promises' part of the round."""
         if not self.promises.promised:
             return NO_PROMISES
-        self._stage = Stage.ALLOTTING
+        self.suspects.stage = Stage.ALLOTTING
         allotment = self.promises.allot(self.sessions, ready, now)
-        self._stage = Stage.PLANNING
+        self.suspects.stage = Stage.PLANNING
         return allotment
 
     # -- a round is done -------------------------------------------------------------------------------------------
@@ -201,7 +188,7 @@ class Rounds:
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
-        self._stage, register = Stage.FINISHING, self.register
+        self.suspects.computed()
         num_rows = done.num_tokens if computed is None else computed
         self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
         self.starting.prefill.observe(done, duration_s - drafting.seconds, num_rows - done.num_tokens)
@@ -209,21 +196,19 @@ class Rounds:
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes
         self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
-        self._num_alone = max(0, self._num_alone - 1)
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
-        moved = [move for move in moved if register.has(move.session)]  # without sessions that were just barred
+        moved = [move for move in moved if self.sessions.has(move.session)]  # without sessions that were just barred
         self.allocator.observe(done.number, moved)
         self.counts.finished(done, moved, duration_s)
-        still_open = {key: session for key, session in self.taking_part.items() if register.has(session)}
+        still_open = {key: session for key, session in self.taking_part.items() if self.sessions.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
-        going_on = active(register.sessions)
+        going_on = active(self.sessions)
         own_rests = drafting.rests or bool(self.promises.promised)
         compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, own_rests=own_rests)
         sends += self._tell(done, moved, going_on, now)
-        self.promises.finished(register.sessions, self.round_s, now)
-        self._stage, self.failing = Stage.IDLE, ()
-        self._suspects.succeeded(self.taking_part)
+        self.promises.finished(self.sessions, self.round_s, now)
+        self.suspects.succeeded(self.taking_part)
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
@@ -233,7 +218,7 @@ class Rounds:
         sends: list[Send] = []
         for entry in done.entries:
             session = self.taking_part[entry.session_id]
-            if not self.register.has(session):
+            if not self.sessions.has(session):
                 continue  # closed or reopened meanwhile
             session.advance(now)
             if not entry.samples:
@@ -246,7 +231,7 @@ class Rounds:
                 outcome = Outcome(outcome.session_id, (), 0, 0.0, failed=IMPOSSIBLE)
             if outcome.failed:
                 if outcome.failed in (NOT_NUMBERS, IMPOSSIBLE):
-                    self._distrust(session)
+                    self.pool.withdraw(session.session_id)  # what is cached may have made the target fail
                 why = constraint_failed(outcome.failed) if outcome.breaks_constraint else target_failed(outcome.failed)
                 sends += self.replies.give_up(session, why, now)
             elif entry.samples:
@@ -275,33 +260,15 @@ class Rounds:
     def abort(self, why: str, now: float) -> list[Send]:
         """Recovers from a round that failed as a whole, in `plan`, in its forward pass (out of memory) or in `finish`.
 
-        The round is repeated: nothing was revealed. After a half-done `finish` its sessions end here, and their draft
-        nodes reopen them. Sessions then run alone, for as many rounds as there were sessions. `Suspects` decides which
-        session is given up: a device that fails for a while costs none. If computing the promises' part failed, all
-        promises end, and no session.
+        The round is repeated: nothing was revealed. If computing the promises' part failed, all promises end, and no
+        session. Else `Suspects` looks for the session at fault.
         """
-        stage, computed, failed = self._stage, self.in_flight, [*self.failing]
-        self.in_flight, self._stage, self.failing = None, Stage.IDLE, ()
+        computed, self.in_flight = self.in_flight, None
         self.counts.num_failed += 1
-        if stage is Stage.ALLOTTING:
+        if self.suspects.stage is Stage.ALLOTTING:
+            self.suspects.enter(Stage.IDLE)
             return self.admission.withdraw(now)
-        self._num_alone = max(self._num_alone, len(failed))
-        self._suspects.failed(now)
         for entry in computed.entries if computed is not None else ():
-            if self.register.has(self.taking_part[entry.session_id]):
+            if self.sessions.has(self.taking_part[entry.session_id]):
                 self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
-        sends: list[Send] = []
-        for session in [session for session in failed if self.register.has(session)]:
-            is_alone, is_half_done = len(failed) == 1, stage is Stage.FINISHING
-            if is_alone:
-                self._distrust(session)
-            if is_alone and self._suspects.failed_alone(session, now, was_half_done=is_half_done):
-                sends += self.replies.give_up(session, round_failed(why), now)
-            elif is_half_done:
-                self.register.drop(session, may_return=True)
-                sends += self.replies.refuse(session.peer_id, HALF_DONE, now, about=session.opened)
-        return sends
-
-    def _distrust(self, session: Session) -> None:
-        """Withdraws the session's pages from the prefix cache: their contents may have made the target fail."""
-        self.pool.withdraw(session.session_id)
+        return self.suspects.failed(why, now)

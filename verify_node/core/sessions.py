@@ -1,21 +1,16 @@
-"""The open sessions, and the KV pages of closed sessions that are still to be freed. No I/O, clock or torch.
+"""The open sessions by id, and the KV pages of closed sessions that are still to be freed. No I/O, clock or torch.
 
 A session is opened by an OpenSession. It ends with a Close, with its peer, or when its draft node no longer mentions
 it. Invalid requests are answered by a `Rejection`.
 """
 
-from collections.abc import Iterable, Mapping
-
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 
 from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.slo.objectives import OTHER
-from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.handshake import Welcome
+from goodspeed.wire.handshake import SloTerms, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
-from verify_node.core.counts import Diary
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
 from verify_node.session.checks import (
@@ -32,7 +27,7 @@ from verify_node.session.checks import (
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 from verify_node.slo.deadline import Deadline
-from verify_node.slo.terms import granted, terms_of
+from verify_node.slo.terms import granted
 
 FORGOTTEN_S = 30.0
 """Seconds without a message about a session after which the session is dropped: its draft node gave it up, and the
@@ -44,53 +39,54 @@ STUCK_S = 300.0
 very bad line delivers one message in that time, because messages are repeated every 8 s."""
 
 
-class Sessions:
-    """The sessions of a `Register`, with all of its state."""
+class Sessions(Mapping[bytes, Session]):
+    """A register's open sessions, a live view; its methods open and close them."""
 
     def __init__(
         self,
         settings: CoreSettings,
-        welcome: Welcome,
         allocator: Allocator,
         pool: PagePool,
         constraints: Constraints | None,
+        *,
+        welcome: Callable[[], Welcome],
+        slo_terms: Callable[[Peer], SloTerms],
     ) -> None:
-        """welcome: its context is limited to the pool's size here, and it announces whether constraints are served.
+        """constraints: compiles and holds sessions' constraints; None: sessions with a constraint are refused.
 
-        constraints: compiles and holds sessions' constraints; None: sessions with a constraint are refused.
+        welcome: has the longest context. slo_terms: of the objectives that a peer may request.
         """
-        context_len = min(welcome.context_len, pool.num_pages * pool.page_size)
-        self.welcome = replace(welcome, context_len=context_len, constraints=constraints is not None)
-        self.tiers = {tier.tier: tier for tier in settings.tiers}
         self.constraints = constraints
         self.max_sessions = settings.max_sessions
         self.max_client_sessions = settings.max_client_sessions
-        self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
-        self.peers: dict[bytes, Peer] = {}
-        self.sessions: dict[bytes, Session] = {}
-        self.diary = Diary()
-        self.allocator = allocator
-        self.pool = pool
+        self._allocator = allocator
+        self._pool = pool
+        self._welcome, self._slo_terms = welcome, slo_terms
+        self._open: dict[bytes, Session] = {}
         self._released: dict[bytes, bool] = {}  # closed sessions with pages to free; True: cached pages stay in use
         self._num_opened = 0
 
-    @property
-    def tier_names(self) -> list[str]:
-        """Names of the tiers, and `other` for objectives without a tier."""
-        return [*self.tiers, OTHER]
+    def __getitem__(self, session_id: bytes) -> Session:
+        return self._open[session_id]
 
-    def record(self, peer: Peer) -> Enrolled | None:
-        """Returns the enrolment of the peer's key; None where there are no keys."""
-        return (self.enrolled or {}).get(peer.principal) if peer.principal is not None else None
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._open)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def values(self) -> ValuesView[Session]:
+        """Returns the sessions as the dictionary does, which is quicker than a mapping's view."""
+        return self._open.values()
 
     def open(
         self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
     ) -> Session | Rejection:
         """Opens or reopens a session; if this very message has opened it before, returns it unchanged."""
-        known = self.sessions.get(message.session_id)
+        known = self._open.get(message.session_id)
         refused = (
             check_open(message, peer.client, known, self._num_free(peer.client))
-            or check_text(message, self.welcome)
+            or check_text(message, self._welcome())
             or check_prompt_logprobs(message, self._num_prompt_logprobs(peer.client, known))
             or check_constraint(message, self.constraints)
         )
@@ -107,27 +103,27 @@ class Sessions:
             message,
             peer,
             now,
-            acceptance=self.allocator.session_acceptance(peer.client),
+            acceptance=self._allocator.session_acceptance(peer.client),
             admitted=self._num_opened,
-            context_len=self.welcome.context_len,
+            context_len=self._welcome().context_len,
             deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
             compiles=compiles,
         )
         if known is not None:
             self._replace(known, session, in_flight)
-        self.sessions[message.session_id] = session
+        self._open[message.session_id] = session
         if not in_flight:
             self._release_constraints(message.session_id)
         return session
 
     def next_to_compile(self) -> Session | None:
         """Returns the session whose constraint is to be compiled next. Clients take turns, each with its oldest one."""
-        return min((one for one in self.sessions.values() if one.is_compiling), key=_turn, default=None)
+        return min((one for one in self._open.values() if one.is_compiling), key=_turn, default=None)
 
     def compiled(self, asked: Session, result: Compiled, now: float, *, num_rounds: int) -> Session | Rejection | None:
         """Lets the session of `next_to_compile` begin, also if it was reopened meanwhile; None if it waits no more."""
         asked.client.take_turn(now)
-        session, constraint = self.sessions.get(asked.session_id), asked.opened.constraint
+        session, constraint = self._open.get(asked.session_id), asked.opened.constraint
         if session is None or session.client is not asked.client or session.opened.constraint != constraint:
             return None
         if self.constraints is None or not session.is_compiling:
@@ -141,7 +137,7 @@ class Sessions:
 
     def _mark_active(self, client: Client, num_rounds: int) -> None:
         """Marks the client active, before one of its sessions begins, unless another one has."""
-        if not any(other.client is client and other.is_active for other in self.sessions.values()):
+        if not any(other.client is client and other.is_active for other in self._open.values()):
             client.become_active(num_rounds)
 
     def _num_free(self, client: Client) -> int:
@@ -149,12 +145,12 @@ class Sessions:
         num_allowed = self.max_client_sessions
         if client.max_sessions is not None:
             num_allowed = min(num_allowed, client.max_sessions)
-        num_own = sum(session.client is client for session in self.sessions.values())
-        return min(self.max_sessions - len(self.sessions), num_allowed - num_own)
+        num_own = sum(session.client is client for session in self._open.values())
+        return min(self.max_sessions - len(self._open), num_allowed - num_own)
 
     def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
         """Returns the session that a message refers to, or the reason for refusing the message."""
-        session = self.sessions.get(message.session_id)
+        session = self._open.get(message.session_id)
         if session is None:
             return NOT_OPEN
         if refused := check_session(session, peer.client, message.epoch):
@@ -163,7 +159,7 @@ class Sessions:
         return session
 
     def close(self, peer: Peer, message: Close) -> Rejection | None:
-        session = self.sessions.get(message.session_id)
+        session = self._open.get(message.session_id)
         if session is None:
             return None
         if refused := check_session(session, peer.client, min(message.epoch, session.epoch)):
@@ -176,15 +172,15 @@ class Sessions:
 
         Its pages stay cached for sessions that share them, and for itself if it may be reopened.
         """
-        del self.sessions[session.session_id]
+        del self._open[session.session_id]
         self._released[session.session_id] = session.shares or may_return
 
-    def expire_sessions(self, now: float, round_s: float) -> list[Session]:
+    def expire(self, now: float, round_s: float) -> list[Session]:
         """Drops forgotten and stuck sessions; returns the stuck ones. round_s: duration of a round."""
-        forgotten_s = max(FORGOTTEN_S, self.welcome.lease_s)
-        for session in [session for session in self.sessions.values() if now - session.heard_at > forgotten_s]:
+        forgotten_s = max(FORGOTTEN_S, self._welcome().lease_s)
+        for session in [session for session in self._open.values() if now - session.heard_at > forgotten_s]:
             self.drop(session)
-        late = [one for one in self.sessions.values() if now - one.moved_at > STUCK_S]
+        late = [one for one in self._open.values() if now - one.moved_at > STUCK_S]
         stuck = [one for one in late if not one.can_move(round_s) and not one.is_compiling]
         for session in stuck:
             self.drop(session)
@@ -193,7 +189,7 @@ class Sessions:
     def drop_all_of(self, peers: Iterable[Peer], *, may_return: bool = False) -> None:
         """Closes the sessions of disconnected peers."""
         gone = {peer.peer_id for peer in peers}
-        for session in [session for session in self.sessions.values() if session.peer_id in gone]:
+        for session in [session for session in self._open.values() if session.peer_id in gone]:
             self.drop(session, may_return=may_return)
 
     @property
@@ -203,14 +199,14 @@ class Sessions:
 
     def has(self, session: Session) -> bool:
         """True if this session itself is open, not another one of the same id."""
-        return self.sessions.get(session.session_id) is session
+        return self._open.get(session.session_id) is session
 
     def free_released(self) -> None:
         """Frees the pages of closed sessions; to be called only while no round is in flight."""
         for session_id, is_kept in self._released.items():
             if not is_kept:
-                self.pool.withdraw(session_id)
-            self.pool.free(session_id)
+                self._pool.withdraw(session_id)
+            self._pool.free(session_id)
             self._release_constraints(session_id)
         self._released.clear()
 
@@ -218,7 +214,7 @@ class Sessions:
         """Number of prompt logprobs that the client's sessions, except `known`, wait for."""
         return sum(
             num_prompt_logprobs(session.opened)
-            for session in self.sessions.values()
+            for session in self._open.values()
             if session.client is client and session is not known and session.prompt_logprobs is not None
         )
 
@@ -227,7 +223,7 @@ class Sessions:
         asked, client = message.slo, peer.client
         if asked is None or asked.objectives.is_empty:
             return None
-        slo = granted(asked.objectives, terms_of(self.tiers, self.record(peer))).whole()
+        slo = granted(asked.objectives, self._slo_terms(peer)).whole()
         num_tokens, trip_s = len(message.committed), client.round_trip_s
         return Deadline.open(message.session_id, client.name, asked, slo, num_tokens, trip_s, now, old)
 
@@ -237,9 +233,9 @@ class Sessions:
         if in_flight or old.session_id in self._released:
             self._released.setdefault(old.session_id, True)
             return
-        right = min(self.pool.length(old.session_id), new.most_cached) if new.goes_on(old) else 0
-        if self.pool.truncate(new.session_id, right) == 0:
-            self.pool.free(new.session_id)  # so that it may start from cached pages
+        right = min(self._pool.length(old.session_id), new.most_cached) if new.goes_on(old) else 0
+        if self._pool.truncate(new.session_id, right) == 0:
+            self._pool.free(new.session_id)  # so that it may start from cached pages
 
     def _holds(self, session_id: bytes, constraint: Constraint) -> bool:
         return self.constraints is not None and self.constraints.holds(session_id, constraint)
@@ -247,7 +243,7 @@ class Sessions:
     def _release_constraints(self, session_id: bytes) -> None:
         """Releases constraints held by this id, except the open session's; only while no round is in flight."""
         if self.constraints is not None:
-            session = self.sessions.get(session_id)
+            session = self._open.get(session_id)
             self.constraints.release(session_id, but=None if session is None else session.opened.constraint)
 
 

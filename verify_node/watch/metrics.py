@@ -71,7 +71,7 @@ class VerifyCollector(Collector):
     def _sessions(self) -> Iterator[Metric]:
         core = self._core
         unfinished = sum(not session.finished for session in core.sessions.values())
-        running = core.num_running
+        running = core.rounds.num_running
         yield gauge("num_requests_running", "Unfinished sessions that take part in the newest round.", running)
         yield gauge("num_requests_waiting", "All other unfinished sessions.", unfinished - running)
         yield metrics.kv_cache_usage(core.pool)
@@ -103,15 +103,15 @@ class VerifyCollector(Collector):
 
     def _rounds(self) -> Iterator[Metric]:
         core, counts = self._core, self._core.counts
-        yield counter("rounds", "Rounds begun.", core.num_rounds)
+        yield counter("rounds", "Rounds begun.", core.rounds.num_rounds)
         yield counter(
             "rounds_failed", "Rounds that failed, in planning, in the forward pass or at their end.", counts.num_failed
         )
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
-        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.model_drafts.permits))
-        may_draft = core.own_model_drafts.is_shared and core.own_model_drafts.permits
+        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.rounds.model_drafts.permits))
+        may_draft = core.rounds.own_model_drafts.is_shared and core.rounds.own_model_drafts.permits
         yield gauge("own_model_may_draft", "1 while this node's own draft model may draft.", float(may_draft))
         yield counter("own_model_passes", "Forward passes of that model.", counts.num_own_passes)
         yield counter("own_model_seconds", "Time in which that model drafted.", counts.own_s)
@@ -140,7 +140,7 @@ class VerifyCollector(Collector):
 
     def _wire(self) -> Iterator[Metric]:
         core, traffic = self._core, self._channel.traffic
-        refusals = dict.fromkeys(get_args(RefusalCode), 0) | dict(core.refusals)
+        refusals = dict.fromkeys(get_args(RefusalCode), 0) | dict(core.replies.refusals)
         yield gauge("peers_connected", "Draft processes connected.", len(core.peers))
         yield counter("messages_received", "Messages received, malformed and ignored ones too.", traffic.num_received)
         yield counter("uplink_bytes", "Bytes of messages received.", traffic.bytes_received)

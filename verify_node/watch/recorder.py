@@ -79,7 +79,7 @@ class RoundRecorder:
                 prompt_len=len(opened.prompt),
                 prompt_digest=blake2b(array("I", opened.prompt), digest_size=8).hexdigest(),
                 max_tokens=opened.max_tokens,
-                joined=core.num_rounds,
+                joined=core.rounds.num_rounds,
                 verification=opened.verification,
                 temperature=opened.sampling.temperature,
                 top_k=opened.sampling.top_k,

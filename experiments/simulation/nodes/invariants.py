@@ -59,17 +59,17 @@ class CheckedCore(VerifyCore):
 
 def _claims(core: VerifyCore) -> Iterator[Claim]:
     yield from _register(core.register)
-    if core.register.constraints is not None:
-        yield from _constraints(core.register, core.register.constraints)
+    if core.sessions.constraints is not None:
+        yield from _constraints(core.register, core.sessions.constraints)
     for session in core.sessions.values():
         yield from _phase(session)
         yield from _draft(session)
         yield from _text(session)
         yield from _acknowledged(session)
     for name, client in core.allocator.clients.items():
-        yield from _client(name, client, core.num_rounds)
-    if core.in_flight is not None:
-        yield from _round(core.in_flight, core)
+        yield from _client(name, client, core.rounds.num_rounds)
+    if core.rounds.in_flight is not None:
+        yield from _round(core.rounds.in_flight, core)
     else:
         yield from _pool(core.pool, core.register)
     yield from _promises(core)
@@ -96,9 +96,9 @@ def _register(register: Register) -> Iterator[Claim]:
         yield session, owner is not None, f"is of peer {session.peer_id!r}, which is not connected"
         is_own = owner is None or owner.client is session.client
         yield session, is_own, f"is of peer {session.peer_id!r}, which is another client's"
-    yield "register", len(sessions) <= register.max_sessions, "too many sessions are open"
+    yield "register", len(sessions) <= register.sessions.max_sessions, "too many sessions are open"
     for name, num in Counter(session.client.name for session in sessions.values()).items():
-        yield "register", num <= register.max_client_sessions, f"{name!r} has {num} sessions open"
+        yield "register", num <= register.sessions.max_client_sessions, f"{name!r} has {num} sessions open"
     yield "register", len({one.admitted for one in sessions.values()}) == len(sessions), "two are one age"
 
 
@@ -110,7 +110,7 @@ def _constraints(register: Register, constraints: Constraints) -> Iterator[Claim
         is_held = constraint is None or session.is_compiling or constraints.holds(session_id, constraint)
         yield session, is_held, "does not hold its constraint"
     for holder in constraints.holders:
-        is_known = holder in having or holder in register.released
+        is_known = holder in having or holder in register.sessions.released
         yield f"session {holder.hex()}", is_known, "holds a constraint that nothing will release"
 
 
@@ -126,17 +126,17 @@ def _client(name: str, client: Client, num_rounds: int) -> Iterator[Claim]:
 
 def _round(done: Round, core: VerifyCore) -> Iterator[Claim]:
     """The round in flight is within its limits, and its sessions have not changed since planning."""
-    about, limits, taking_part = f"round {done.number}", core.limits, core.taking_part
+    about, limits, taking_part = f"round {done.number}", core.limits, core.rounds.taking_part
     yield about, done.num_drafted <= limits.budget, f"drafts {done.num_drafted} tokens of {limits.budget}"
     most = limits.max_round_tokens
     yield about, done.num_tokens <= most, f"feeds {done.num_tokens} tokens of {most}"
     yield about, [entry.session_id for entry in done.entries] == [*taking_part], "has other entries than sessions"
     for entry in done.entries:
         session = taking_part[entry.session_id]
-        if core.register.has(session):
+        if core.sessions.has(session):
             yield from _entry(entry, session)
         else:
-            gone = entry.session_id in core.register.released
+            gone = entry.session_id in core.sessions.released
             yield session, gone, "left its round, but its memory will not be freed"
 
 
@@ -162,7 +162,7 @@ def _pool(pool: PagePool, register: Register) -> Iterator[Claim]:
         pages, length = pool.table(key).tolist(), pool.length(key)
         owners.update(pages)
         written.update(pages[length // pool.page_size :])
-        if key not in register.released:
+        if key not in register.sessions.released:
             session = register.sessions.get(key) if isinstance(key, bytes) else None
             name = key.hex() if isinstance(key, bytes) else repr(key)
             yield f"session {name}", session is not None, "is not open, but has memory that will not be freed"

@@ -141,7 +141,7 @@ class VerifyNode:
             self._reply(self.core.receive(peer_id, message, self._watch.now))
             if isinstance(message, OpenSession):
                 self._opened.add(peer_id)
-                self.world.join_next(self.core.num_rounds)
+                self.world.join_next(self.core.rounds.num_rounds)
             self._plan()
 
     def _tick(self, core: VerifyCore) -> None:
@@ -160,7 +160,7 @@ class VerifyNode:
     def _start(self) -> None:
         """Starts a round if one may start, else comes back when the core says so."""
         core = self.core
-        if core is None or self._in_flight or len(self._opened) < self._num_awaited(core.num_rounds):
+        if core is None or self._in_flight or len(self._opened) < self._num_awaited(core.rounds.num_rounds):
             return
         now = self._watch.now
         self._reply(core.admit(now))

@@ -257,5 +257,5 @@ class SendingOn(WatchedPromises):
             if promised or session.promised is not None or not self._send_on(session):
                 stay[key] = promised
             else:
-                self._core.register.drop(self._core.sessions[key])
+                self._core.sessions.drop(self._core.sessions[key])
         return stay

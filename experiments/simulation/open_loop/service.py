@@ -242,8 +242,8 @@ class Stopwatch:
 
     def __init__(self, core: VerifyCore) -> None:
         self.seconds = 0.0
-        self._choose = core.choice.choose
-        core.choice.choose = self._timed  # type: ignore[assignment, method-assign]
+        self._choose = core.rounds.choice.choose
+        core.rounds.choice.choose = self._timed  # type: ignore[assignment, method-assign]
 
     def _timed(self, *given: Any) -> dict[bytes, Drafted]:
         started = time.thread_time()
@@ -256,7 +256,7 @@ class WatchedPromises(Promises):
     """The promises of a verify node that has none yet, with a stopwatch for the CPU time before each round."""
 
     def __init__(self, core: VerifyCore) -> None:
-        super().__init__(core.promises.policy, core.cost, core.limits.max_round_tokens, core.pool)
+        super().__init__(core.promises.policy, core.rounds.cost, core.limits.max_round_tokens, core.pool)
         self.done: list[Scheduling] = []
         self._deciding_s, self._num_new = 0.0, 0  # since the last round
 

@@ -124,7 +124,7 @@ def test_match_gives_the_targets_own_text_for_every_draft_and_mix(verify_options
     cluster = Cluster(verify_options, DRAFTS)
     served = cluster.serve(requests)
     check_all(requests, served)
-    assert not cluster.verify.core.refusals
+    assert not cluster.verify.core.replies.refusals
     statistics = {name: [each.statistics for each in served[name]] for name in served}
     assert not any(each.num_drafted for each in statistics["none"])
     assert any(each.num_accepted for name in ("small", "medium", "target") for each in statistics[name])

@@ -49,7 +49,7 @@ def test_a_liar_is_found_and_goes_on_under_match() -> None:
     core = cluster.verify.core
     clients = core.allocator.clients
     assert [clients[name].suspicion.proven for name in (LYING, HONEST, MATCHING)] == [True, False, False]
-    assert core.refusals == {"proposal": 1}  # told once
+    assert core.replies.refusals == {"proposal": 1}  # told once
     assert sum(each.statistics.num_refusals for each in served[LYING]) == 1
     check_same(requests[LYING][2], served[LYING][2])  # opened when all was known
     assert clients[HONEST].suspicion.num_drafts > 10

@@ -88,7 +88,7 @@ def test_a_perfect_draft_is_accepted_with_a_bonus(drafting):
 
 
 def test_every_finished_round_teaches_what_rounds_cost(drafting):
-    cost = drafting.core.cost
+    cost = drafting.core.rounds.cost
     assert (cost.num_rounds, cost.round_s(3, 1, 0)) == (1, pytest.approx(0.01))  # the prompt's round
     seen = []
     cost.observe = lambda *row: seen.append(row)
@@ -184,7 +184,7 @@ def test_a_foreign_hello(changes, code):
     answer = refusal([desk.hello(**changes)], code)
     assert "fake'" not in answer.what, "names, and no fingerprints"
     assert not desk.core.peers
-    assert desk.core.refusals == {code: 1}
+    assert desk.core.replies.refusals == {code: 1}
 
 
 OPENS = {
@@ -237,7 +237,7 @@ def test_a_draft_that_is_not_taken(desk, changes, code):
     answer = refusal(desk.draft(**changes), code)
     wanted = {"session_id": session_id(1), "epoch": 1} | changes
     assert (answer.session_id, answer.epoch) == (wanted["session_id"], wanted["epoch"])
-    assert desk.core.refusals == {code: 1}
+    assert desk.core.replies.refusals == {code: 1}
     assert (desk.session().drafted, desk.session().acked) == (None, 3)
     first, second = sorted(desk.round(), key=lambda verdict: verdict.session_id)
     assert (first.num_verified, first.tokens) == (0, expected()[2:3])
@@ -324,7 +324,7 @@ def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
     )
     assert (verdict.num_verified, verdict.num_accepted, verdict.tokens) == (0, 0, (token,))
     assert drafting.session().acceptance.value < before
-    assert drafting.core.refusals == {"proposal": 1}
+    assert drafting.core.replies.refusals == {"proposal": 1}
 
 
 def test_unacceptable_bytes_are_counted_by_reason():
@@ -332,7 +332,7 @@ def test_unacceptable_bytes_are_counted_by_reason():
     [send] = core.reject(b"x", MalformedMessage("no message"), 0.0)
     assert (send.peer_id, send.message.code) == (b"x", "malformed")
     core.reject(b"x", MessageTooLarge("huge"), 0.0)
-    assert core.refusals == {"malformed": 1, "too_large": 1}
+    assert core.replies.refusals == {"malformed": 1, "too_large": 1}
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2])
@@ -493,7 +493,7 @@ def test_a_far_client_gets_a_wider_window(desk):
         if desk.session().finished:
             break
     assert desk.session().round_trip_s == pytest.approx(0.5, rel=0.1)
-    assert desk.session().window(desk.core.round_s) == pytest.approx(100, rel=0.1)
+    assert desk.session().window(desk.core.rounds.round_s) == pytest.approx(100, rel=0.1)
 
 
 # -- opening again -----------------------------------------------------------------------------------------------------
@@ -759,7 +759,7 @@ def test_a_session_that_acknowledges_nothing_yields_its_pages_after_a_while(orde
     for peer in "ab":
         desk.hello(peer, draft_model="")
     desk.open("a", 1, prompt=(1,) * 180, max_tokens=60)
-    while desk.session(1).can_move(desk.core.round_s):
+    while desk.session(1).can_move(desk.core.rounds.round_s):
         desk.round()  # until its window is full
     desk.open("b", 2, prompt=(2,) * 100, max_tokens=20)
     assert [desk.round() for _ in range(9)] == [[]] * 9, "the pages do not suffice for both"

@@ -37,7 +37,7 @@ def test_nobody_is_let_in_any_more(desk):
     assert (again.code, desk.session().epoch) == ("draining", 1)
     hello = desk.hello("c")
     assert (hello.code, hello.session_id) == ("draining", None)
-    assert desk.core.refusals == {"draining": 3}
+    assert desk.core.replies.refusals == {"draining": 3}
 
 
 def test_everybody_is_told_at_the_end(desk):
@@ -46,7 +46,7 @@ def test_everybody_is_told_at_the_end(desk):
     assert [send.peer_id for send in told] == [b"a", b"b"]
     assert all(isinstance(send.message, Refusal) and send.message.code == "draining" for send in told)
     assert all(send.message.session_id is None for send in told)
-    assert not desk.core.refusals  # nothing of theirs was refused
+    assert not desk.core.replies.refusals  # nothing of theirs was refused
 
 
 def test_what_a_leaving_draft_node_had_is_free_at_once(desk):

@@ -53,7 +53,7 @@ def test_only_enrolled_keys_are_heard(desk: KeyedDesk) -> None:
         for message in (make_hello("d"), make_open(9), Heartbeat(b"bootboot"), Ack(session_id(1), 1, 3)):
             assert code(desk.up("x", message, key)) == "not_enrolled"
     assert set(desk.core.peers) == {b"a", b"b"}
-    assert desk.core.refusals["not_enrolled"] == 8
+    assert desk.core.replies.refusals["not_enrolled"] == 8
 
 
 def test_a_key_has_one_name(desk: KeyedDesk) -> None:
@@ -222,7 +222,7 @@ def test_many_processes_that_vanish_at_once_are_removed_in_a_few_passes() -> Non
         desk.hello(str(number))
         desk.open(str(number), number)
     register = desk.core.register
-    register.peers, register.sessions = peers, sessions = Looked(register.peers), Looked(register.sessions)
+    register.peers, register.sessions._open = peers, sessions = Looked(register.peers), Looked(register.sessions)
     register.expire(desk.now + desk.core.welcome.lease_s + 1.0, 0.01)
     assert not peers
     assert not sessions

@@ -128,7 +128,7 @@ class CoreLaws(RuleBasedStateMachine):
     def compile_one(self) -> None:
         """The first of two calls begins to compile a constraint, the second ends it."""
         if self.asked is None:
-            self.asked = self.desk.core.register.next_to_compile()
+            self.asked = self.desk.core.sessions.next_to_compile()
         elif (constraint := self.asked.opened.constraint) is not None:
             asked, self.asked = self.asked, None
             result = Forms(VOCABULARY).compiled(constraint)
@@ -331,7 +331,7 @@ class CoreLaws(RuleBasedStateMachine):
     @invariant()
     def what_is_cached_is_in_the_pool(self) -> None:
         core = self.desk.core
-        core.register.free_released()
+        core.sessions.free_released()
         num_owned = sum(len(core.pool.table(key)) for key in core.sessions if key in core.pool)
         assert core.pool.num_free == core.pool.num_pages - num_owned  # and nobody else owns any
         assert all(core.pool.length(key) < len(session.tokens) for key, session in core.sessions.items())

@@ -48,7 +48,7 @@ def test_answered_then_counted_then_put_out(desk):
     assert codes(answers) == ["malformed"] * 20 + ["barred"]
     assert answers[-1].what == "this draft node sent too many refused messages, the latest as 'malformed'"
     assert answers[-1].what_to_do == "correct this and reconnect after 30 s; messages before that are ignored"
-    assert desk.core.refusals == {"malformed": 101, "barred": 1}
+    assert desk.core.replies.refusals == {"malformed": 101, "barred": 1}
     assert desk.core.replies.num_unanswered == 80
     assert set(desk.core.peers) == {b"b"}
     assert set(desk.core.sessions) == {session_id(2)}
@@ -264,9 +264,9 @@ def test_a_session_within_the_window_of_its_long_line_is_not_at_fault():
     assert session.num_unacknowledged == 2 * WINDOW
     later = desk.now + STUCK_S + 1.0
     session.heard(b"a", later)
-    assert desk.core.register.expire_sessions(later, desk.core.round_s) == []
+    assert desk.core.sessions.expire(later, desk.core.rounds.round_s) == []
     session.round_trip_s = 0.0
-    assert desk.core.register.expire_sessions(later, desk.core.round_s) == [session]
+    assert desk.core.sessions.expire(later, desk.core.rounds.round_s) == [session]
 
 
 def test_drafts_that_come_after_their_session_went_on_without_are_no_offence(desk):
@@ -280,7 +280,7 @@ def test_drafts_that_come_after_their_session_went_on_without_are_no_offence(des
     desk.round()
     assert len(session.tokens) > late.base_len
     assert [answer for _ in range(101) for answer in desk.up("a", late)] == []
-    assert desk.core.refusals.total() == 0
+    assert desk.core.replies.refusals.total() == 0
 
 
 # -- what others notice ------------------------------------------------------------------------------------------------

@@ -135,8 +135,8 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
     desk = Desk(self_draft=False)
     desk.hello()
     desk.open()
-    usual = desk.core.choice.choose
-    desk.core.choice.choose = lambda *given: _priced(desk, usual(*given))  # type: ignore[method-assign]
+    usual = desk.core.rounds.choice.choose
+    desk.core.rounds.choice.choose = lambda *given: _priced(desk, usual(*given))  # type: ignore[method-assign]
     [verdict] = desk.round()
     assert verdict.source is None
     assert probabilities.bound(verdict.least_probability) == pytest.approx(BOUND_SHARE * 0.5, rel=0.05)
@@ -149,7 +149,7 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
 def _priced(desk: Desk, chosen: Any) -> Any:
     """The last round's tokens were dear: each had to be worth half of what a client's first token is."""
     client = desk.session().client
-    desk.core.choice._least_value = 0.5 * desk.core.allocator.worth_of(client)  # type: ignore[attr-defined]
+    desk.core.rounds.choice._least_value = 0.5 * desk.core.allocator.worth_of(client)  # type: ignore[attr-defined]
     return chosen
 
 
@@ -260,7 +260,7 @@ def test_a_draft_that_does_not_come_holds_up_a_share_of_a_round() -> None:
     started = desk.now
     while desk.core.plan(desk.now) is None:
         desk.now += 0.001
-    assert desk.now - started <= SHARE_ALONE * desk.core.round_s
+    assert desk.now - started <= SHARE_ALONE * desk.core.rounds.round_s
 
 
 def test_drafts_that_bring_nothing_are_soon_not_waited_for() -> None:
@@ -280,7 +280,7 @@ def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_w
     for _ in range(num_seen):
         client.answer_gain.observe(5, in_time=True)
         client.answer_gain.observe(0, in_time=False)
-    waits = [bool(desk.core.choice.pending_drafts([desk.session()], number)) for number in range(2 * rounds)]
+    waits = [bool(desk.core.rounds.choice.pending_drafts([desk.session()], number)) for number in range(2 * rounds)]
     assert waits.count(False) == 2
 
 
@@ -309,7 +309,7 @@ def test_claims_that_are_not_worth_verifying_are_judged_by_the_targets_tokens() 
     for _ in range(40):
         calibration.observe(probabilities.encode([0.9]), 0)
     refuted = calibration.probabilities(probabilities.encode([0.9]))[0]
-    desk.core.choice.choose = lambda *given: {}  # type: ignore[method-assign]
+    desk.core.rounds.choice.choose = lambda *given: {}  # type: ignore[method-assign]
     for _ in range(20):
         desk.up("a", draft_of(desk, num=1))
         desk.round()

@@ -9,7 +9,7 @@ from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.model.test_target import RealDesk
 from verify_node.core.rounds import IMPOSSIBLE
-from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S, Suspects
+from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S, Stage, Suspects
 from verify_node.scheduler.round import Outcome
 
 
@@ -123,14 +123,15 @@ def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
 
 def test_who_failed_alone_goes_last_until_the_target_works_for_others(desk):
     one, two, three = (desk.session(number) for number in (1, 2, 3))
-    suspects = Suspects()
+    suspects = Suspects(desk.core.register, desk.core.replies)
     for number, session in enumerate((one, two)):
-        suspects.failed(float(number))
-        assert not suspects.failed_alone(session, float(number), was_half_done=False)
+        suspects.enter(Stage.IN_FLIGHT, [session])
+        assert suspects.failed("error", float(number)) == []
     assert suspects.turns([one, two, three]) == [three, one, two]
     suspects.succeeded([three.session_id])
     assert suspects.turns([three, one, two])[-1] is three
-    assert suspects.failed_alone(one, 2.0, was_half_done=False)
+    suspects.enter(Stage.IN_FLIGHT, [one])
+    assert [send.message.code for send in suspects.failed("error", 2.0)] == ["failed"]
 
 
 def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):
@@ -157,7 +158,7 @@ def test_as_many_sessions_as_a_client_may_have_do_not_end_the_node():
 
 def test_one_whose_rounds_fail_slowly_is_given_up_after_few(desk):
     for number in (2, 3):
-        desk.core.register.drop(desk.session(number))
+        desk.core.sessions.drop(desk.session(number))
     desk.broken = True
     for _ in range(MIN_IN_VAIN - 1):
         assert desk.round() == []
@@ -169,7 +170,7 @@ def test_one_whose_rounds_fail_slowly_is_given_up_after_few(desk):
 def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):
     planned = desk.core.plan(desk.now)
     desk.target.run(planned)
-    desk.core.register.drop(desk.session(1))
+    desk.core.sessions.drop(desk.session(1))
     assert desk.core.abort("error", desk.now) == []
     run_to_the_end(desk, (2, 3))
     assert desk.core.pool.num_free == desk.core.pool.num_pages

@@ -164,7 +164,7 @@ def failing_on(number: int, real: Callable[..., Any]) -> Callable[..., Any]:
 def test_a_session_that_no_round_can_be_planned_with_is_given_up_and_no_other() -> None:
     world = World(Faults(), **OPTIONS)
     world.run(3)
-    choice: Any = world.desk.core.choice
+    choice: Any = world.desk.core.rounds.choice
     choice.choose = failing_on(2, choice.choose)
     world.run()
     assert world.given_up == {2}

@@ -139,16 +139,16 @@ def waiting(desk: Desk) -> Desk:
 
 
 def next_number(desk: Desk) -> int | None:
-    session = desk.core.register.next_to_compile()
+    session = desk.core.sessions.next_to_compile()
     return None if session is None else int.from_bytes(session.session_id, "big")
 
 
 def take_turn(desk: Desk) -> int | None:
     """Compiles the next; returns whose it was."""
-    number, asked = next_number(desk), desk.core.register.next_to_compile()
-    if asked is not None and desk.core.register.constraints is not None and asked.opened.constraint is not None:
+    number, asked = next_number(desk), desk.core.sessions.next_to_compile()
+    if asked is not None and desk.core.sessions.constraints is not None and asked.opened.constraint is not None:
         desk.now += 1.0
-        desk.core.compiled(asked, desk.core.register.constraints.compiled(asked.opened.constraint), desk.now)
+        desk.core.compiled(asked, desk.core.sessions.constraints.compiled(asked.opened.constraint), desk.now)
     return number
 
 
@@ -161,7 +161,7 @@ def test_a_session_is_open_while_its_form_waits_and_rounds_go_on_without_it(wait
     assert verdict.session_id == session_id(2)
     for message in (Ack(session_id(1), 1, 3), waiting.session().opened):
         assert waiting.up("a", message) == []
-    assert waiting.core.refusals.total() == 0
+    assert waiting.core.replies.refusals.total() == 0
     assert take_turn(waiting) == 1
     waiting.acknowledge()
     assert {message.session_id for message in waiting.round() if isinstance(message, Verdict)} == {
@@ -217,7 +217,7 @@ def test_a_client_that_is_new_each_time_comes_after_those_that_waited(waiting: D
 def test_what_opens_again_while_its_form_is_compiled_has_the_result(waiting: Desk, constraints: Constraints) -> None:
     """Each line that fails for a moment would else cost a turn."""
     open_one(waiting, 1)
-    asked = waiting.core.register.next_to_compile()
+    asked = waiting.core.sessions.next_to_compile()
     open_one(waiting, 1, epoch=2)
     assert asked is not None
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
@@ -226,7 +226,7 @@ def test_what_opens_again_while_its_form_is_compiled_has_the_result(waiting: Des
 
 def test_the_result_for_another_form_is_dropped(waiting: Desk, constraints: Constraints) -> None:
     open_one(waiting, 1)
-    asked = waiting.core.register.next_to_compile()
+    asked = waiting.core.sessions.next_to_compile()
     open_one(waiting, 1, OTHER, epoch=2)
     assert asked is not None
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
@@ -257,12 +257,12 @@ def test_nothing_waits_for_a_sender_that_is_gone(
     waiting: Desk, constraints: Constraints, end: Callable[[Desk], object]
 ) -> None:
     open_one(waiting, 1)
-    asked = waiting.core.register.next_to_compile()
+    asked = waiting.core.sessions.next_to_compile()
     end(waiting)
     assert next_number(waiting) is None
     assert asked is not None
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
-    assert (waiting.core.sessions, constraints.holders) == ({}, [])
+    assert (dict(waiting.core.sessions), constraints.holders) == ({}, [])
 
 
 def test_what_waits_is_checked_counted_and_limited_like_every_session(constraints: Constraints) -> None:
@@ -302,4 +302,4 @@ def test_time_without_a_compiled_form_is_no_time_without_goodput(waiting: Desk) 
         waiting.round()
         waiting.acknowledge(2)
     take_turn(waiting)
-    assert waiting.session(1).client.observed_round == waiting.core.num_rounds == 3
+    assert waiting.session(1).client.observed_round == waiting.core.rounds.num_rounds == 3

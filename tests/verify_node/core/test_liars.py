@@ -265,7 +265,7 @@ def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that
     found = desk.play(NUM_ROUNDS)
     assert found == Neighbours(Independent(0.0), rounds=rounds).play(NUM_ROUNDS)
     check_bound(found, beside_the_best(rounds))
-    assert desk.core.refusals["proposal"] > 5
+    assert desk.core.replies.refusals["proposal"] > 5
 
 
 @both

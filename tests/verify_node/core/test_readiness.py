@@ -159,7 +159,7 @@ def waiting_for_b() -> Desk:
     for _ in range(60):
         client.observe_answer_time(0.05)
         client.model_gain.observe(4, in_time=True)
-    desk.core.round_s = 1.0
+    desk.core.rounds.round_s = 1.0
     desk.round(1.0)
     desk.core.tick(desk.now)  # heartbeats are not due for a while
     assert desk.core.plan(desk.now) is None

@@ -183,12 +183,12 @@ def test_a_promise_does_not_end_while_a_long_round_hides_that_its_session_can_mo
     desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(0.005, 0.0001), num_pages=256)
     session = writing(desk, Slo(CHAT), max_tokens=200)
     desk.open(number=2, max_tokens=200)
-    while session.can_move(desk.core.round_s):
+    while session.can_move(desk.core.rounds.round_s):
         desk.round()
     planned = desk.plan()
     assert [entry.session_id for entry in planned.entries] == [session_id(2)]
     desk.acknowledge(1)
-    assert session.can_move(desk.core.round_s)
+    assert session.can_move(desk.core.rounds.round_s)
     desk.now += GONE_S + 1.0
     desk.core.tick(desk.now)
     assert session.promised

@@ -8,7 +8,7 @@ from experiments.simulation.settings import Settings, with_faults
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.wire.messages import Ack
 from tests.fakes import Desk, make_open, session_id
-from verify_node.core.register import Register
+from verify_node.core.sessions import Sessions
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import BrokenInvariant, Phase
@@ -106,7 +106,7 @@ def test_a_round_in_flight_is_looked_at(desk):
 # -- transitions that forget something ---------------------------------------------------------------------------------
 
 SIMPLE = with_faults(Settings(num_clients=3, num_pages=24, latency_s=(0.02,)), cancel=0.5)
-commit, tell, drop = Session.commit, Session.tell, Register.drop
+commit, tell, drop = Session.commit, Session.tell, Sessions.drop
 
 
 def keeps_the_draft(session, tokens, logprobs=()):
@@ -126,9 +126,9 @@ def waits_for_everybody(session, verdict, now, *, waits, round_s):
     session.waits = True
 
 
-def forgets_the_memory(register, session, **changes):
-    drop(register, session, **changes)
-    register._released.clear()
+def forgets_the_memory(sessions, session, **changes):
+    drop(sessions, session, **changes)
+    sessions._released.clear()
 
 
 def goes_wrong(client, seconds):
@@ -140,7 +140,7 @@ SABOTAGE = {
     "tell keeps no verdict": (Session, "tell", forgets_the_verdict, "its phase and its last verdict disagree"),
     "tell waits for everybody": (Session, "tell", waits_for_everybody, "that is not permitted"),
     "a client's times go wrong": (Client, "observe_round_trip", goes_wrong, "is negative"),
-    "drop does not release": (Register, "drop", forgets_the_memory, "its memory will not be freed"),
+    "drop does not release": (Sessions, "drop", forgets_the_memory, "its memory will not be freed"),
     "a preemption leaves the memory": (PagePool, "free", lambda pool, key: pool.truncate(key, 0), "has memory"),
 }
 

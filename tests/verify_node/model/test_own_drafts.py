@@ -196,9 +196,9 @@ def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_draft
     desk = OwnDesk(TARGET)
     desk.up("a", make_open(1, prompt=(3, 1, 4)))
     for _ in range(3):
-        desk.core.own_model_drafts.permits = False  # each time: a first text begins with own drafts
+        desk.core.rounds.own_model_drafts.permits = False  # each time: a first text begins with own drafts
         desk.round()
-    desk.core.own_model_drafts.permits = True
+    desk.core.rounds.own_model_drafts.permits = True
     desk.up("a", make_open(2, prompt=(5, 6)))
     desk.round()
     desk.draft(number=2, tokens=desk.alone_after(2))
@@ -403,8 +403,8 @@ def test_its_time_is_no_time_of_the_target() -> None:
     for _ in range(4):
         planned = desk.plan()
         desk.core.finish(desk.target.run(planned), 0.05, desk.now, Drafting(0.04, 2))
-    assert desk.core.cost.round_s(4, 1, 0) == pytest.approx(0.01)
-    assert desk.core.round_s == pytest.approx(0.05)
+    assert desk.core.rounds.cost.round_s(4, 1, 0) == pytest.approx(0.01)
+    assert desk.core.rounds.round_s == pytest.approx(0.05)
     assert desk.core.counts.own_s == pytest.approx(0.16)
     assert desk.core.counts.num_own_passes == 8
 

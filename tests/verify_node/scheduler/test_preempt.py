@@ -104,12 +104,12 @@ def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_i
     assert resident(desk, 1, 2, 3) == [1, 2, 3]
     monkeypatch.setattr(desk.core, "_num_alone", 3)
     shortage = Shortage(preempt=(session_id(3),), wait=frozenset({session_id(1)}))
-    monkeypatch.setattr(desk.core.preemption, "resolve", lambda *contending, **options: shortage)
+    monkeypatch.setattr(desk.core.rounds.preemption, "resolve", lambda *contending, **options: shortage)
     planned = desk.plan()
     assert [entry.session_id for entry in planned.entries] == [session_id(2)]
     assert planned.preempted == (session_id(3),)
     assert desk.core.counts.num_preempted == 1
-    assert desk.core.preemption.accounts.of(desk.session(3)).wait_began_at == desk.now
+    assert desk.core.rounds.preemption.accounts.of(desk.session(3)).wait_began_at == desk.now
 
 
 def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_one() -> None:
@@ -134,7 +134,7 @@ def test_who_is_promised_something_yields_to_nobody() -> None:
         desk.round(0.5)
     desk.open(number=2, prompt=range(1, 21), max_tokens=1)
     held, new = desk.session(1), desk.session(2)
-    places = desk.core.preemption
+    places = desk.core.rounds.preemption
     needs = {new.session_id: 5}
     assert places.resolve([held], [new], needs, (), now=desk.now).preempt == (held.session_id,)
     kept = places.resolve([held], [new], needs, {held.session_id}, now=desk.now)
@@ -169,7 +169,7 @@ def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desks = [desk_of(order, 64), desk_of("fcfs", 64)]
-    monkeypatch.setattr(desks[0].core.preemption, "_order", None)
+    monkeypatch.setattr(desks[0].core.rounds.preemption, "_order", None)
     for step in range(30):
         if step % 3 == 0:
             for desk in desks:

@@ -106,7 +106,7 @@ def desk() -> Desk:
 
 
 def accounts_of(desk: Desk) -> Accounts:
-    accounts = desk.core.preemption.accounts
+    accounts = desk.core.rounds.preemption.accounts
     assert accounts is not None
     return accounts
 
@@ -149,7 +149,7 @@ def test_what_is_gone_is_forgotten(desk: Desk) -> None:
     desk.open()
     desk.round()
     assert len(accounts_of(desk)) == 1
-    desk.core.preemption.keep({}, ())
+    desk.core.rounds.preemption.keep({}, ())
     assert len(accounts_of(desk)) == 0
 
 
@@ -189,7 +189,7 @@ def test_a_text_that_goes_on_after_a_loss_keeps_its_place(order: str) -> None:
     committed = desk.text()
     desk.now = 7.0
     desk.open(epoch=2, prompt=range(1, 10), committed=committed, max_tokens=20)
-    assert (job(desk) if order == "laps" else desk.core.preemption.accounts) == before
+    assert (job(desk) if order == "laps" else desk.core.rounds.preemption.accounts) == before
     assert desk.session().arrived_at == 0.0
     desk.open(epoch=3, prompt=range(1, 10), committed=(committed[0] + 1,), max_tokens=20)
     assert desk.session().arrived_at == 7.0, "these tokens are another text's"

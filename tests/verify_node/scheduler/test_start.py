@@ -118,13 +118,13 @@ def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyP
     desk = Desk(self_draft=False)
     desk.hello()
     told: list[int] = []
-    choose = type(desk.core.choice).choose
+    choose = type(desk.core.rounds.choice).choose
 
     def listen(*given: Any) -> Any:
         told.append(given[-1])
         return choose(*given)
 
-    monkeypatch.setattr(type(desk.core.choice), "choose", listen)
+    monkeypatch.setattr(type(desk.core.rounds.choice), "choose", listen)
     desk.open()
     desk.round()
     desk.open(number=2, prompt=(1,) * 9)

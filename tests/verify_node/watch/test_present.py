@@ -61,9 +61,9 @@ def test_the_utility_is_of_clients_that_generate(desk):
 def test_running_are_the_sessions_of_the_newest_round(desk):
     desk.hello("a")
     desk.open(number=1)
-    assert desk.core.num_running == 0
+    assert desk.core.rounds.num_running == 0
     desk.round()
     desk.open(number=2)
-    assert desk.core.num_running == 1
+    assert desk.core.rounds.num_running == 1
     desk.up("a", Close(session_id(1), 1))
-    assert desk.core.num_running == 0
+    assert desk.core.rounds.num_running == 0

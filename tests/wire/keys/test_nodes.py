@@ -223,12 +223,12 @@ async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
         await until(lambda: node.link.trouble)
         assert "ZAP 400" in str(node.link.trouble)
         assert any("refuses this node; trying again" in record.message for record in caplog.records)
-        assert verify.core.refusals["not_enrolled"] >= 1
+        assert verify.core.replies.refusals["not_enrolled"] >= 1
         here.enrol("late")
         assert [await one for one in texts] == [expected(request) for request in requests]
         client = verify.core.allocator.client("late")
         assert (client.weight, client.max_sessions, client.max_round_tokens) == (2.5, 1, 3)
-        assert verify.core.refusals["too_many_sessions"] >= 1
+        assert verify.core.replies.refusals["too_many_sessions"] >= 1
         assert client.num_drafted > 0
         secret = keys.read_draft_pair(str(tmp_path / "late.key")).secret_key
         assert secret not in caplog.text

@@ -91,7 +91,7 @@ def test_what_clients_drafted_per_round_sums_to_the_whole(scene: Scene) -> None:
         scene.write(name, number)
     seen = scene.look(after_s=1.0)
     core = scene.desk.core
-    assert seen.rates.drafted_per_round == pytest.approx(core.counts.num_drafted / core.num_rounds)
+    assert seen.rates.drafted_per_round == pytest.approx(core.counts.num_drafted / core.rounds.num_rounds)
     assert sum(row.drafted_per_round for row in seen.clients) == pytest.approx(seen.rates.drafted_per_round)
     assert 0 < seen.rates.drafted_per_round <= core.limits.budget < sum(row.may_draft for row in seen.clients)
     assert min(row.drafted_per_round for row in seen.clients) > 0
