@@ -13,7 +13,7 @@ from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN
 from draft_node.daemon import DraftDaemon
 from draft_node.service.counts import Texts
-from draft_node.service.state import Levels
+from draft_node.service.levels import Levels
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, histogram

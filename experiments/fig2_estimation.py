@@ -83,7 +83,7 @@ def simulate(config: Config, budget: int, beta: float, seed: int, policy: str = 
             return
         noted.append((float(sum(len(verdict.tokens) for verdict in finished.verdicts)), *known))
         expected = [
-            expected_tokens(session.acceptance.value, session.may_draft)
+            expected_tokens(session.acceptance.value, session.drafts.may_draft)
             for session in core.sessions.values()
             if not session.finished
         ]

@@ -186,7 +186,7 @@ class Desk:
     def honest_draft(self, number: int = 1, alpha: float = 1.0, tokens: Sequence[int] | None = None) -> Draft:
         """All that the session may draft, or these tokens, complete; under ratio each token is certain."""
         session = self.session(number)
-        wanted = Propose(request_of(session.opened), session.epoch, 0, tuple(session.tokens), session.may_draft)
+        wanted = Propose(request_of(session.opened), session.epoch, 0, tuple(session.tokens), session.drafts.may_draft)
         tokens = propose(wanted, alpha)[:MAX_DRAFT] if tokens is None else tuple(tokens)
         by_ratio = session.opened.verification == "ratio"
         return Draft(

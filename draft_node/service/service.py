@@ -22,9 +22,9 @@ from draft_node.daemon import DraftDaemon
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.chat_forms import ChatForms, opened
 from draft_node.service.counts import Text, Texts
+from draft_node.service.levels import Levels
 from draft_node.service.queues import Encoder, Forms
-from draft_node.service.request import Begun, Ended, Wanted
-from draft_node.service.state import NodeState
+from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.tokens import TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
@@ -32,12 +32,21 @@ from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids, leaves_blank
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.serving import defaults
+from goodspeed.serving.options import NO_MODEL
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_STOP_IDS
 from goodspeed.wire.generation import Constraint
+from goodspeed.wire.handshake import Defaults
 
 logger = logging.getLogger("goodspeed.draft")
 
 
-class Service(NodeState):
+MENDING_S = 5.0
+"""Shorter absences of the verify node make new texts wait instead of refusing them: reconnecting takes a tenth of a
+second nearby, and five seconds over a link with a delay of one second."""
+
+
+class Service:
     """Generates texts through a draft daemon, which the caller runs (`daemon.serve`)."""
 
     def __init__(
@@ -54,7 +63,10 @@ class Service(NodeState):
         chats: chat template and formats; None: detected from the tokenizer's template. refuses_control_tokens: of
         conversations (`Encoder`).
         """
-        super().__init__(daemon, vocabulary)
+        self.draining = False
+        self._daemon = daemon
+        self._vocabulary = vocabulary
+        self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self.max_waiting = max_waiting
         self.texts = Texts()
         self.chats = chats or ChatForms.of(vocabulary.tokenizer)
@@ -70,6 +82,112 @@ class Service(NodeState):
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
         self._forms = Forms(constraints)
+
+    # -- the present state of both nodes -------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """True if a new text can begin at once, provided that a slot is free."""
+        return self._daemon.link.connected and not self.draining
+
+    @property
+    def is_within_reach(self) -> bool:
+        """True if the verify node is connected, or was a moment ago."""
+        away_s = self._daemon.core.away_s(time.monotonic())
+        return self._daemon.link.welcome is not None and away_s <= min(MENDING_S, self._daemon.core.connect_timeout_s)
+
+    @property
+    def absence(self) -> str:
+        """The error message for users while the verify node is out of reach."""
+        return f"{self._daemon.link.absence(time.monotonic())}; ask again later"
+
+    @property
+    def context_len(self) -> int:
+        """The target's context length: most tokens of prompt and output together; 0 while the verify node is out of
+        reach."""
+        welcome = self._daemon.link.welcome
+        return welcome.context_len if welcome is not None and self.is_within_reach else 0
+
+    @property
+    def target(self) -> Target:
+        """The present target; empty while the verify node is out of reach."""
+        welcome = self._daemon.link.welcome
+        if welcome is None or not self.is_within_reach:
+            return Target()
+        return Target(welcome.target, welcome.target_fingerprint)
+
+    @property
+    def draft_fingerprint(self) -> str:
+        return self._vocabulary.model_fingerprint
+
+    @property
+    def draft_model(self) -> str:
+        """The draft model's public name."""
+        return self._daemon.link.hello.draft_model or NO_MODEL
+
+    @property
+    def max_chars(self) -> int:
+        """Most characters that can fit into the context: its length times the longest token.
+
+        While the verify node is away, the context is the target's latest known one, else the draft model's.
+        """
+        welcome, drafter = self._daemon.link.welcome, self._daemon.drafter
+        own = MAX_CONTEXT if drafter is None else drafter.context_len
+        return (own if welcome is None else welcome.context_len) * self._longest_token
+
+    @property
+    def vocab_size(self) -> int:
+        """Bound of valid token ids: the target's, or this node's until a target has been seen."""
+        welcome = self._daemon.link.welcome
+        return self._vocabulary.num_tokens if welcome is None else welcome.vocab_size
+
+    @property
+    def num_running(self) -> int:
+        return self._daemon.num_running
+
+    @property
+    def num_waiting(self) -> int:
+        return self._daemon.num_waiting
+
+    # -- from the target -------------------------------------------------------------------------------------------
+
+    @property
+    def levels(self) -> Levels:
+        """The service levels (SLOs) that a text may request."""
+        return Levels(self._daemon.link)
+
+    def defaults(self, *, chat: bool) -> Defaults:
+        """Returns sampling defaults and stop strings for requests without their own."""
+        return defaults.known(self._daemon.link.welcome, self._vocabulary.settings, chat=chat)
+
+    @property
+    def target_name(self) -> str | None:
+        """Name of the latest target; None before the first one, and for a target without a name."""
+        welcome = self._daemon.link.welcome
+        return None if welcome is None else welcome.target or None
+
+    @property
+    def target_fingerprint(self) -> str | None:
+        """Fingerprint of the latest target; None before the first one."""
+        welcome = self._daemon.link.welcome
+        return None if welcome is None else welcome.target_fingerprint
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """EOS tokens: the target's, or the draft model's until a target has been seen."""
+        welcome = self._daemon.link.welcome
+        return tuple(welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids)
+
+    def stop_ids(self, stop_token_ids: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
+        """Returns a text's stop tokens: its own, and the target's unless `ignore_eos`; RequestRefused if too many.
+
+        Too many are possible only if the target changed while the text waited in the queue.
+        """
+        found = tuple(dict.fromkeys((*(() if ignore_eos else self.eos_ids), *stop_token_ids)))
+        if len(found) > MAX_STOP_IDS:
+            what = f"{len(found)} tokens would end the text, the target's own included; {MAX_STOP_IDS} are the most"
+            raise RequestRefused("malformed", f"{what}: send fewer stop_token_ids")
+        return found
 
     # -- texts -----------------------------------------------------------------------------------------------------
 

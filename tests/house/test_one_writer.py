@@ -13,6 +13,7 @@ import pytest
 
 from verify_node.scheduler.service import Account
 from verify_node.session.client import Client, Peer
+from verify_node.session.draft_state import DraftState
 from verify_node.session.model_calls import ModelCalls
 from verify_node.session.session import Session
 from verify_node.slo.deadline import Deadline
@@ -20,7 +21,9 @@ from verify_node.slo.deadline import Deadline
 ROOT = Path(__file__).parents[2]
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "verify_node").rglob("*.py"))]
 OWNED = {
-    "verify_node/session": {field.name for owner in (Session, ModelCalls, Client, Peer) for field in fields(owner)},
+    "verify_node/session": {
+        field.name for owner in (Session, DraftState, ModelCalls, Client, Peer) for field in fields(owner)
+    },
     "verify_node/slo": {field.name for field in fields(Deadline)} - {"session_id", "client", "at"},
     "verify_node/scheduler": {field.name for field in fields(Account)},
     "verify_node/core": {"refusals", "num_rounds", "round_s", "wake_at", "draining"},
@@ -83,14 +86,14 @@ def test_only_its_own_room_writes_the_state(file: str) -> None:
         "session.may_draft = 3",
         "known.may_draft, other = 3, 4",
         "session.num_repeats += 1",
-        "del session.drafted",
+        "del session.drafts.newest",
         "session.tokens[0] = 1",
         "del move.session.logprobs[:2]",
         "session.sent.append((1, 2.0))",
         "self.session.sent.popleft()",
         "seen.session.acceptance.observe(1.0, 2)",
         "session.acceptance.worth = 1.0",
-        "for session.may_draft in (1, 2): pass",
+        "for session.drafts.may_draft in (1, 2): pass",
         "setattr(client, 'weight', 2.0)",
         "def f(peer):\n    peer.last_seen = 1.0",
     ],

@@ -30,7 +30,7 @@ def put(session: Session, may_draft: int = 0, draft: Draft | None = None, *, wai
 
     waits: no round is to take it before its draft is complete.
     """
-    session.phase, session.may_draft, session.waits = Phase.RUNNING, may_draft, waits
+    session.phase, session.drafts.may_draft, session.drafts.waits = Phase.RUNNING, may_draft, waits
     session.last_verdict = Verdict(session.session_id, session.epoch, session.acked, (), 0, 0, may_draft)
     if draft is not None:
         session.take_draft(draft, session.ready_since)

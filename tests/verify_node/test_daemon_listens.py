@@ -68,10 +68,10 @@ async def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatc
             await channel.send(make_open(number))
         await until(lambda: len(loop.core.sessions) == 2)
         loop.target.let_go()
-        await until(lambda: all(session.may_draft for session in loop.core.sessions.values()))
+        await until(lambda: all(session.drafts.may_draft for session in loop.core.sessions.values()))
         one = loop.core.sessions[session_id(1)]
         await honest.send(Draft(session_id(1), 1, len(one.tokens), (1,), complete=True))
-        await until(lambda: one.drafted)
+        await until(lambda: one.drafts.newest)
 
         asked, num_rounds = watch(loop.core, monkeypatch), len(loop.target.planned)
         for _ in range(int(rate_limit.BARRED) + 1):

@@ -249,7 +249,7 @@ class Rounds:
             session = move.session
             may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
             session.permit(may_draft, done.number)
-            verdict = move.verdict(session.may_draft, self.choice.least_probability(session))
+            verdict = move.verdict(session.drafts.may_draft, self.choice.least_probability(session))
             waits = self.allocator.waits(session) and done.number >= session.client.retry_round
             session.tell(verdict, now, waits=waits, round_s=self.round_s)
             sends.append(self.replies.tell(session.peer_id, verdict))

@@ -201,10 +201,10 @@ class Allocator:
 
     def _is_tried(self, session: Session, number: int, round_s: float) -> bool:
         """True if a session that may draft nothing has waited long enough to try one token."""
-        if session.zero_since is None:
+        if session.drafts.zero_since is None:
             return False
         wait_s = 0.0 if self.is_barrier else min(session.client.answer_s, MOST_TRIED_S) / TRIED_SHARE
-        return number - session.zero_since >= max(PROBE_ROUNDS, wait_s / round_s if round_s else 0.0)
+        return number - session.drafts.zero_since >= max(PROBE_ROUNDS, wait_s / round_s if round_s else 0.0)
 
 
 def _least_useful(session: Session, round_s: float) -> int:

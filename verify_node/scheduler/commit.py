@@ -137,7 +137,8 @@ def commit(
     base_len = len(session.tokens)
     unverified = None
     if entry.verification == "match" and not entry.num_drafted:
-        unverified = session.drafted if session.drafted is not None and session.drafted.codes else passed_over
+        newest = session.drafts.newest
+        unverified = newest if newest is not None and newest.codes else passed_over
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:
@@ -148,7 +149,7 @@ def commit(
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    moved = Moved(session, entry, outcome, base_len, taken, session.was_wrong, unverified)
+    moved = Moved(session, entry, outcome, base_len, taken, session.drafts.was_wrong, unverified)
     session.note_wrong(moved.is_wrong)
     return moved
 

@@ -21,7 +21,7 @@ def of_draft(session: Session) -> Drafted:
 
     Match needs no proposal, which is dropped; a draft without a proposal is of no use under ratio.
     """
-    drafted, by_ratio = session.drafted, session.verification == "ratio"
+    drafted, by_ratio = session.drafts.newest, session.verification == "ratio"
     if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
         return NOTHING
     found = drafted if by_ratio or drafted.proposal is None else drafted._replace(proposal=None)

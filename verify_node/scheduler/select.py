@@ -62,7 +62,7 @@ class PendingDraft(NamedTuple):
     @property
     def due_at(self) -> float:
         """Time at which the draft should arrive."""
-        return self.session.model_due_at if self.of_model else self.session.answer_due_at
+        return self.session.drafts.model_calls.due_at if self.of_model else self.session.answer_due_at
 
 
 class Choice:
@@ -80,7 +80,7 @@ class Choice:
         number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
         budget. num_prefill: tokens that the round is expected to prefill.
         """
-        return {one.session_id: of_draft(one).cut(one.may_draft) for one in ready}
+        return {one.session_id: of_draft(one).cut(one.drafts.may_draft) for one in ready}
 
     def least_probability(self, session: Session) -> int:
         """Code of the path probability below which this session's draft node need not draft."""
@@ -252,7 +252,7 @@ class ByWorth(Choice):
         wanting: list[Wanting] = []
         for session in ready:
             if session.takes_drafts:
-                drafted = best(session, of_draft(session), session.own)
+                drafted = best(session, of_draft(session), session.drafts.own)
                 if drafted.tokens:
                     found.append((session, drafted))
                 if (not drafted.tokens or drafted.is_own) and self._self_drafts is not None and session.allows_ngrams:

@@ -63,7 +63,7 @@ class Starting:
             return None
         sessions = [session for session in self._sessions.values() if not session.finished]
         for session in sessions:
-            if session.awaits_draft and now >= session.late_at:
+            if session.awaits_draft and now >= session.drafts.late_at:
                 session.go_without(now, num_rounds)
         ready = [session for session in sessions if session.can_move(round_s)]
         awaited = [session for session in sessions if session.awaits_draft]
@@ -73,7 +73,7 @@ class Starting:
         start = earliest(deciding, held_for, round_s, choice.pending_drafts(deciding, num_rounds + 1))
         if start.at <= now:
             return ready
-        self.wake_at = min([start.at, *(session.late_at for session in awaited)])
+        self.wake_at = min([start.at, *(session.drafts.late_at for session in awaited)])
         self._waiting = (start.whom, self.wake_at) if start.whom is not None else None
         return None
 

@@ -1,39 +1,84 @@
 """A session on the verify node: one generation's text, its draft, its phase, and every transition between phases.
 
 All changes of a session are methods here; no other module writes its fields (`tests/house/test_one_writer.py`).
-`phase.py` shows the phases, `state.py` lists the fields.
+`phase.py` shows the phases; `draft_state.py` has what is drafted beyond the text.
 """
 
+from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
-from goodspeed.wire.fields import FinishReason
+from goodspeed.wire.fields import DraftSource, FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
-from verify_node.session.client import ANSWER_TOKENS, Peer
+from verify_node.session.acceptance_bound import AcceptanceBound
+from verify_node.session.client import Client, Peer
+from verify_node.session.draft_state import DraftState
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase, WrongPhase
-from verify_node.session.state import MAX_RETURNS, SessionState
 from verify_node.slo.deadline import Cause, Deadline
 
 SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
 
-LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
-"""A draft is late after LATE_TIMES times its usual time, within two bounds: at least LEAST_LATE_S, so that a lost
-message can be repeated, and at most MOST_LATE_S, the longest time that a draft may delay rounds."""
+WINDOW, MAX_WINDOW = 16, 256
+"""Overdue tokens at which a session waits for its draft node: the least, and for long round trips the most."""
+
+MAX_RETURNS = 8
+"""Reopenings for which a text keeps its place: every text must end some time, or others could wait for ever."""
 
 
 @dataclass(slots=True, eq=False)
-class Session(SessionState):
+class Session:
     """One generation: its text so far, its draft node's state, and its permissions."""
 
-    @property
-    def shares(self) -> bool:
-        """True if other sessions may share the pages of its text."""
-        return bool(self.prefix_scope and self.opened.cache_salt)
+    opened: OpenSession
+    peer_id: bytes
+    client: Client
+    acceptance: AcceptanceEstimator
+    tokens: list[int]  # prompt and all committed tokens
+    admitted: int  # order of opening: the oldest is preempted last
+    acked: int  # the draft node has applied all tokens below this position
+    limit: int  # position at which the session ends for its length
+    acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
+    phase: Phase = Phase.OPENED
+    drafts: DraftState = field(init=False)
+    session_id: bytes = field(init=False)
+    epoch: int = field(init=False)
+    num_given: int = field(init=False)  # tokens of its text when it was opened
+    may_stop_at: int = field(init=False)  # position from which on its stop ids may be drawn
+    max_length: int = field(init=False)  # longest draft of which every token, and one token more, can be delivered
+    last_verdict: Verdict | None = None
+    finish_reason: FinishReason | None = None
+    arrived_at: float = 0.0  # when its text was first asked for here
+    num_returns: int = 0  # times that it was reopened since, and kept its place
+    ready_since: float = 0.0
+    heard_at: float = 0.0  # latest time that its draft node mentioned it
+    moved_at: float = 0.0  # latest time that it was opened, got tokens, or acknowledged some
+    num_repeats: int = 0  # verdicts repeated since its latest new acknowledgement
+    round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    tokens_per_round: float = 1.0  # smoothed
+    sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
+    logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
+    prompt_logprobs: list[TokenLogprobs] | None = None  # of the prefilled prompt; None: not asked, or acknowledged
+    deadline: Deadline | None = None  # None: no objectives
+    promised: bool | None = None  # whether its objectives are promised; None: undecided
+    prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
+    num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
+
+    def __post_init__(self) -> None:
+        opened = self.opened
+        self.session_id, self.epoch = opened.session_id, opened.epoch
+        self.num_given = len(opened.prompt) + len(opened.committed)
+        self.may_stop_at = len(opened.prompt) + opened.min_tokens
+        self._limit_drafts()
+        self.drafts = DraftState(self.client)
+
+    def _limit_drafts(self) -> None:
+        """Sets `max_length` for the current text."""
+        self.max_length = max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
 
     @classmethod
     def open(
@@ -71,6 +116,152 @@ class Session(SessionState):
             prefix_scope=prefix_scope(peer, opened),
         )
 
+    # -- what follows from its state ----------------------------------------------------------------------------------
+
+    @property
+    def shares(self) -> bool:
+        """True if other sessions may share the pages of its text."""
+        return bool(self.prefix_scope and self.opened.cache_salt)
+
+    @property
+    def verification(self) -> Verification:
+        """The rule of its next round: its own rule; match, which needs no claims, after its client was found to lie.
+
+        The switch keeps texts exact: it depends only on drafts already verified, and match has separate noise.
+        """
+        return "match" if self.client.suspicion.proven else self.opened.verification
+
+    @property
+    def finished(self) -> bool:
+        return self.phase is Phase.FINISHED
+
+    @property
+    def is_compiling(self) -> bool:
+        """True if no round can advance it before its constraint is compiled."""
+        return self.phase is Phase.COMPILING
+
+    @property
+    def is_active(self) -> bool:
+        """True if rounds advance it: its constraint, if any, is compiled, and its text goes on."""
+        return self.phase is Phase.RUNNING or self.phase is Phase.OPENED
+
+    @property
+    def awaits_draft(self) -> bool:
+        """True if rounds wait for its draft, and the draft is not complete yet."""
+        return not self.finished and self.drafts.is_awaited
+
+    @property
+    def num_unacknowledged(self) -> int:
+        return len(self.tokens) - self.acked
+
+    @property
+    def num_overdue(self) -> int:
+        """Number of unacknowledged tokens before those of its newest verdict, which may still be on its way.
+
+        A round may bring more tokens than WINDOW. If these counted, every such session would miss the next round.
+        """
+        return 0 if self.last_verdict is None else max(0, self.last_verdict.base_len - self.acked)
+
+    @property
+    def was_told_nothing(self) -> bool:
+        """True if its draft node has acknowledged no verdict since the session was opened."""
+        return self.acked == self.num_given
+
+    @property
+    def takes_drafts(self) -> bool:
+        """True if a round may verify drafts for it, the draft node's or the verify node's."""
+        return self.phase is Phase.RUNNING and self.opened.drafter != "none" and self.max_length > 0
+
+    @property
+    def expects_answer(self) -> bool:
+        """True if its draft node still has to answer the newest verdict, by a draft of its n-gram index."""
+        is_known = self.client.has_index and self.allows_ngrams and self.takes_drafts
+        return is_known and self.acked < len(self.tokens) and self.drafts.newest is None
+
+    @property
+    def answered(self) -> bool | None:
+        """True if its draft node has answered the newest verdict; None if rounds need not wait for that answer."""
+        return self.acked == len(self.tokens) if self.drafts.is_needed and self.takes_drafts else None
+
+    @property
+    def expects_model(self) -> bool:
+        """True if its draft model must draft anew, and is known to answer."""
+        is_known = self.drafts.model_calls.is_called and self.client.answer_s > 0.0
+        return is_known and self.takes_drafts and self.drafts.newest is None
+
+    @property
+    def model_drafted(self) -> bool | None:
+        """True if a draft model that had to draft anew has done so; None if no new draft was needed."""
+        if not self.drafts.model_calls.is_called or not self.takes_drafts:
+            return None
+        return self.drafts.newest is not None and bool(self.drafts.newest.tokens)
+
+    @property
+    def answer_due_at(self) -> float:
+        """Time at which the answer to its newest verdict should arrive."""
+        return self.sent[-1][1] + self.round_trip_s if self.sent else 0.0
+
+    @property
+    def allows_ngrams(self) -> bool:
+        """True if n-gram drafts may be verified; under ratio they may not: tokens that are not sampled must be
+        certain."""
+        return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
+
+    @property
+    def uses_model(self) -> bool:
+        """True if its draft node's model may draft for it."""
+        return self.opened.drafter in ("auto", "model") and self.client.has_model and self.opened.max_draft > 0
+
+    @property
+    def allows_own(self) -> bool:
+        """True if the verify node's draft model may draft for it: that model applies no logit rules or constraints."""
+        opened = self.opened
+        is_plain = opened.logit_rules is None and opened.constraint is None
+        return is_plain and opened.drafter == "auto" and self.verification == "match" and self.max_length > 0
+
+    def allows_drafts_of(self, source: DraftSource | None) -> bool:
+        """True if drafts of this source may be verified."""
+        return self.opened.drafter in ("auto", source)
+
+    @property
+    def forced_next(self) -> tuple[int, ...]:
+        """Tokens that its constraint forces after its current text."""
+        forced = self.drafts.forced
+        return forced[1] if forced is not None and forced[0] == len(self.tokens) else ()
+
+    def window(self, round_s: float) -> int:
+        """Overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
+        rounds = 2 * self.round_trip_s / round_s if round_s else 0
+        return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.tokens_per_round))))
+
+    def can_move(self, round_s: float) -> bool:
+        """True if rounds of this duration can advance it; else its constraint is not compiled, or its draft node must
+        send a draft, an Ack or a Close."""
+        if not self.is_active or self.awaits_draft:
+            return False
+        return (overdue := self.num_overdue) < WINDOW or overdue < self.window(round_s)
+
+    @property
+    def lacks_prompt_logprobs(self) -> bool:
+        """True if part of its prompt must be prefilled, maybe again, for requested logprobs."""
+        return self.prompt_logprobs is not None and len(self.prompt_logprobs) < len(self.opened.prompt) - 1
+
+    @property
+    def most_cached(self) -> int:
+        """Tokens of its text that may come from the prefix cache: beyond them logprobs are needed."""
+        return len(self.prompt_logprobs or ()) if self.lacks_prompt_logprobs else len(self.tokens) - 1
+
+    @property
+    def told_of_prompt(self) -> tuple[TokenLogprobs, ...] | None:
+        """Prompt logprobs that its draft node waits for; None if acknowledged, or not requested."""
+        return None if self.prompt_logprobs is None else tuple(self.prompt_logprobs)
+
+    def logprobs_from(self, base_len: int) -> tuple[TokenLogprobs, ...] | None:
+        """Returns the logprobs of the tokens from base_len on, which are unacknowledged; None if not requested."""
+        if self.opened.num_logprobs is None:
+            return None
+        return tuple(self.logprobs[len(self.logprobs) - (len(self.tokens) - base_len) :])
+
     # -- its draft node speaks -------------------------------------------------------------------------------------
 
     def continue_from(self, old: "Session") -> None:
@@ -104,21 +295,11 @@ class Session(SessionState):
 
     def take_draft(self, draft: Draft, now: float) -> None:
         """Takes an arriving draft; a draft for more of the text replaces one for less."""
-        if self.finished or (self.drafted is not None and self.drafted.outdates(draft)):
+        if self.finished:
             return
-        awaited, is_new = self.awaits_draft, draft.base_len == len(self.tokens)
-        drafted = Drafted.read(draft, self.tokens, self.may_draft if self.allows_drafts_of(draft.source) else 0)
-        if drafted is not None and drafted.tokens:
-            self.client.note_draft(draft.source, drafted.depth)
-        if is_new and draft.tokens:
-            is_whole = draft.proposal is not None  # under the ratio rule
-            if draft.source == "model" or (is_whole and not self.client.has_model):
-                self.model_calls.answered(now, len(draft.tokens) + 1 if is_whole else ANSWER_TOKENS)
-            else:
-                self.model_calls.answered_by_index(now, only=is_whole)
-        self.drafted = drafted
-        if is_new and draft.complete:
-            self.client.complete_draft()
+        awaited = self.awaits_draft
+        most = self.drafts.may_draft if self.allows_drafts_of(draft.source) else 0
+        self.drafts.take(draft, self.tokens, now, most)
         if awaited and not self.awaits_draft:
             self.ready_since = now
             self._wait_for("queue", now)
@@ -170,8 +351,8 @@ class Session(SessionState):
 
     def go_without(self, now: float, number: int) -> None:
         """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""
-        self.waits, self.ready_since = False, now
-        self.client.miss_draft(number)
+        self.ready_since = now
+        self.drafts.go_without(number)
         self._wait_for("queue", now)
 
     def enter(self, now: float, *, is_prefill: bool, num_cached: int) -> None:
@@ -215,19 +396,16 @@ class Session(SessionState):
         if self.deadline is not None:
             self.deadline.delivered(len(taken), self.moved_at)  # `advance` has set it to the round's end
         self.logprobs += logprobs[: len(taken)]
-        if self.drafted is not None:
-            self.drafted = None if self.finished else self.drafted.after(taken)
-        if self.own is not None:
-            self.own = None if self.finished else self.own.after(taken)
+        self.drafts.follow(taken, finished=self.finished)
         return tuple(taken)
 
     def take_own(self, drafted: Drafted) -> None:
         """Takes the verify node's own draft after the current text."""
-        self.own = None if self.finished else drafted
+        self.drafts.own = None if self.finished else drafted
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
         """Records the tokens that its constraint forces after its current text."""
-        self.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
+        self.drafts.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
     def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
         """Eq. (3): updates estimates with a verified draft. agreement: over its num_observed tokens.
@@ -240,19 +418,15 @@ class Session(SessionState):
 
     def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
-        self.model_calls.observe(num_accepted, drafted)
+        self.drafts.model_calls.observe(num_accepted, drafted)
 
     def note_wrong(self, is_wrong: bool) -> None:
         """Notes whether its latest round rejected a first choice."""
-        self.was_wrong = is_wrong
+        self.drafts.was_wrong = is_wrong
 
     def permit(self, may_draft: int, number: int) -> None:
         """Sets the number of tokens that may be drafted beyond its text, by verify round `number`."""
-        self.may_draft = may_draft
-        if may_draft:
-            self.zero_since = None
-        elif self.zero_since is None:
-            self.zero_since = number
+        self.drafts.permit(may_draft, number)
 
     def tell(self, verdict: Verdict, now: float, *, waits: bool, round_s: float) -> None:
         """Records an outgoing verdict, which is retained to be repeated and starts the wait for its answer.
@@ -260,17 +434,12 @@ class Session(SessionState):
         waits: rounds wait until its draft is complete, if the verdict permits a draft. round_s: duration of a round.
         """
         self.last_verdict = verdict if verdict.prompt_logprobs is None else replace(verdict, prompt_logprobs=None)
-        self.needs_draft = self.drafted is None
-        self.model_calls.verdict_goes_out(now, calls=verdict.may_draft > 0 and self.drafted is None)
-        self.waits = waits and verdict.may_draft > 0
+        self.drafts.call(verdict.may_draft, now, waits=waits)
         if self.awaits_draft:
             self._wait_for("draft", now)
         elif self.deadline is not None and not self.can_move(round_s):
             self._wait_for("network", now)
         self.sent.append((len(self.tokens), now))
-        if self.waits:
-            usual_s = self.client.answer_s or MOST_LATE_S
-            self.late_at = now + min(MOST_LATE_S, max(LEAST_LATE_S, LATE_TIMES * usual_s))
 
     # -- within ----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class Present:
     @property
     def may_draft(self) -> int:
         """Total tokens that the client's next drafts may have."""
-        return sum(session.may_draft for session in self.unfinished)
+        return sum(session.drafts.may_draft for session in self.unfinished)
 
     @property
     def moved_at(self) -> float | None:

@@ -55,7 +55,7 @@ class RoundRecorder:
             return
         if isinstance(message, OpenSession):
             self._opened(session, peer.hello.draft_model, core, now)
-        elif session.drafted is not None and session.drafted.made_on == message.base_len:
+        elif session.drafts.newest is not None and session.drafts.newest.made_on == message.base_len:
             known = self._known[message.session_id]
             known.drafted_at, known.num_bytes = now, received.num_bytes
 

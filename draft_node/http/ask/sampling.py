@@ -7,8 +7,8 @@ from typing import Any
 from draft_node.http.ask.prompts import check_ids
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Generation, Slo
 from draft_node.http.schema.errors import ApiError
+from draft_node.service.levels import Levels
 from draft_node.service.request import Wanted
-from draft_node.service.state import Levels
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, WINDOW, Objectives
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MAX_STOP_IDS, Otherwise

@@ -23,7 +23,7 @@ from experiments.simulation.nodes.draft import TIMEOUT_S
 from experiments.simulation.settings import Settings
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.core.settings import DEFAULTS
-from verify_node.session.session import MOST_LATE_S
+from verify_node.session.draft_state import MOST_LATE_S
 
 NUM_WAYS = 4  # there and back: Hello and Welcome, OpenSession and Verdict, Draft and Verdict, and one that was refused
 SURE = 1e-9

@@ -207,13 +207,14 @@ def _phase(session: Session) -> Iterator[Claim]:
     yield session, (phase is Phase.FINISHED) == (reason is not None), f"it ends for {reason!r}"
     yield session, not session.is_compiling or session.opened.constraint is not None, "it has no constraint to compile"
     if has_none:
-        may_draft = session.may_draft
+        may_draft = session.drafts.may_draft
         yield session, not may_draft, f"{may_draft} tokens may be drafted before the first verdict"
 
 
 def _draft(session: Session) -> Iterator[Claim]:
-    drafted = session.drafted
-    yield session, not session.waits or session.may_draft > 0, "rounds wait for a draft that is not permitted"
+    drafted = session.drafts.newest
+    is_permitted = not session.drafts.waits or session.drafts.may_draft > 0
+    yield session, is_permitted, "rounds wait for a draft that is not permitted"
     if drafted is not None:
         is_whole, end = not drafted.num_gone, drafted.made_on + drafted.num_gone
         yield session, end == len(session.tokens), "its draft does not follow its text"

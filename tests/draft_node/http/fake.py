@@ -14,9 +14,9 @@ from draft_node.http.app import create_app
 from draft_node.service.answer import Piece
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.counts import Texts
+from draft_node.service.levels import Levels
 from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.service import Service
-from draft_node.service.state import Levels
 from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints

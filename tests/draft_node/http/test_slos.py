@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.state import Levels
+from draft_node.service.levels import Levels
 from goodspeed.errors import Busy
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.handshake import SloTerms

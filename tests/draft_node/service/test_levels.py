@@ -9,7 +9,7 @@ from draft_node.core.links import TRY_S
 from draft_node.daemon import DraftDaemon
 from draft_node.metrics import create_registry
 from draft_node.service.counts import Texts
-from draft_node.service.state import Levels
+from draft_node.service.levels import Levels
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers

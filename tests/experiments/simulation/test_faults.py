@@ -22,7 +22,7 @@ from verify_node.core.settings import DEFAULTS
 from verify_node.scheduler.commit import Moved
 from verify_node.session import session as verify_session
 from verify_node.session.checks import Rejection
-from verify_node.session.session import MOST_LATE_S
+from verify_node.session.draft_state import MOST_LATE_S
 
 CALM = Settings(num_clients=3, num_sessions=2)
 HANGING = with_faults(replace(CALM, rounds="barrier"), hang=0.5)

@@ -27,7 +27,7 @@ from tests.fakes import (
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Outcome
-from verify_node.session.state import MAX_RETURNS, WINDOW
+from verify_node.session.session import MAX_RETURNS, WINDOW
 from verify_node.slo.promises import GONE_S
 
 
@@ -238,7 +238,7 @@ def test_a_draft_that_is_not_taken(desk, changes, code):
     wanted = {"session_id": session_id(1), "epoch": 1} | changes
     assert (answer.session_id, answer.epoch) == (wanted["session_id"], wanted["epoch"])
     assert desk.core.replies.refusals == {code: 1}
-    assert (desk.session().drafted, desk.session().acked) == (None, 3)
+    assert (desk.session().drafts.newest, desk.session().acked) == (None, 3)
     first, second = sorted(desk.round(), key=lambda verdict: verdict.session_id)
     assert (first.num_verified, first.tokens) == (0, expected()[2:3])
     assert (second.num_accepted, second.num_verified) == (8, 8)  # the other, undisturbed
@@ -295,7 +295,7 @@ def test_a_proposal_of_a_wrong_size_is_not_kept_and_its_session_goes_on(desk, pr
     desk.open(verification="ratio")
     desk.round()
     refusal(desk.draft(tokens=(1,), proposal=proposal, probabilities=claimed), "proposal")
-    assert desk.session().drafted.proposal is None
+    assert desk.session().drafts.newest.proposal is None
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.tokens) == (0, expected()[1:2])
 
@@ -350,7 +350,7 @@ def test_another_clients_session_is_out_of_reach(drafting, epoch):
         assert (answer.session_id, answer.epoch) == (session_id(1), epoch)
     assert drafting.session().tokens == tokens
     assert drafting.session().peer_id == b"a"
-    assert drafting.session().drafted is None
+    assert drafting.session().drafts.newest is None
 
 
 # -- lost and repeated messages ----------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_an_open_that_is_repeated_changes_nothing(drafting):
     [verdict] = drafting.open()
     assert drafting.core.counts.num_repeated == 1
     assert (verdict.base_len, verdict.tokens) == (3, expected()[:1])
-    assert (verdict.may_draft, drafting.session().may_draft) == (8, 8)
+    assert (verdict.may_draft, drafting.session().drafts.may_draft) == (8, 8)
 
 
 def alone_on_the_verify_node(desk, **changes):

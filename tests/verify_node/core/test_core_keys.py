@@ -156,7 +156,7 @@ def test_the_keys_own_limit_of_tokens_drafted_in_a_round(rounds: str) -> None:
     own, others = [], []
     for _ in range(6):
         if rounds == "barrier":
-            assert sum(desk.session(number).may_draft for number in (1, 2)) == 3
+            assert sum(desk.session(number).drafts.may_draft for number in (1, 2)) == 3
         for number, peer in ((1, "a"), (2, "a"), (3, "b")):
             first = len(desk.text(number))
             right = alone(request_of(desk.session(number).opened))[first : first + 9]

@@ -201,13 +201,13 @@ class CoreLaws(RuleBasedStateMachine):
             complete,
             certain([token % VOCAB for token in drafted]) if shape == "drawn" and drafted else None,
         )
-        before = session.drafted, session.acked
+        before = session.drafts.newest, session.acked
         answers = self._say(peer, draft)
         if peer != self._owner(number):
             assert {answer.code for answer in answers if isinstance(answer, Refusal)} <= {"not_owner", "hello_first"}
             assert answers
         if answers:
-            assert (session.drafted, session.acked) == before
+            assert (session.drafts.newest, session.acked) == before
 
     @rule(number=numbers, peer=st.sampled_from(PEERS), base_len=st.integers(0, 30), epoch=st.integers(0, 2))
     def acknowledge(self, number: int, peer: str, base_len: int, epoch: int) -> None:
@@ -325,7 +325,7 @@ class CoreLaws(RuleBasedStateMachine):
             assert session.acked <= len(session.tokens)
             wanted = session.opened.num_logprobs is not None
             assert len(session.logprobs) == (len(session.tokens) - session.acked) * wanted
-            assert session.drafted is None or session.drafted.made_on <= len(session.tokens)
+            assert session.drafts.newest is None or session.drafts.newest.made_on <= len(session.tokens)
 
     @precondition(lambda self: self.in_flight is None)
     @invariant()

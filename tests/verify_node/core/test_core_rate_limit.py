@@ -15,7 +15,7 @@ from verify_node.core.register import MAX_CLIENTS
 from verify_node.core.replies import MAX_REPEATS
 from verify_node.core.sessions import STUCK_S
 from verify_node.scheduler.round import Outcome
-from verify_node.session.state import WINDOW
+from verify_node.session.session import WINDOW
 
 RUBBISH = MalformedMessage("no message")
 

@@ -77,7 +77,7 @@ def test_a_draft_that_comes_while_a_round_is_in_flight_counts_for_the_next(desk:
 def test_a_session_that_is_opened_again_has_no_draft(desk: Desk) -> None:
     desk.up("a", draft_of(desk))
     desk.open(epoch=2, committed=desk.text())
-    assert desk.session().drafted is None
+    assert desk.session().drafts.newest is None
     [verdict] = desk.round()
     assert verdict.num_verified == 0
 
@@ -124,7 +124,7 @@ def test_a_draft_that_crosses_the_last_verdict_asks_for_nothing() -> None:
     [last] = desk.round()
     assert last.finish_reason
     assert desk.up("a", crossing) == []
-    assert desk.session().drafted is None
+    assert desk.session().drafts.newest is None
     assert desk.up("a", Ack(session_id(1), 1, crossing.base_len)) == [last]
 
 
@@ -294,7 +294,7 @@ def test_only_rounds_that_needed_an_answer_show_what_it_brings() -> None:
     gain = desk.session().client.answer_gain
     desk.round()
     seen = gain._in_time.num, gain._too_late.num
-    assert desk.session().drafted is not None
+    assert desk.session().drafts.newest is not None
     desk.now += 0.01
     desk.round()
     assert (gain._in_time.num, gain._too_late.num) == seen

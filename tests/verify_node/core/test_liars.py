@@ -19,7 +19,8 @@ from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Draft, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, proposal, request_of, session_id
 from verify_node.scheduler.round import Outcome, Round
-from verify_node.session.session import MOST_LATE_S, Session
+from verify_node.session.draft_state import MOST_LATE_S
+from verify_node.session.session import Session
 
 # -- found by the test of what was drawn -------------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class Neighbours(Desk):
         name = session.client.name
         tokens: tuple[int, ...] = ()
         if session.session_id not in self.withheld:
-            length = min(session.may_draft, MAX_DRAFT)
+            length = min(session.drafts.may_draft, MAX_DRAFT)
             wanted = Propose(request_of(session.opened), 1, 0, tuple(session.tokens), length)
             tokens = proposal(self.model, wanted)
         probabilities, source = (self.claims * len(tokens), self.source) if name == "a" else (b"", "model")

@@ -44,7 +44,7 @@ def test_one_session_alone_may_have_all_that_is_shared_out_drafted() -> None:
     for _ in range(3):
         deliver(desk, "a")
         [verdict] = desk.round()
-        assert verdict.may_draft == desk.session().may_draft == int(PERMITTED * desk.core.limits.budget) == 24
+        assert verdict.may_draft == desk.session().drafts.may_draft == int(PERMITTED * desk.core.limits.budget) == 24
 
 
 def test_barrier_rounds_share_out_the_budget_itself() -> None:
@@ -79,7 +79,7 @@ def test_what_is_permitted_is_the_policys_allocation() -> None:
     quick.client.goodput.value, slow.client.goodput.value = 3.0, 1.1
     permitted = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
     assert permitted == {quick.session_id: 23, slow.session_id: LEAST_PERMISSION}
-    assert (quick.may_draft, slow.may_draft) == (23, LEAST_PERMISSION)
+    assert (quick.drafts.may_draft, slow.drafts.may_draft) == (23, LEAST_PERMISSION)
 
 
 def test_in_barrier_rounds_the_allocation_is_told_as_it_is() -> None:

@@ -13,7 +13,7 @@ from tests.fakes import Desk, alone, make_open, request_of, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Round
 from verify_node.session.client import LATE_ROUNDS
-from verify_node.session.session import LEAST_LATE_S, MOST_LATE_S
+from verify_node.session.draft_state import LEAST_LATE_S, MOST_LATE_S
 
 
 def drafting(rounds: str = "barrier", *, num_clients: int = 3, **opened: Any) -> Desk:
@@ -24,7 +24,7 @@ def drafting(rounds: str = "barrier", *, num_clients: int = 3, **opened: Any) ->
         desk.hello(name)
         desk.open(name, number, **({"max_tokens": 1000} | opened))
     desk.round()
-    assert all(desk.session(number).may_draft for number in range(1, num_clients + 1))
+    assert all(desk.session(number).drafts.may_draft for number in range(1, num_clients + 1))
     return desk
 
 
@@ -136,7 +136,7 @@ def test_a_ratio_session_that_may_draft_nothing_goes_on() -> None:
     desk.draft()
     while not desk.session().finished:
         assert len(desk.round()) == 1
-        assert desk.session().may_draft == 0
+        assert desk.session().drafts.may_draft == 0
 
 
 # -- continuous rounds -------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def waiting_for_b() -> Desk:
 def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
     desk = waiting_for_b()
     desk.acknowledge(1, 2, 3)
-    started, due_at = desk.now, desk.session(2).model_due_at
+    started, due_at = desk.now, desk.session(2).drafts.model_calls.due_at
     for _ in range(3):
         assert desk.core.plan(desk.now) is None
         assert due_at <= desk.core.wake_at <= due_at + 0.001

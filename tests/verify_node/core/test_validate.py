@@ -42,7 +42,7 @@ def test_what_is_sound_is_not_found_fault_with(desk):
 )
 def test_events_are_followed_by_a_check(desk, event):
     event(desk)
-    desk.session(2).may_draft = 1
+    desk.session(2).drafts.may_draft = 1
     with pytest.raises(BrokenInvariant):
         event(desk)
 
@@ -50,11 +50,14 @@ def test_events_are_followed_by_a_check(desk, event):
 def drafted(desk, **changes):
     """Puts a draft there as no arrival would."""
     session = desk.session()
-    session.drafted = Drafted.read(desk.honest_draft(), session.tokens)._replace(**changes)
+    session.drafts.newest = Drafted.read(desk.honest_draft(), session.tokens)._replace(**changes)
 
 
 BREAKS = {
-    "a permission too soon": (lambda desk: setattr(desk.session(2), "may_draft", 1), "1 tokens may be drafted before"),
+    "a permission too soon": (
+        lambda desk: setattr(desk.session(2).drafts, "may_draft", 1),
+        "1 tokens may be drafted before",
+    ),
     "a phase without a verdict": (lambda desk: setattr(desk.session(2), "phase", Phase.RUNNING), "its last verdict"),
     "a draft for another text": (lambda desk: drafted(desk, made_on=9), "does not follow its text"),
     "a part of a draw": (
@@ -63,7 +66,7 @@ BREAKS = {
     ),
     "a draft that is used up": (lambda desk: drafted(desk, made_on=3, num_gone=1, tokens=()), "its draft is empty"),
     "a wait for nobody": (
-        lambda desk: setattr(desk.session(2), "waits", True),
+        lambda desk: setattr(desk.session(2).drafts, "waits", True),
         "wait for a draft that is not permitted",
     ),
     "an end without a reason": (lambda desk: setattr(desk.session(), "phase", Phase.FINISHED), "it ends for None"),
@@ -110,9 +113,9 @@ commit, tell, drop = Session.commit, Session.tell, Sessions.drop
 
 
 def keeps_the_draft(session, tokens, logprobs=()):
-    known = session.drafted
+    known = session.drafts.newest
     taken = commit(session, tokens, logprobs)
-    session.drafted = known
+    session.drafts.newest = known
     return taken
 
 
@@ -123,7 +126,7 @@ def forgets_the_verdict(session, verdict, now, *, waits, round_s):
 
 def waits_for_everybody(session, verdict, now, *, waits, round_s):
     tell(session, verdict, now, waits=waits, round_s=round_s)
-    session.waits = True
+    session.drafts.waits = True
 
 
 def forgets_the_memory(sessions, session, **changes):

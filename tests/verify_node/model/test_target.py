@@ -99,7 +99,7 @@ class RealDesk(Desk):
 def some_draft(rng, session, text):
     """A draft that follows the right text for a while."""
     done = len(session.tokens) - len(session.opened.prompt)
-    right = text[done : done + rng.randint(0, session.may_draft)]
+    right = text[done : done + rng.randint(0, session.drafts.may_draft)]
     tokens = tuple(token if rng.random() < 0.8 else rng.randrange(VOCAB) for token in right)
     return Draft(session.session_id, session.epoch, len(session.tokens), tokens, complete=True)
 
@@ -138,9 +138,9 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
         if planned:
             desk.finish(planned)
         for session in list(desk.core.sessions.values()):
-            if session.may_draft and not session.finished and rng.random() < 0.8:
+            if session.drafts.may_draft and not session.finished and rng.random() < 0.8:
                 assert desk.up("a", some_draft(rng, session, texts[session.session_id])) == []
-            elif session.may_draft == 0:
+            elif session.drafts.may_draft == 0:
                 desk.up("a", Ack(session.session_id, session.epoch, len(session.tokens)))
         if not waiting and all(session.finished for session in desk.core.sessions.values()):
             break

@@ -61,7 +61,7 @@ def permit(scheduler, sessions, number=1, round_s=0.01):
     permitted = scheduler.permit(number, sessions, round_s)
     for session in sessions:
         session.permit(permitted.get(session.session_id, 0), number)
-    return [session.may_draft for session in sessions]
+    return [session.drafts.may_draft for session in sessions]
 
 
 # -- Eq. (3) and Eq. (4) -----------------------------------------------------------------------------------------------
@@ -335,10 +335,10 @@ def test_barrier_rounds_share_out_exactly_the_budget_and_verify_all_of_it(policy
         desk.open(name, number, max_tokens=400)
     desk.round()
     for _ in range(30):
-        permitted = sum(desk.session(number).may_draft for number in range(4))
+        permitted = sum(desk.session(number).drafts.may_draft for number in range(4))
         assert permitted == 12 or (policy == "random" and permitted <= 12)
         for number, name in enumerate("abcd"):
-            if desk.session(number).may_draft:
+            if desk.session(number).drafts.may_draft:
                 assert desk.round() == []
                 desk.draft(name, number, alpha=0.5)
             else:

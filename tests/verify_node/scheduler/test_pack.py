@@ -167,7 +167,7 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
     for entry in planned.entries:
         session = by_id[entry.session_id]
         assert entry.start == pool.length(entry.session_id)
-        drafted = session.drafted.tokens if session.drafted and entry.samples else ()
+        drafted = session.drafts.newest.tokens if session.drafts.newest and entry.samples else ()
         assert entry.tokens == (*session.tokens[entry.start : entry.base_len], *drafted)
         assert entry.samples == (entry.base_len == len(session.tokens))
         pool.extend(entry.session_id, len(entry.tokens))  # never PoolExhausted

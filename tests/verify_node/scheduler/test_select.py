@@ -50,9 +50,9 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     planned = pack(sessions, PagePool(64, 4), 4, 64, drafted=make_choice(budget=4).choose(sessions, 1, NOW))
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
-        assert entry.tokens[-2:] == session.drafted.tokens[:2]
-        assert entry.probabilities == session.drafted.codes[:2]
-        assert entry.source == session.drafted.source
+        assert entry.tokens[-2:] == session.drafts.newest.tokens[:2]
+        assert entry.probabilities == session.drafts.newest.codes[:2]
+        assert entry.source == session.drafts.newest.source
 
 
 def test_a_draft_without_claims_counts_by_the_acceptance_rate():
@@ -140,7 +140,7 @@ def test_claims_that_proved_wrong_do_not_push_others_out():
     liar, honest = drafting(1, (1.0,) * 4), drafting(2, (0.8,) * 4)
     assert lengths(make_choice(budget=4), liar, honest) == [4, 0]
     for _ in range(40):
-        liar.client.calibration("model").observe(liar.drafted.codes, 0)
+        liar.client.calibration("model").observe(liar.drafts.newest.codes, 0)
     assert lengths(make_choice(budget=4), liar, honest) == [0, 4]
 
 
@@ -148,7 +148,7 @@ def test_each_source_is_calibrated_by_itself():
     """Wrong words of the index do not count for what the model says, nor for the verify node's own."""
     session = drafting(1, (0.9, 0.9), source="ngram")
     for _ in range(50):
-        session.client.calibration("ngram").observe(session.drafted.codes, 0)
+        session.client.calibration("ngram").observe(session.drafts.newest.codes, 0)
     other = drafting(2, (0.5, 0.5))
     assert lengths(make_choice(budget=1), session, other) == [0, 1]
     by_model = drafting(3, (0.9, 0.9), client=session.client)
@@ -263,9 +263,9 @@ def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, lef
 
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
-    session.may_draft = 3
+    session.drafts.may_draft = 3
     chosen = Choice(RoundLimits(10, 64)).choose([session, make_session(2)], 1, NOW)
-    assert chosen[session.session_id].tokens == session.drafted.tokens[:3]
+    assert chosen[session.session_id].tokens == session.drafts.newest.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
     assert Choice(RoundLimits(10, 64)).least_probability(session) == ALL
     assert Choice(RoundLimits(10, 64)).pending_drafts([session], 1) == []

@@ -31,7 +31,7 @@ def pending(number, at, num_expected=1.0, *, of_model=False):
     session = make_session(number, ready_since=5.0)
     if of_model:
         session.client.answer_s = 1.0
-        session.model_calls.verdict_goes_out(at - LATER, calls=True)
+        session.drafts.model_calls.verdict_goes_out(at - LATER, calls=True)
     else:
         session.sent.append((len(session.tokens), at))
     return PendingDraft(session, num_expected, of_model)
@@ -162,4 +162,4 @@ def test_a_session_that_waits_for_memory_takes_nothing_of_anothers_budget_and_pe
     [entry] = planned.entries
     assert (entry.session_id, entry.num_drafted) == (session_id(1), 8)
     desk.finish(planned)
-    assert desk.session(1).may_draft == PERMITTED * 8
+    assert desk.session(1).drafts.may_draft == PERMITTED * 8

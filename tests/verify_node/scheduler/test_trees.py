@@ -35,14 +35,14 @@ def test_the_rest_of_a_tree_follows_the_text():
     grow(session, 7)
     assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
     grow(session, 8)
-    assert session.drafted is None, "its draft is empty"
+    assert session.drafts.newest is None, "its draft is empty"
 
 
 @pytest.mark.parametrize("text", [(4,), (6,), (5, 8)], ids=["no child", "a leaf", "no grandchild"])
 def test_a_tree_is_forgotten_where_the_text_leaves_or_ends_it(text):
     session = growing()
     grow(session, *text)
-    assert session.drafted is None
+    assert session.drafts.newest is None
 
 
 def test_no_more_nodes_are_fed_than_the_text_may_grow():

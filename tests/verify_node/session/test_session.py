@@ -10,8 +10,8 @@ from tests.fakes import session_id
 from tests.verify_node.phases import new_client
 from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.client import LATE_ROUNDS
+from verify_node.session.draft_state import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 from verify_node.session.phase import WrongPhase
-from verify_node.session.session import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_readiness(may_draft, waits, draft, awaits):
 
 def test_a_finished_session_is_neither_ready_nor_waiting():
     session = make_session(max_tokens=1)
-    session.waits = True
+    session.drafts.waits = True
     session.take_draft(a_draft(), 0.0)
     session.commit((7,))
     assert session.finished
@@ -84,35 +84,35 @@ def test_the_newest_draft_is_kept_in_whatever_order_they_arrive():
         session.commit((4, 5))
         for base_len, tokens in order:
             session.take_draft(a_draft(base_len=base_len, tokens=tokens), 0.0)
-        assert session.drafted.tokens == (6, 7, 8, 9)
+        assert session.drafts.newest.tokens == (6, 7, 8, 9)
 
 
 def test_of_two_drafts_for_the_same_text_the_later_one_counts():
     session = make_session()
     session.take_draft(a_draft(tokens=(4,)), 0.0)
     session.take_draft(a_draft(tokens=(4, 5), complete=True), 0.0)
-    assert (session.drafted.tokens, session.drafted.complete) == ((4, 5), True)
+    assert (session.drafts.newest.tokens, session.drafts.newest.complete) == ((4, 5), True)
     session.take_draft(a_draft(tokens=(4,)), 0.0)
-    assert session.drafted.complete, "of one text nothing is sent after what is complete"
+    assert session.drafts.newest.complete, "of one text nothing is sent after what is complete"
 
 
 def test_a_draft_for_less_of_the_text_is_of_use_where_the_text_goes_on_as_it_says():
     session = make_session()
     session.commit((4,))
     session.take_draft(a_draft(tokens=(4, 5, 6), probabilities=bytes((1, 2, 3))), 0.0)
-    assert (session.drafted.tokens, session.drafted.codes) == ((5, 6), bytes((2, 3)))
+    assert (session.drafts.newest.tokens, session.drafts.newest.codes) == ((5, 6), bytes((2, 3)))
     session.take_draft(a_draft(tokens=(7, 5, 6)), 0.0)
-    assert session.drafted is None, "and it was the newest that the draft node sent"
+    assert session.drafts.newest is None, "and it was the newest that the draft node sent"
 
 
 def test_that_nothing_is_drafted_holds_for_its_text_only():
     session = make_session()
     session.take_draft(a_draft(tokens=(), complete=True), 0.0)
-    assert session.drafted.complete
+    assert session.drafts.newest.complete
     session.commit((4,))
-    assert session.drafted is None
+    assert session.drafts.newest is None
     session.take_draft(a_draft(tokens=(), complete=True), 0.0)
-    assert session.drafted is None
+    assert session.drafts.newest is None
 
 
 def test_a_ratio_draft_is_verified_once():
@@ -120,11 +120,11 @@ def test_a_ratio_draft_is_verified_once():
     session.permit(3, 1)
     draft = a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6)))
     session.take_draft(draft, 0.0)
-    assert session.drafted.tokens == (4, 5, 6)
+    assert session.drafts.newest.tokens == (4, 5, 6)
     session.commit((4,))
-    assert session.drafted is None
+    assert session.drafts.newest is None
     session.take_draft(draft, 0.0)
-    assert session.drafted is None, "it was made for less of the text"
+    assert session.drafts.newest is None, "it was made for less of the text"
 
 
 @pytest.mark.parametrize(("drafter", "num_kept"), [("auto", 2), ("model", 2), ("ngram", 0), ("none", 0)])
@@ -134,16 +134,16 @@ def test_of_a_ratio_draft_only_what_may_be_verified_is_kept(drafter, num_kept):
     session.permit(2, 1)
     session.take_draft(a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6))), 0.0)
     kept = (4, 5)[:num_kept]
-    assert (session.drafted.tokens, session.drafted.proposal) == (kept, certain(kept))
-    assert session.drafted.complete
+    assert (session.drafts.newest.tokens, session.drafts.newest.proposal) == (kept, certain(kept))
+    assert session.drafts.newest.complete
 
 
 @pytest.mark.parametrize(("source", "calls"), [("ngram", False), ("model", True)])
 def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, calls):
     session = make_session(verification="ratio")
-    session.model_calls.verdict_goes_out(0.0, calls=True)
+    session.drafts.model_calls.verdict_goes_out(0.0, calls=True)
     session.take_draft(a_draft(tokens=(4,), source=source, complete=True, proposal=certain((4,))), 1.0)
-    assert session.model_calls.is_called == calls
+    assert session.drafts.model_calls.is_called == calls
     assert session.client.answer_s == float(calls)
 
 
@@ -151,10 +151,11 @@ def test_a_tree_is_followed_as_the_text_goes():
     session = make_session()
     session.take_draft(a_draft(tokens=(4, 5, 6, 7), probabilities=bytes(range(4)), parents=pack((-1, -1, 1, 2))), 0.0)
     session.commit((5,))
-    assert (session.drafted.tokens, session.drafted.codes, session.drafted.parents) == ((6, 7), bytes((2, 3)), None)
+    newest = session.drafts.newest
+    assert (newest.tokens, newest.codes, newest.parents) == ((6, 7), bytes((2, 3)), None)
     session.take_draft(a_draft(base_len=4, tokens=(8, 9), parents=pack((-1, -1))), 0.0)
     session.commit((9,))
-    assert session.drafted is None
+    assert session.drafts.newest is None
 
 
 # -- waiting for it ----------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def test_a_draft_is_late_after_some_times_what_it_usually_takes(usual_s, late_s)
     session.client.answer_s = usual_s
     session.commit((7,))
     tell(session, 5.0, waits=True)
-    assert session.late_at == 5.0 + late_s
+    assert session.drafts.late_at == 5.0 + late_s
 
 
 def test_one_pause_of_a_client_counts_once_however_many_sessions_it_has():

@@ -46,7 +46,7 @@ def test_a_model_is_waited_for_until_the_time_that_it_takes():
     tell(session, NOW + 1.0)
     session.acknowledge(len(session.tokens), NOW + 1.001, 0.0)
     assert (session.expects_answer, session.expects_model) == (False, True), "an Ack is not what it hopes for"
-    assert session.model_due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
+    assert session.drafts.model_calls.due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
     assert session.model_drafted is False
     draft(session, NOW + 1.004)
     assert (session.expects_model, session.model_drafted) == (False, True)
@@ -96,7 +96,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     later = 1.0 + ANSWER_SMOOTHING * (MOST_LATER - 1.0)
     num_doubled = [0, 1, 2, 2, *[3] * 4, *[4] * 8, *[5] * 3]  # the silence began with the first of these verdicts
     assert seen == pytest.approx([0.004 * later**number for number in num_doubled])
-    assert session.model_due_at < NOW + 19, "it has been called long ago, and is not waited for any more"
+    assert session.drafts.model_calls.due_at < NOW + 19, "it has been called long ago, and is not waited for any more"
 
 
 @pytest.mark.parametrize(("index_s", "is_silence"), [(0.001, False), (0.5, True)])

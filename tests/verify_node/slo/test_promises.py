@@ -12,7 +12,7 @@ from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
 from tests.verify_node.scheduler.sessions import pack
 from tests.verify_node.slo.deadlines import deadline, decided
-from verify_node.session.state import MAX_RETURNS, WINDOW
+from verify_node.session.session import MAX_RETURNS, WINDOW
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import AT_ONCE, GONE_S
 

@@ -41,9 +41,9 @@ def test_what_may_be_drafted_is_summed_over_sessions_that_go_on(desk):
         desk.open(number=number)
     desk.round()
     [one] = present_clients(desk.core)
-    assert one.may_draft == sum(desk.session(number).may_draft for number in (1, 2)) > 0
+    assert one.may_draft == sum(desk.session(number).drafts.may_draft for number in (1, 2)) > 0
     desk.session(1).phase = Phase.FINISHED
-    assert one.may_draft == desk.session(2).may_draft
+    assert one.may_draft == desk.session(2).drafts.may_draft
 
 
 def test_the_utility_is_of_clients_that_generate(desk):

@@ -76,7 +76,7 @@ def test_a_client_that_writes(scene: Scene) -> None:
     assert (row.num_sessions, row.share, row.weight) == (1, 1.0, 1.0)
     assert (row.acceptance_rate, row.goodput) == (client.acceptance.value, client.goodput.value)
     assert row.num_tokens == seen.num_tokens == scene.desk.core.counts.num_tokens > 4
-    assert row.may_draft == scene.desk.session(1).may_draft
+    assert row.may_draft == scene.desk.session(1).drafts.may_draft
     assert seen.utility == pytest.approx(math.log(row.goodput))
     assert seen.pool.num_used > 0
     assert seen.rates.over_s == pytest.approx(scene.desk.now)

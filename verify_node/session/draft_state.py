@@ -1,0 +1,82 @@
+"""What is drafted beyond a session's text, what may be, and whether rounds wait for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from goodspeed.wire.messages import Draft
+from verify_node.session.client import ANSWER_TOKENS, Client
+from verify_node.session.drafted import Drafted
+from verify_node.session.model_calls import ModelCalls
+
+LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
+"""A draft is late after LATE_TIMES times its usual time, within two bounds: at least LEAST_LATE_S, so that a lost
+message can be repeated, and at most MOST_LATE_S, the longest time that a draft may delay rounds."""
+
+
+@dataclass(slots=True, eq=False)
+class DraftState:
+    """The drafts of one session. All of them continue its current text."""
+
+    client: Client
+    newest: Drafted | None = None  # the rest of its draft node's newest draft
+    own: Drafted | None = None  # what the verify node's draft model drafted
+    forced: tuple[int, tuple[int, ...]] | None = None  # (text length, tokens that its constraint forces after that)
+    may_draft: int = 0  # tokens beyond the text that may be drafted, as sent to its draft node
+    zero_since: int | None = None  # verify round since which it may draft nothing
+    is_needed: bool = False  # the newest verdict left nothing of the newest draft
+    waits: bool = False  # rounds leave the session out until its draft is complete, or late
+    late_at: float = 0.0  # time from which its draft is no longer waited for
+    was_wrong: bool = False  # the latest round rejected a first choice
+    model_calls: ModelCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.model_calls = ModelCalls(self.client)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if rounds wait for the draft, and it is not complete yet."""
+        return self.waits and (self.newest is None or not self.newest.complete)
+
+    def take(self, draft: Draft, text: Sequence[int], now: float, most: int) -> None:
+        """Takes an arriving draft; a draft for more of the text replaces one for less. most: see `Drafted.read`."""
+        if self.newest is not None and self.newest.outdates(draft):
+            return
+        is_new, drafted = draft.base_len == len(text), Drafted.read(draft, text, most)
+        if drafted is not None and drafted.tokens:
+            self.client.note_draft(draft.source, drafted.depth)
+        if is_new and draft.tokens:
+            is_whole = draft.proposal is not None  # under the ratio rule
+            if draft.source == "model" or (is_whole and not self.client.has_model):
+                self.model_calls.answered(now, len(draft.tokens) + 1 if is_whole else ANSWER_TOKENS)
+            else:
+                self.model_calls.answered_by_index(now, only=is_whole)
+        self.newest = drafted
+        if is_new and draft.complete:
+            self.client.complete_draft()
+
+    def follow(self, taken: Sequence[int], *, finished: bool) -> None:
+        """Cuts the drafts after the text grew by these tokens; a finished text has none."""
+        self.newest = None if finished or self.newest is None else self.newest.after(taken)
+        self.own = None if finished or self.own is None else self.own.after(taken)
+
+    def go_without(self, number: int) -> None:
+        """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""
+        self.waits = False
+        self.client.miss_draft(number)
+
+    def permit(self, may_draft: int, number: int) -> None:
+        """Sets the number of tokens that may be drafted, by verify round `number`."""
+        self.may_draft = may_draft
+        if may_draft:
+            self.zero_since = None
+        elif self.zero_since is None:
+            self.zero_since = number
+
+    def call(self, may_draft: int, now: float, *, waits: bool) -> None:
+        """Starts the wait for an answer to a verdict. waits: rounds wait until the draft is complete, if permitted."""
+        self.is_needed = self.newest is None
+        self.model_calls.verdict_goes_out(now, calls=may_draft > 0 and self.is_needed)
+        self.waits = waits and may_draft > 0
+        if self.waits:
+            usual_s = self.client.answer_s or MOST_LATE_S
+            self.late_at = now + min(MOST_LATE_S, max(LEAST_LATE_S, LATE_TIMES * usual_s))
