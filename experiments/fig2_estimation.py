@@ -1,7 +1,8 @@
 """The paper's Fig. 2: the goodput that the verify node estimates against what comes of it, eight clients together.
 
 The state machines' world, in barrier rounds: every user asks for one text after the other, begins in a recorded domain
-drawn at random, and changes to another with a small probability at every token (`Switching`). The estimate for a round
+drawn at random, and changes to another with a small probability at every token (`Switching`). Acceptance is that of the
+client's own draft model there. The estimate for a round
 is the sum of the clients' smoothed goodput (Eq. 4) before that round, so it has not seen it. Both are smoothed by a
 moving average of 10 rounds, with one standard deviation of those 10 as a band, as in the paper. Beside it stands what
 Eq. (5) expects of the lengths that it has chosen: the forecast.
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
-from experiments.simulation.arrays.replays import alphas_of, paths_of
+from experiments.simulation.arrays.replays import IN_TURN, alphas_of, clients_of
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Switching
@@ -72,7 +73,7 @@ class Series:
 
 
 def simulate(config: Config, budget: int, beta: float, seed: int, policy: str = OURS) -> Series:
-    alphas = list(config.alphas) or alphas_of(paths_of(NUM_CLIENTS, config.recordings)).tolist()
+    rates = [config.alphas] if config.alphas else recorded_rates(config.recordings)
     noted: list[tuple[float, float, float]] = []
     known = (0.0, 0.0)
 
@@ -105,11 +106,18 @@ def simulate(config: Config, budget: int, beta: float, seed: int, policy: str = 
         max_round_tokens=1000,
         num_pages=10_000,
         context_len=config.max_tokens + 100,
-        acceptance=lambda client, number: Switching(alphas, config.switch, 1_000_003 * seed + 1009 * number + client),
+        acceptance=lambda client, number: Switching(
+            rates[client % len(rates)], config.switch, 1_000_003 * seed + 1009 * number + client
+        ),
     )
     world = World(seed, settings, note)
     world.run_rounds(WARM_UP + config.num_rounds + 1)
     return Series(*np.array(noted[WARM_UP : WARM_UP + config.num_rounds]).T)
+
+
+def recorded_rates(recordings: str) -> list[list[float]]:
+    """Acceptance rates of all domains, for each draft model that clients have in turn."""
+    return [alphas_of(clients_of(NUM_CLIENTS, recordings, (model,))).tolist() for model in IN_TURN]
 
 
 def moving(values: Floats) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows as row_policies
 from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, off_path_of, paths_of
+from experiments.simulation.arrays.replays import IN_TURN, Replays, alphas_of, clients_of, curves_of
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
@@ -49,18 +49,22 @@ class Setting:
     num_clients: int
     budget: int
     acceptance: Literal["recorded", "replay"] | list[float]
+    models: tuple[int, ...] = IN_TURN  # recorded ones, of the clients in turn
 
     @property
     def name(self) -> str:
         kind = self.acceptance if isinstance(self.acceptance, str) else "spread"
-        return f"{self.num_clients} clients, C = {self.budget}, {kind}"
+        alike = (
+            "" if len(set(self.models)) > 1 else f", all with the {('smaller', 'larger')[self.models[0]]} draft model"
+        )
+        return f"{self.num_clients} clients, C = {self.budget}, {kind}{alike}"
 
     def agreement(self, seeds: Sequence[int], recordings: str = "") -> tuple[Floats, IndependentDraws]:
         """Survival curves [clients, budget], and the draws for these seeds."""
-        domains = paths_of(self.num_clients, recordings)
+        clients = clients_of(self.num_clients, recordings, self.models)
         if self.acceptance == "replay":
-            return curves_of(domains, self.budget), Replays(domains, self.budget, seeds, off_path_of(recordings))
-        alphas = alphas_of(domains) if self.acceptance == "recorded" else np.array(self.acceptance)
+            return curves_of(clients, self.budget), Replays(clients, self.budget, seeds)
+        alphas = alphas_of(clients) if self.acceptance == "recorded" else np.array(self.acceptance)
         if len(alphas) != self.num_clients:
             raise ConfigError(f"{len(alphas)} rates of acceptance for {self.num_clients} clients; give one for each")
         return geometric(alphas, self.budget), IndependentDraws(alphas, seeds)
@@ -212,7 +216,7 @@ def rows_of(setting: str, variant: str, best: float, mean: Floats, error: Floats
 
 def draw(config: Config, results: Results) -> Figure:
     """Utility over rounds: the first setting, and the first that replays recordings; then each client as served."""
-    shown = [config.settings[0].name, *[one.name for one in config.settings if one.name.endswith("replay")][:1]]
+    shown = [config.settings[0].name, *[one.name for one in config.settings if one.acceptance == "replay"][:1]]
     served = [row for row in results.curves if row["world"] == fig4_served.SCARCE and row["way"] != "plain"]
     panels = len(shown) + bool(served)
     figure = new_figure(5.0 * panels, 4.8)

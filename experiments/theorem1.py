@@ -24,7 +24,7 @@ from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.arrays.replays import alphas_of, paths_of
+from experiments.simulation.arrays.replays import alphas_of, clients_of
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
@@ -93,7 +93,7 @@ def experiment(config: Config) -> Outcome:
         raise ConfigError(
             f"{len(config.alphas)} rates of acceptance for {config.num_clients} clients; give one for each"
         )
-    recorded = () if config.alphas else paths_of(config.num_clients, config.recordings)
+    recorded = [] if config.alphas else clients_of(config.num_clients, config.recordings)
     alphas = np.array(config.alphas) if config.alphas else alphas_of(recorded)
     best = optimum(geometric(alphas, config.budget), config.budget)
     results: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from experiments.simulation.settings import Settings
-from experiments.simulation.texts.acceptance import Acceptances
+from experiments.simulation.texts.acceptance import Acceptance, Acceptances
 from goodspeed.errors import ConfigError
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
@@ -21,7 +21,7 @@ ROOM = 1 << 12
 """Pages, and tokens of context: enough that neither ever runs out."""
 
 
-class Played:
+class Played(Acceptance):
     """Replays what agreed in a session's drafts, by the position at which each began; barrier rounds have no others."""
 
     def __init__(self, drafts: Iterable[Drafted]) -> None:

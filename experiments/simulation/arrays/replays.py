@@ -1,48 +1,57 @@
 """The recorded domains as clients: their acceptance rates, their survival curves, and replay for the array path.
 
-Client i is of domain i, by name; with fewer clients than domains the last ones are left out. A domain is all its texts
-at temperature 1 with both draft models, one after the other; each is a path of `Recordings.paths`.
+Client i is of domain i, by name; with fewer clients than domains the last ones are left out. It has all texts of its
+domain at temperature 1, one after the other, as its own draft model proposes along them. The two draft models that
+stand for a family's are dealt out in turn, or as Table I says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import RATE_OFF_PATH
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats, Ints
 
+IN_TURN = (0, 1)
+"""The smaller draft model for the first client, the larger one for the next."""
 
-def paths_of(num_clients: int, recordings: str = "") -> list[tuple[str, ...]]:
-    """Recorded paths, for each client. recordings: a file; empty: the shipped one."""
-    domains = proposals.load(recordings).paths
+
+class Recorded(NamedTuple):
+    """A client's texts with its own draft model."""
+
+    paths: tuple[str, ...]  # of `Recordings.paths`
+    off_path: float  # share of the tokens after a draft's first wrong one that agree again
+
+
+def clients_of(num_clients: int, recordings: str = "", models: Sequence[int] = IN_TURN) -> list[Recorded]:
+    """Returns each client's texts. recordings: a file; empty: the shipped one. models: of the clients, in turn, by
+    `Recordings.stand_in`."""
+    known = proposals.load(recordings)
+    domains = sorted({text.domain for text in known.at(1.0)})
     if not 1 <= num_clients <= len(domains):
         raise ConfigError(
             f"there are {len(domains)} recorded domains, so 1 to {len(domains)} clients; not {num_clients}"
         )
-    return [domains[name] for name in sorted(domains)[:num_clients]]
+    own = [known.stand_in(models[client % len(models)]) for client in range(num_clients)]
+    paths = {model: known.paths(model) for model in set(own)}
+    off_path = {model: known.off_path(model, 1.0).agreed for model in set(own)}
+    return [Recorded(paths[model][name], off_path[model]) for model, name in zip(own, domains, strict=False)]
 
 
-def off_path_of(recordings: str = "") -> float:
-    """Share of the tokens after a draft's first wrong one that agree again, the mean of both draft models."""
-    known = proposals.load(recordings)
-    return fmean(known.off_path(known.stand_in(number), 1.0) for number in (0, 1))
-
-
-def alphas_of(domains: Sequence[Sequence[str]]) -> Floats:
+def alphas_of(clients: Sequence[Recorded]) -> Floats:
     """Share of the positions at which the draft model, all before being right, agrees [clients]."""
-    return np.array([sum(path.count("1") for path in own) / sum(map(len, own)) for own in domains])
+    return np.array([sum(path.count("1") for path in own.paths) / sum(map(len, own.paths)) for own in clients])
 
 
-def curves_of(domains: Sequence[Sequence[str]], longest: int) -> Floats:
+def curves_of(clients: Sequence[Recorded], longest: int) -> Floats:
     """Empirical survival curves [clients, longest]."""
-    return np.array([survival(own, longest) for own in domains])
+    return np.array([survival(own.paths, longest) for own in clients])
 
 
 def survival(own: Iterable[str], longest: int) -> tuple[float, ...]:
@@ -75,11 +84,8 @@ def _runs(path: str) -> Iterator[tuple[int, bool]]:
 class Replays(IndependentDraws):
     """Agreement as it was recorded. Each world begins at a place of its own in each client's texts, by its seed."""
 
-    def __init__(
-        self, domains: Sequence[Sequence[str]], longest: int, seeds: Sequence[int], off_path: float = RATE_OFF_PATH
-    ) -> None:
-        """off_path: how often tokens after a draft's first wrong one agree again."""
-        tables = [_table("".join(own), longest, off_path) for own in domains]
+    def __init__(self, clients: Sequence[Recorded], longest: int, seeds: Sequence[int]) -> None:
+        tables = [_table("".join(own.paths), longest, own.off_path) for own in clients]
         self._lengths = np.array([len(table) for table in tables])
         self._tables: Floats = np.zeros((len(tables), int(self._lengths.max()), longest))
         for filled, table in zip(self._tables, tables, strict=True):

@@ -8,6 +8,7 @@ from random import Random
 from scipy.stats import beta
 
 from experiments.simulation.arrivals import Arrival
+from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.slo.objectives import Objectives
 
@@ -16,7 +17,7 @@ NUM_LEVELS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Uneven:
+class Uneven(Acceptance):
     """One text's acceptance process."""
 
     mean: float  # of the probabilities

@@ -82,15 +82,17 @@ def _request(
 
 
 def _paths(kind: Kind, recordings: str) -> list[str]:
-    """The recorded agreement of all texts of its domains."""
+    """The recorded agreement of all texts of its domains, with each of the draft models that stand for a family's."""
     if not kind.domains:
         return []
     known = proposals.load(recordings)
-    domains = sorted(known.paths) if kind.domains == [ALL] else [name for name in kind.domains if name in known.paths]
+    recorded = [known.paths(model) for model in dict.fromkeys((known.stand_in(0), known.stand_in(1)))]
+    there = sorted(recorded[0])
+    domains = there if kind.domains == [ALL] else [name for name in kind.domains if name in there]
     if not domains:
-        what = f"{known.path} has no texts of {', '.join(kind.domains)}, only of {', '.join(sorted(known.paths))}"
+        what = f"{known.path} has no texts of {', '.join(kind.domains)}, only of {', '.join(there)}"
         raise ConfigError(f"{what}; give --config a file whose kinds have domains of these")
-    paths = [path for domain in domains for path in known.paths[domain]]
+    paths = [path for own in recorded for domain in domains for path in own[domain]]
     return [path for path in paths if len(path) >= SHORTEST] or paths
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeAlias
 
+from draft_node.core.tree import ALTERNATIVES
 from goodspeed.errors import ConfigError
 
 
@@ -26,13 +27,17 @@ class Acceptance(Protocol):
         """The draft model's own probability of that token, all before it being right: it must not know more."""
         ...
 
+    def second(self, position: int, on_path: bool) -> float:
+        """Probability that its second choice there agrees, if its first does not: what draft nodes claim of it."""
+        return ALTERNATIVES[0]
+
 
 Acceptances: TypeAlias = Callable[[int, int], Acceptance]
 """(number of the client, number of its session) -> the session's process."""
 
 
 @dataclass(slots=True)
-class Independent:
+class Independent(Acceptance):
     """Every drafted token agrees with the same probability, as the paper's alpha has it. It may be set anew."""
 
     alpha: float
@@ -44,7 +49,7 @@ class Independent:
         return self.alpha
 
 
-class Switching:
+class Switching(Acceptance):
     """A user who changes the topic: at every position a new domain is entered with probability `switch`."""
 
     def __init__(self, alphas: Sequence[float], switch: float, seed: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from draft_node.core.actions import Propose
-from draft_node.core.tree import ALTERNATIVES, Tree
+from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, seeded, start
 from goodspeed.engine.paged.pages import PagePool
@@ -130,17 +130,18 @@ def drawn(state: int, rate: float) -> tuple[int, bool]:
 
 
 class Drafted(NamedTuple):
-    """A drafted token, and the state in which it was drawn."""
+    """A drafted token, the state in which it was drawn, and how often the second choice is right if it is wrong."""
 
     token: int
     state: int
+    second_rate: float
 
     @property
     def second(self) -> int:
-        """The draft model's next best token there: where the first is wrong it is right as often as measured."""
+        """The draft model's next best token there."""
         token, chance = draw(feed(self.state, VOCAB))
         right = draw(self.state)[0]
-        if self.token != right and chance < ALTERNATIVES[0]:
+        if self.token != right and chance < self.second_rate:
             return right
         return next(other for other in range(token, token + 3) if other % VOCAB not in (self.token, right)) % VOCAB
 
@@ -169,8 +170,8 @@ class DraftModel:
         for depth in range(wanted.length):
             rate = acceptance.rate(position + depth, offset, on_path) * self._decay**depth
             token, agrees = drawn(state, rate)
+            drafted.append(Drafted(token, state, acceptance.second(position + depth, on_path)))
             on_path = on_path and agrees
-            drafted.append(Drafted(token, state))
             state = feed(state, token)
             offset += 1
         return drafted

@@ -22,7 +22,7 @@ from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.serving.measuring import recording
 from goodspeed.wire import probabilities
 
-SHIPPED = Path(__file__).parent / "recordings.jsonl.gz"
+SHIPPED = Path(__file__).parent / "smollm2.jsonl.gz"
 
 COMMAND = "python -m experiments.simulation.record"
 VERSION = 2
@@ -38,10 +38,6 @@ _CODES = {digit: code for code, digit in enumerate(DIGITS)}
 MOST = 8
 """Ranks are recorded up to this one, and a draft as long as this from its first wrong token on."""
 
-RATE_OFF_PATH = 0.64
-"""Share of a draft's tokens after its first wrong one that agree again, where none was recorded: of 10,502 in two runs
-of `goodspeed demo --preset paper --policy fixed --budget 192 --drafters model --max-tokens 150 --record FILE`."""
-
 Source: TypeAlias = Literal["own", "history"]
 """An index of the text itself, or of that and of other texts of its domain."""
 
@@ -53,15 +49,22 @@ class Proposal(NamedTuple):
     num_right: int = 0
 
 
+class OffPath(NamedTuple):
+    """How often a draft model is right where it is not known at which of the positions."""
+
+    agreed: float  # share of a draft's tokens after its first wrong one that agree again
+    second: float  # share of the wrong tokens where its second choice is right
+
+
 class ModelPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A draft model along a text: its own token at every position, all before it being the target's."""
 
     ranks: Annotated[str, Meta(min_length=1, pattern=f"^[0-{MOST}]*$")]
     """The target's token among the draft model's choices: 1 if it is drafted, 0 if it is none of the first eight."""
     confidence: str  # codes of the probability, before temperature, of what is drafted
-    p: str = ""  # codes of what is drafted by the target, at the temperature; empty: not recorded
-    q: str = ""  # by the draft model, which drew it
-    off_path: str = ""
+    p: str  # codes of what is drafted by the target, at the temperature
+    q: str  # by the draft model, which drew it
+    off_path: str
     """After some of the wrong tokens (`record.OFF_PATH_EVERY`) which of the next seven agree again: bits of a code."""
 
     @cached_property
@@ -123,7 +126,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         lengths = {"own": self.num_tokens, "history": 1 + self.history.count(",")}
         for name, path in self.models.items():
             lengths |= {f"{name}: ranks": len(path.ranks), f"{name}: confidence": len(path.confidence)}
-            lengths |= {f"{name}: {key}": len(codes) for key, codes in (("p", path.p), ("q", path.q)) if codes}
+            lengths |= {f"{name}: p": len(path.p), f"{name}: q": len(path.q)}
         if sorted(self.models) != sorted(draft_models):
             return f"it has the draft models {', '.join(sorted(self.models))} instead of the first line's"
         if len(set(lengths.values())) > 1:
@@ -157,21 +160,19 @@ class Recordings:
             raise ConfigError(f"{self.path} has no draft model, only n-grams; record it again with --draft")
         return models[number % len(models)]
 
-    @cached_property
-    def paths(self) -> dict[str, tuple[str, ...]]:
-        """Each domain's agreement at temperature 1: `agreed` of every text, with the two models that stand for a
-        family's."""
-        models = dict.fromkeys((self.stand_in(0), self.stand_in(1)))
+    def paths(self, draft_model: str) -> dict[str, tuple[str, ...]]:
+        """Each domain's agreement at temperature 1: `agreed` of every text."""
         found: dict[str, tuple[str, ...]] = {}
         for text in self.at(1.0):
-            found[text.domain] = (*found.get(text.domain, ()), *(text.models[name].agreed for name in models))
+            found[text.domain] = (*found.get(text.domain, ()), text.models[draft_model].agreed)
         return found
 
-    def off_path(self, draft_model: str, temperature: float) -> float:
-        """Share of a draft's tokens after its first wrong one that agree again."""
+    def off_path(self, draft_model: str, temperature: float) -> OffPath:
+        """Means over all domains; 0 where the draft model was never wrong."""
         paths = [text.models[draft_model] for text in self.at(temperature)]
         bits = "".join(part for path in paths for part in path.agreed_again())
-        return bits.count("1") / len(bits) if bits else RATE_OFF_PATH
+        wrong = "".join(path.ranks for path in paths).replace("1", "")
+        return OffPath(bits.count("1") / max(1, len(bits)), wrong.count("2") / max(1, len(wrong)))
 
 
 def written(codes: Iterable[int]) -> str:

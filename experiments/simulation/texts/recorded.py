@@ -15,7 +15,7 @@ from random import Random
 from draft_node.core.drafts.ngrams import NgramDrafter
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.proposals import RATE_OFF_PATH, Proposal, Source, Text
+from experiments.simulation.texts.proposals import OffPath, Proposal, Source, Text
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
@@ -23,14 +23,14 @@ from verify_node.scheduler.drafts import MAX_LENGTH, SelfDrafts
 from verify_node.session.session import Session
 
 
-class RecordedText:
+class RecordedText(Acceptance):
     """Proposals by position, of one text after the other; a longer text than all of them goes through them again.
 
     It is an acceptance process, too.
     """
 
-    def __init__(self, texts: Sequence[Text], draft_model: str, off_path: float = RATE_OFF_PATH) -> None:
-        """off_path: how often the draft model's tokens after a wrong one agree again."""
+    def __init__(self, texts: Sequence[Text], draft_model: str, off_path: OffPath) -> None:
+        """off_path: of the draft model."""
         self._texts = texts
         self._paths = [text.models[draft_model] for text in texts]
         self._off_path = off_path
@@ -39,7 +39,7 @@ class RecordedText:
     def rate(self, position: int, offset: int, on_path: bool) -> float:
         """Returns how often the draft model's token there agrees with the target's."""
         if not on_path:
-            return self._off_path
+            return self._off_path.agreed
         number, at = self._at(position)
         return float(self._paths[number].agreed[at])
 
@@ -48,6 +48,13 @@ class RecordedText:
         only."""
         number, at = self._at(position)
         return self._paths[number].claims[at]
+
+    def second(self, position: int, on_path: bool) -> float:
+        """Returns whether the target's token there is the draft model's second choice."""
+        if not on_path:
+            return self._off_path.second
+        number, at = self._at(position)
+        return float(self._paths[number].ranks[at] == "2")
 
     def proposal(self, source: Source, position: int) -> Proposal:
         """The index's proposal there."""

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.estimators import observe_acceptance, observe_goodput
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.arrays.replays import Replays, alphas_of, curves_of, paths_of, survival
+from experiments.simulation.arrays.replays import Recorded, Replays, alphas_of, clients_of, curves_of, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts import proposals
+from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
@@ -32,7 +33,7 @@ def table(num_clients):
     return np.random.default_rng(5).random((num_clients, 4096, 32)) < alphas[:, None, None]
 
 
-class Known:
+class Known(Acceptance):
     """The world's acceptance process: no chance left."""
 
     def __init__(self, agrees):
@@ -221,7 +222,7 @@ def test_bad_worlds_are_refused():
 
 def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
     """By hand: two texts of four and two tokens, and drafts of five."""
-    replays = Replays([["1101", "11"]], longest=5, seeds=[1, 2], off_path=0.3)
+    replays = Replays([Recorded(("1101", "11"), 0.3)], longest=5, seeds=[1, 2])
     offsets = np.arange(5)
 
     def draft(place):
@@ -234,16 +235,36 @@ def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
     assert replays.starts.shape == (2, 1)
 
 
-def test_rates_and_curves_of_recorded_domains():
-    domains = paths_of(4)
-    curves = curves_of(domains, 6)
-    known = proposals.load().paths
-    assert domains == [known[name] for name in sorted(known)[:4]]
-    assert alphas_of(domains) == pytest.approx(curves[:, 0], abs=0.02)
-    assert (np.diff(curves, axis=1) <= 0).all()
+def test_every_recorded_client_has_a_domain_and_a_draft_model_of_its_own():
+    known = proposals.load()
+    smaller, larger = (known.stand_in(number) for number in (0, 1))
+    names = sorted(known.paths(smaller))
+    clients = clients_of(4)
+    assert [own.paths for own in clients] == [
+        known.paths(model)[name] for model, name in zip((smaller, larger) * 2, names, strict=False)
+    ]
+    assert [own.off_path for own in clients[:2]] == [known.off_path(model, 1.0).agreed for model in (smaller, larger)]
+    assert clients_of(4, models=(0,))[::2] == clients[::2]
+    assert clients_of(4, models=(0,))[1].paths == known.paths(smaller)[names[1]]
     for wrong in (0, 9):
         with pytest.raises(ConfigError, match="8 recorded domains"):
-            paths_of(wrong)
+            clients_of(wrong)
+
+
+def test_rates_and_curves_of_recorded_clients():
+    clients = clients_of(8)
+    alphas, curves = alphas_of(clients), curves_of(clients, 6)
+    assert alphas == pytest.approx(curves[:, 0], abs=0.02)
+    assert (np.diff(curves, axis=1) <= 0).all()
+    assert alphas[::2].max() < alphas[1::2].min(), "a larger draft model agrees more often, whatever the domain"
+
+
+def test_after_a_wrong_token_each_client_agrees_as_its_own_draft_model_did():
+    """By hand: drafts of three, wrong at once."""
+    replays = Replays([Recorded(("0",), 0.25), Recorded(("01",), 0.75)], longest=3, seeds=[1])
+    base = -replays.starts
+    for client, known in enumerate(([0.0, 0.25, 0.25], [0.0, 0.75, 0.75])):
+        assert replays.probabilities(np.full(3, client), np.arange(3), base).tolist() == known
 
 
 def test_a_survival_curve_by_hand():

@@ -13,7 +13,7 @@ from experiments.simulation.paper import TABLE_1, WAYS, Nodes, serving
 from experiments.simulation.queueing.requests import Kind, make
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import DIGITS, ModelPath, Proposal, Recordings, Text, Title
+from experiments.simulation.texts.proposals import DIGITS, ModelPath, OffPath, Proposal, Recordings, Text, Title
 from experiments.simulation.texts.recorded import RecordedText, RecordedTexts, replayed
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.errors import ConfigError
@@ -100,11 +100,9 @@ def test_a_file_that_is_not_there_is_named_with_the_command_that_makes_one(tmp_p
         proposals.load(tmp_path / "none")
 
 
-@pytest.mark.parametrize("name", ["recordings", "smollm2"])
-def test_what_is_shipped_serves_every_experiment(name: str) -> None:
-    path = proposals.SHIPPED.with_name(f"{name}.jsonl.gz")
-    found = proposals.load(path)
-    assert path.stat().st_size < 1_500_000
+def test_what_is_shipped_serves_every_experiment() -> None:
+    found = proposals.load()
+    assert found.path.stat().st_size < 1_500_000
     assert len(found.title.draft_models) >= 2
     domains = {text.domain for text in found.texts}
     assert len(domains) == 8
@@ -121,9 +119,10 @@ def test_what_a_draft_model_knew_and_what_the_target_makes_of_it() -> None:
 
 def test_off_path_is_what_was_recorded_of_each_model() -> None:
     known = Recordings(proposals.SHIPPED, TITLE, (TEXT, TEXT))
-    assert known.off_path("small", 0.0) == 2 / 7
-    untold = msgspec.structs.replace(TEXT, models={"small": msgspec.structs.replace(PATH, off_path="")})
-    assert Recordings(proposals.SHIPPED, TITLE, (untold,)).off_path("small", 0.0) == proposals.RATE_OFF_PATH
+    assert known.off_path("small", 0.0) == OffPath(agreed=2 / 7, second=1 / 2)
+    right = msgspec.structs.replace(PATH, ranks="1111", off_path="")
+    never_wrong = msgspec.structs.replace(TEXT, models={"small": right})
+    assert Recordings(proposals.SHIPPED, TITLE, (never_wrong,)).off_path("small", 0.0) == OffPath(0.0, 0.0)
 
 
 def test_what_a_recording_lacks_is_named() -> None:
@@ -150,10 +149,12 @@ def test_a_proposal_is_right_as_far_as_it_was() -> None:
 
 def test_a_recorded_text_is_a_process_by_position() -> None:
     """Four tokens after a prompt of ten, then the next text; after the last one the first comes again."""
-    short = msgspec.structs.replace(TEXT, own="!", history="!", models={"small": ModelPath("1", "!")})
-    text = RecordedText([TEXT, short], "small", off_path=0.3)
+    short = msgspec.structs.replace(TEXT, own="!", history="!", models={"small": ModelPath("1", *"!!!", "")})
+    text = RecordedText([TEXT, short], "small", OffPath(agreed=0.3, second=0.1))
     assert [text.rate(position, 0, True) for position in range(10, 16)] == [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
     assert text.rate(11, 1, False) == 0.3
+    assert [text.second(position, True) for position in (10, 13, 14)] == [0.0, 1.0, 0.0]
+    assert text.second(13, False) == 0.1
     assert [text.probabilities(position, 0) for position in (10, 11, 14)] == pytest.approx([0.4, 1.0, 1.0], abs=1e-4)
     assert text.proposal("own", 11) == text.proposal("history", 17) == PROPOSALS[1]
     assert text.proposal("own", 14) == Proposal(probabilities.encode([1.0]), 1)

@@ -14,7 +14,7 @@ from experiments.simulation.accounts import run
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.drafted import OFF_PATH_EVERY, index_proposals
-from experiments.simulation.texts.proposals import MOST, Proposal, Text, Title
+from experiments.simulation.texts.proposals import MOST, OffPath, Proposal, Text, Title
 from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.texts.target_texts import TargetText, answers, asked
 from goodspeed.app.generation import generate
@@ -102,7 +102,7 @@ def accepted(known: Text, num_tokens: int) -> list[int]:
         budget=NUM_DRAFTED,
         self_draft=False,
         context_len=400,
-        acceptance=lambda client, number: RecordedText([known], DRAFT),
+        acceptance=lambda client, number: RecordedText([known], DRAFT, OffPath(0.0, 0.0)),
     )
     return [seen.num_tokens - 1 for seen in run(settings, 1).client_verdicts(0)][1:]
 

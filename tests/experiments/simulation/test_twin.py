@@ -19,7 +19,9 @@ from msgspec.structs import replace
 
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.record import record
+from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptances
+from experiments.simulation.texts.proposals import Recordings, Title
 from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.texts.target_texts import asked
 from experiments.simulation.twin import twin
@@ -127,8 +129,9 @@ def computed(run: Recording) -> Acceptances:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
         assert run.header.temperature is not None
         wanted, name = asked(target, [prompt], [run.header.temperature]), opened.draft_model
-        texts = record(target, {name: checkpoints.load(name)}, wanted, opened.max_tokens)
-        made.append(RecordedText(texts, name))
+        texts = tuple(record(target, {name: checkpoints.load(name)}, wanted, opened.max_tokens))
+        known = Recordings(Path(), Title(proposals.VERSION, run.header.model, (name,), opened.max_tokens), texts)
+        made.append(RecordedText(texts, name, known.off_path(name, run.header.temperature)))
     return lambda client, number: made[client]
 
 

@@ -12,7 +12,7 @@ from draft_node.core.tree import Nodes
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts.acceptance import Independent, Switching
+from experiments.simulation.texts.acceptance import Acceptance, Independent, Switching
 from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import Unfinished, World
@@ -156,7 +156,7 @@ def test_events_happen_in_order_and_clocks_may_be_wrong():
     assert watch.until(111.0) == pytest.approx(10.0)
 
 
-class Rising:
+class Rising(Acceptance):
     """Wrong up to a position, and right from there on."""
 
     def __init__(self, position: int) -> None:

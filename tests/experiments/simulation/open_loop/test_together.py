@@ -12,6 +12,7 @@ from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
 from experiments.simulation.settings import Settings
+from experiments.simulation.texts.acceptance import Acceptance
 from goodspeed.fair.round_time import Linear
 
 TARGET = Linear(fixed_s=0.010, token_s=0.001)
@@ -21,7 +22,7 @@ KINDS = [Kind("short", 0.5, 30, 40, 0.5), Kind("long", 0.5, 400, 80, 0.7)]
 
 
 @dataclass(frozen=True)
-class Known:
+class Known(Acceptance):
     """A text whose drafted tokens have these confidences by their place."""
 
     confidences: tuple[float, ...]
