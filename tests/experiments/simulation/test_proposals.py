@@ -149,7 +149,7 @@ def test_a_proposal_is_right_as_far_as_it_was() -> None:
 
 def test_a_recorded_text_is_a_process_by_position() -> None:
     """Four tokens after a prompt of ten, then the next text; after the last one the first comes again."""
-    short = msgspec.structs.replace(TEXT, own="!", history="!", models={"small": ModelPath("1", *"!!!", "")})
+    short = msgspec.structs.replace(TEXT, own="!", history="!", models={"small": ModelPath("1", "!", "!", "!", "")})
     text = RecordedText([TEXT, short], "small", OffPath(agreed=0.3, second=0.1))
     assert [text.rate(position, 0, True) for position in range(10, 16)] == [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
     assert text.rate(11, 1, False) == 0.3

@@ -120,7 +120,7 @@ def test_evidence_is_kept_over_short_sessions():
 # -- what others can lose ----------------------------------------------------------------------------------------------
 
 
-class WrongAt:
+class WrongAt(Acceptance):
     """Wrong at one place of each draft, and right whenever the target goes on from that: all of it "agrees" but one."""
 
     def __init__(self, place: int) -> None:
