@@ -70,17 +70,18 @@ class Served:
 def measures(ours: Floats, speeds: Floats) -> dict[str, Any]:
     """What a way's tokens/s say beside ours; both are [seeds, clients]."""
     utility = np.log(speeds).mean(axis=1)
-    above, confidence = interval((np.log(ours).mean(axis=1) - utility).tolist())
-    return {
-        "log_utility": float(utility.mean()),
-        "ours_above": above,
-        "ours_above_ci": confidence,
-        "jain": float(np.mean([jain(one) for one in speeds.tolist()])),
-        "worst_share": float((speeds.min(axis=1) / speeds.sum(axis=1)).mean()),
-        "worst_tokens_per_s": float(speeds.min(axis=1).mean()),
-        "tokens_per_s": float(speeds.sum(axis=1).mean()),
-        "client_tokens_per_s": speeds.mean(axis=0).tolist(),
+    by_seed = {
+        "log_utility": utility,
+        "ours_above": np.log(ours).mean(axis=1) - utility,
+        "jain": np.array([jain(one) for one in speeds.tolist()]),
+        "worst_tokens_per_s": speeds.min(axis=1),
+        "tokens_per_s": speeds.sum(axis=1),
     }
+    found: dict[str, Any] = {}
+    for name, values in by_seed.items():
+        found[name], found[f"{name}_ci"] = interval(values.tolist())
+    found["worst_share"] = float((speeds.min(axis=1) / speeds.sum(axis=1)).mean())
+    return found | {"client_tokens_per_s": speeds.mean(axis=0).tolist()}
 
 
 def findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:

@@ -50,6 +50,21 @@ def speeds(panel: Axes, results: Results, world: str = DEFAULT) -> None:
     panel.yaxis.set_major_formatter("{x:g}")
 
 
+def above(panel: Axes, results: Results) -> None:
+    """How far the log-utility of tokens a second is above that of each other policy, in every kind of rounds."""
+    served = [row for row in results.rows if row["figure"] == SERVED and row["way"] != OURS]
+    worlds = list(dict.fromkeys(row["world"] for row in served))
+    for policy, number in styles.numbers((row["way"] for row in served), OURS).items():
+        own = [row for row in served if row["way"] == policy]
+        places = [worlds.index(row["world"]) + 0.1 * number for row in own]
+        style = styles.curve(number, len(own)) | {"linestyle": "none", "capsize": 4.0}
+        half = [row["ours_above_ci"] for row in own]
+        panel.errorbar(places, [row["ours_above"] for row in own], half, label=policy, **style)
+    panel.axhline(0.0, color="black", linewidth=1)
+    panel.set_xticks(range(len(worlds)), worlds)
+    panel.set(xlim=(-0.5, len(worlds)), ylabel=f"ln(tokens/s) by which {OURS} is above, mean of clients")
+
+
 class Picture:
     """One panel as a notebook shows it."""
 

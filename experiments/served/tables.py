@@ -1,7 +1,7 @@
 """Tables of the stored results of `experiments.live`, for a notebook."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ class Table(str):
         return str(self)
 
 
-def table(*parts: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Returns a line for each name of each part, and a column for each of its numbers."""
+def table(*parts: Mapping[str, Mapping[str, Any]], only: Collection[str] = ()) -> Table:
+    """Returns a line for each name of each part, and a column for each of its numbers, or for each of `only`."""
     rows = [(name, numbers(figures)) for part in parts for name, figures in part.items()]
-    columns = list(dict.fromkeys(column for _, figures in rows for column in figures))
+    columns = list(dict.fromkeys(column for _, figures in rows for column in figures if column in (only or figures)))
     width = max(len(name) for name, _ in rows)
     lines = [" ".join([" " * width, *(f"{column:>{breadth(column)}}" for column in columns)])]
     for name, figures in rows:

@@ -8,11 +8,12 @@ import pytest
 
 from experiments import live
 from experiments.fig4_served import OURS
-from experiments.harness.experiment import HERE, Results, load
+from experiments.harness.experiment import HERE, Results, load, new_figure
 from experiments.live import Config, convergence, fairness, optima, outcome
+from experiments.served import pictures
 from experiments.served.pictures import DEFAULT, PAPER
 from experiments.served.recorded import Run
-from experiments.simulation.accounts import interval
+from experiments.simulation.accounts import interval, jain
 from experiments.simulation.arrays.optimum import geometric, optimum
 from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring.recording import Drafted, Round
@@ -126,6 +127,15 @@ def test_fairness_is_by_falling_acceptance(runs):
     assert fairness(PAPER, runs | {"slow": [slow] * 3}, {"chat": 0.9, "sql": 0.4})[2]["ours_above"] > math.log(2)
 
 
+def test_measures_of_fairness_have_intervals_over_seeds(runs):
+    ours, fixed = fairness(PAPER, runs, {"chat": 0.9, "sql": 0.4})
+    speeds = [one.tokens_per_s for one in runs["fixed"]]
+    assert (fixed["jain"], fixed["jain_ci"]) == interval([jain(one.tolist()) for one in speeds])
+    assert fixed["log_utility_ci"] == interval([float(np.log(one).mean()) for one in speeds])[1]
+    assert fixed["worst_tokens_per_s_ci"] == interval([float(one.min()) for one in speeds])[1] > 0
+    assert ours["ours_above_ci"] == 0.0
+
+
 def rest(one):
     return one.before, one.rounds, one.wall_s
 
@@ -162,6 +172,17 @@ def test_the_picture_has_both_figures_and_the_clients(found):
     assert {line.get_label() for line in first.lines} == {"estimated", "realised"}
     assert {line.get_label() for line in second.lines} == {OURS, "fixed", "U(x*)"}
     assert [text.get_text() for text in third.get_xticklabels()] == ["chat", "sql"]
+
+
+def test_what_ours_is_above_is_shown_with_its_interval_for_each_policy_and_kind_of_rounds(found):
+    panel = new_figure().subplots()
+    pictures.above(panel, Results(rows=found.rows, curves=found.curves))
+    (shown,) = panel.containers
+    assert [text.get_text() for text in panel.get_xticklabels()] == [PAPER, DEFAULT]
+    assert shown.get_label() == "fixed"
+    rows = [found.facts["fairness"][world]["fixed"] for world in (PAPER, DEFAULT)]
+    ends = [[above - half, above + half] for above, half in ((row["ours_above"], row["ours_above_ci"]) for row in rows)]
+    assert np.array([bar[:, 1] for bar in shown[2][0].get_segments()]) == pytest.approx(np.array(ends))
 
 
 def test_n_grams_are_served_in_the_papers_rounds_without_the_preset_at_the_draft_nodes():

@@ -47,5 +47,5 @@ def test_it_is_short_and_has_no_outputs(notebook):
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in whole["cells"])
 
 
-def test_there_is_one():
-    assert [path.stem for path in NOTEBOOKS] == ["convergence"]
+def test_users_have_both():
+    assert [path.stem for path in NOTEBOOKS] == ["convergence", "fairness"]
