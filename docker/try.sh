@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tries the images and compose.yaml for real, from an empty Debian machine to the last request, and takes all down again.
+# Tries the images and the profile smollm2 of compose.yaml for real, from an empty Debian machine to the last request, and
+# takes all down again.
 #
 #   sudo docker/try.sh [--keep]      --keep leaves the containers running, and says how to stop them
 #
@@ -19,10 +20,10 @@ ENGINE=   # process id of the engine that this script started
 WHEELS=() # what it put into docker/wheels
 
 say() { printf '\n== %s\n' "$*"; }
-compose() { "${COMPOSE[@]}" -p "$PROJECT" -f docker/compose.yaml "$@"; }
+compose() { "${COMPOSE[@]}" -p "$PROJECT" -f docker/compose.yaml --profile smollm2 "$@"; }
 
 main() {
-    [ -z "$KEEP" ] || [ "$KEEP" = --keep ] || { sed -n '2,10s/^# \?//p' "$0" >&2; exit 2; }
+    [ -z "$KEEP" ] || [ "$KEEP" = --keep ] || { sed -n '2,11s/^# \?//p' "$0" >&2; exit 2; }
     WORK=$(mktemp -d /var/tmp/goodspeed-try.XXXXXX)
     export API_KEY_FILE=$WORK/api-key
     trap finish EXIT
@@ -133,15 +134,15 @@ build() {
 }
 
 start() {
-    say "Start one verify node and two draft nodes, and wait until all are healthy"
+    say "Start one verify node and eight draft nodes, and wait until all are healthy"
     compose up --detach --no-build 2>&1 | grep -E ' done|rror' || true
-    for name in verify draft-1 draft-2; do
+    for name in verify draft-{1..8}; do
         wait_for "$name" healthy
     done
 }
 
 wait_for() { # service, health
-    for _ in {1..180}; do
+    for _ in {1..600}; do
         state=$(docker inspect --format '{{.State.Health.Status}}' "$(compose ps -q "$1")")
         if [ "$state" = "$2" ]; then
             echo "$1: $state"
@@ -185,13 +186,16 @@ ask() {
         curl --silent --output /dev/null --write-out "GET /$path: %{http_code}\n" "http://127.0.0.1:8001/$path"
     done
 
-    say "A completion and a chat through each draft node, greedy"
-    echo "draft-1, with tiny-draft-s:"
-    ask_one 8001 | tee "$WORK/8001"
-    echo "draft-2, with tiny-draft-m:"
-    ask_one 8002 | tee "$WORK/8002"
-    cmp "$WORK/8001" "$WORK/8002"
-    echo "identical through both"
+    say "A completion and a chat through each draft node, greedy, all at once"
+    asking=()
+    for place in {1..8}; do
+        ask_one "800$place" >"$WORK/800$place" &
+        asking+=($!)
+    done
+    for one in "${asking[@]}"; do wait "$one"; done
+    cat "$WORK/8001"
+    for place in {2..8}; do cmp "$WORK/8001" "$WORK/800$place"; done
+    echo "identical through all eight"
     grep -qF "/v1/completions: $(alone), and" "$WORK/8001"
     echo "and the completion is what the target alone writes (goodspeed generate)"
 
@@ -208,7 +212,7 @@ ask_one() { # port
 }
 
 alone() { # the text of COMPLETION by the target model without any draft
-    docker run --rm --entrypoint python3 goodspeed-verify -m goodspeed generate --model tiny-target --temperature 0 \
+    docker run --rm --entrypoint python3 goodspeed-verify -m goodspeed generate --model smollm2 --temperature 0 \
         --max-tokens 24 --prompt 'The history of' 2>/dev/null |
         python3 -c 'import sys; print(repr(sys.stdin.read().removesuffix("\n")))'
 }
@@ -238,7 +242,7 @@ finish() {
     status=$?
     [ $status = 0 ] || say "failed; what it wrote lies in $WORK"
     if [ "$KEEP" = --keep ] && [ $status = 0 ]; then
-        say "Left running; to stop it: API_KEY_FILE=$API_KEY_FILE ${COMPOSE[*]} -p $PROJECT -f docker/compose.yaml down --volumes"
+        say "Left running; to stop it: API_KEY_FILE=$API_KEY_FILE ${COMPOSE[*]} -p $PROJECT -f docker/compose.yaml --profile smollm2 down --volumes"
         [ -z "$ENGINE" ] || echo "after: export DOCKER_HOST=$DOCKER_HOST; and at last: kill $ENGINE; rm -rf $WORK"
         exit
     fi

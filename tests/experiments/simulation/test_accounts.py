@@ -1,12 +1,10 @@
 """A run's time and tokens, counted by hand; and the paper's worlds as settings."""
 
-import re
 from math import log
 
 import pytest
 
 from experiments.fig3_time import ratio
-from experiments.harness.experiment import HERE
 from experiments.simulation import presets
 from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain, log_utility, run
 from experiments.simulation.nodes.surroundings import Finished
@@ -77,13 +75,6 @@ def test_table_1_as_worlds():
     assert settings.draft_cost[0] == presets.FAMILIES["Qwen3"].draft_costs[0]
     larger = presets.FAMILIES["Qwen3"].draft_costs[1]
     assert settings.draft_cost[1].round_s(2, 1, 50) == pytest.approx(2 * larger.round_s(2, 1, 50))
-
-
-def test_table_1_is_told_where_real_nodes_are_started():
-    told = (HERE.parent / "docker/compose.gpu.yaml").read_text()
-    rows = re.findall(r"(\d) draft nodes, (\d+) tokens: +BUDGET=(\d+) \((\d+)\)", told)
-    found = [(int(nodes), int(budget), int(tokens)) for nodes, tokens, *both in rows for budget in both]
-    assert found == [(row.num_clients, row.budget, row.max_tokens) for row in TABLE_1]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

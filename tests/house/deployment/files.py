@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,6 +17,7 @@ from verify_node.config import VerifyConfig
 ROOT = Path(__file__).parents[3]
 DOCKER = ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+KEYS = yaml.safe_load((DOCKER / "compose.keys.yaml").read_text())
 NODES = {"draft": (draft_node.cli.build_parser, DraftConfig), "verify": (verify_node.cli.build_parser, VerifyConfig)}
 EXAMPLES = {
     "%H": "edge-1",
@@ -25,6 +26,8 @@ EXAMPLES = {
     "${DEVICE}": "cuda",
 }
 """What stands for values that are known only where a node runs."""
+ADDRESS = "192.0.2.1"
+"""What stands for a variable that has to be set, an address."""
 
 
 def settings(node: str, arguments: list[str]) -> DraftConfig | VerifyConfig:
@@ -40,10 +43,29 @@ def port(node: str, arguments: list[str]) -> int:
     return int((settings(node, arguments).http or "").rpartition(":")[2])
 
 
-def compose_nodes(path: Path = DOCKER / "compose.yaml") -> dict[str, list[str]]:
-    """Services that are nodes, with their arguments."""
-    services = yaml.safe_load(path.read_text())["services"]
-    return {name: _split(service["command"]) for name, service in services.items() if _node(name)}
+class ComposeNode(NamedTuple):
+    """A service of a compose file that is a node."""
+
+    node: str
+    arguments: list[str]
+    profiles: list[str]
+    service: dict[str, Any]
+
+    @property
+    def port(self) -> int:
+        return port(self.node, self.arguments)
+
+
+def compose_nodes(profile: str = "", *, keys: bool = False) -> dict[str, ComposeNode]:
+    """Nodes of a profile, or of all, by service. keys: as compose.keys.yaml has them; others are left out."""
+    found = {}
+    for name, service in COMPOSE["services"].items():
+        whole = service | KEYS["services"].get(name, {}) if keys else service
+        started = re.match(r"python3 -m (draft|verify)_node (.*)", whole.get("entrypoint", ""), re.DOTALL)
+        if started and profile in ("", *service["profiles"]) and (not keys or name in KEYS["services"]):
+            node, options = started.groups()
+            found[name] = ComposeNode(node, _split(f"{options} {whole['command']}"), service["profiles"], whole)
+    return found
 
 
 def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -64,8 +86,8 @@ def pods() -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
 def commands() -> list[tuple[str, str, list[str]]]:
     """The place, the node and the arguments of every node that is started anywhere."""
     found = []
-    for path in (DOCKER / "compose.yaml", DOCKER / "compose.gpu.yaml"):
-        found += [(f"{path.name} {name}", _node(name), words) for name, words in compose_nodes(path).items()]
+    for file, keys in (("compose.yaml", False), ("compose.keys.yaml", True)):
+        found += [(f"{file} {name}", one.node, one.arguments) for name, one in compose_nodes(keys=keys).items()]
     found += [(name, node, _split(" ".join(container["args"]))) for name, node, container, _ in pods()]
     units = sorted((DOCKER / "systemd").glob("*.service"))
     for path in (*units, ROOT / "docs/DEPLOYMENT.md"):
@@ -74,13 +96,9 @@ def commands() -> list[tuple[str, str, list[str]]]:
     return found
 
 
-def _node(name: str) -> str:
-    return name.partition("-")[0] if name.startswith(tuple(NODES)) else ""
-
-
 def with_defaults(text: str) -> str:
-    """Returns a text of a compose file as it is where no variable is set."""
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+    """Returns a text of a compose file as it is where only those variables are set that have to be."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", re.sub(r"\$\{\w+:\?[^}]*\}", ADDRESS, text))
 
 
 def _split(command: str) -> list[str]:

@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from goodspeed.embedded import models
-from tests.house.deployment.files import COMPOSE, DOCKER, NODES, ROOT, compose_nodes, pods, with_defaults
+from tests.house.deployment.files import DOCKER, NODES, ROOT, compose_nodes, pods, with_defaults
 
 PACKAGES = ("draft_node", "goodspeed", "verify_node")
 
@@ -51,15 +51,16 @@ def test_files_beside_the_modules_are_installed() -> None:
 def test_on_a_gpu_triton_has_a_compiler_and_a_folder_that_can_be_written() -> None:
     """Else a node runs without the attention kernel and without CUDA graphs."""
     mounts = {
-        name: [with_defaults(volume).split(":")[1] for volume in COMPOSE["services"][name]["volumes"]]
-        for name in compose_nodes(DOCKER / "compose.gpu.yaml")
+        name: [with_defaults(volume).split(":")[1] for volume in one.service["volumes"]]
+        for name, one in compose_nodes().items()
+        if "deploy" in one.service
     }
     mounts |= {
         where: [mount["mountPath"] for mount in container["volumeMounts"]]
         for where, _, container, _ in pods()
         if where.startswith("gpu/")
     }
-    assert len(mounts) == 5
+    assert len(mounts) == 3 + 18 + 2
     for node in NODES:
         image = (DOCKER / f"{node}.Dockerfile").read_text()
         assert re.search(r"site-packages/triton; .*\n.* apt-get install [a-z -]* gcc libc6-dev ", image)

@@ -1,23 +1,42 @@
 """Nodes are started with options that they have, asked where they serve, and given the time that they need to end."""
 
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from draft_node.config import DraftConfig
+from experiments.simulation.paper import TABLE_1
 from goodspeed.fleet import table
-from tests.house.deployment.files import COMPOSE, DOCKER, commands, compose_nodes, manifests, pods, port, settings
+from tests.house.deployment.files import (
+    ADDRESS,
+    COMPOSE,
+    DOCKER,
+    KEYS,
+    ROOT,
+    commands,
+    compose_nodes,
+    manifests,
+    pods,
+    port,
+    settings,
+)
 
 COMMANDS = commands()
+PROFILES = {"smollm2", "verify", "drafts", "qwen3-4", "qwen3-8", "llama3-8"}
+"""Of nodes."""
+COMPOSES = (("docker", "compose"), ("docker-compose",))
 
 
 def test_every_place_that_starts_nodes_is_known() -> None:
     places = {where.partition(" ")[0] for where, _, _ in COMMANDS}
     assert places == {
         "compose.yaml",
-        "compose.gpu.yaml",
+        "compose.keys.yaml",
         *(f"{folder}/{node}.yaml" for folder in ("cpu", "gpu") for node in ("draft", "verify")),
         "fleet/verify.yaml",
         "goodspeed-draft.service",
@@ -41,26 +60,64 @@ def test_an_option_that_no_node_has_is_noticed(capsys: pytest.CaptureFixture[str
         assert f"unknown option {wrong.partition('=')[0]}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("file", ["compose.yaml", "compose.gpu.yaml"])
-def test_a_model_a_folder_of_models_and_more_options_are_variables(file: str) -> None:
-    services = yaml.safe_load((DOCKER / file).read_text())["services"]
-    for name, model in {"verify": "TARGET", "draft-1": "DRAFT", "draft-2": "DRAFT_2"}.items():
-        command = services[name]["command"]
-        assert f"--model ${{{model}:-" in command
-        assert f"${{{name.partition('-')[0].upper()}_OPTIONS:-}}" in command
-        assert "${MODELS:-checkpoints}:/models:ro" in COMPOSE["services"][name]["volumes"]
+def test_one_verify_node_and_eight_draft_nodes_have_the_real_model() -> None:
+    verify, *drafts = compose_nodes("smollm2").values()
+    assert (verify.node, [one.node for one in drafts]) == ("verify", ["draft"] * 8)
+    assert settings("verify", verify.arguments).model == "smollm2"
+    configs = [settings("draft", one.arguments) for one in drafts]
+    assert {one.model for one in configs} == {"smollm2-draft"}
+    domains = sorted(path.stem for path in (ROOT / "experiments/prompts").glob("*.jsonl"))
+    assert sorted(str(one.name) for one in configs if isinstance(one, DraftConfig)) == domains
+    assert set(compose_nodes("verify")) | set(compose_nodes("drafts")) == set(compose_nodes("smollm2"))
+
+
+@pytest.mark.parametrize(("profile", "rows"), [("qwen3-4", (0, 1)), ("qwen3-8", (2, 3)), ("llama3-8", (4, 5))])
+def test_rows_of_table_1_are_profiles(profile: str, rows: tuple[int, int]) -> None:
+    first, second = (TABLE_1[row] for row in rows)
+    verify, *drafts = compose_nodes(profile).values()
+    assert (verify.node, {one.node for one in drafts}, len(drafts)) == ("verify", {"draft"}, first.num_clients)
+    budgets = (
+        rf"{first.num_clients} draft nodes, {first.max_tokens} tokens: C = {first.budget}, or BUDGET={second.budget}$"
+    )
+    assert re.search(rf"^#   {profile} .*{budgets}", (DOCKER / "compose.yaml").read_text(), re.MULTILINE)
+    assert "--budget ${BUDGET:-" + str(first.budget) + "}" in verify.service["command"]
+    by_place = {one.service["ports"][0]: settings("draft", one.arguments).model for one in drafts}
+    models = [model for _, model in sorted(by_place.items())]
+    assert len(set(models)) == len(first.models)
+    assert models == [models[place % len(first.models)] for place in range(first.num_clients)]
+    family = profile.partition("-")[0].replace("qwen3", "Qwen3").replace("llama3", "Llama-3")
+    assert all(family in model for model in (*models, settings("verify", verify.arguments).model))
+    assert sum(one.arguments.count("--memory-fraction") for one in drafts) == len(drafts)
+
+
+def test_a_profile_has_each_name_and_port_once() -> None:
+    nodes = compose_nodes().values()
+    assert {profile for one in nodes for profile in one.profiles} == PROFILES
+    for profile in PROFILES:
+        own = compose_nodes(profile).values()
+        ports = [one.service["ports"][0] for one in own]
+        names = [name for one in own for name in one.service["networks"]["faces"]["aliases"]]
+        assert len(set(ports)) == len(set(names)) == len(own), profile
+
+
+def test_a_model_a_folder_of_models_and_more_options_are_variables() -> None:
+    for name, one in compose_nodes().items():
+        assert "${MODELS:-checkpoints}:/models:ro" in one.service["volumes"], name
+        for variable in (f"{one.node.upper()}_OPTIONS", "PRESET"):
+            assert f"${{{variable}:-}}" in one.service["entrypoint"], name
+    for one in compose_nodes("smollm2").values():
+        assert f"--model ${{{'TARGET' if one.node == 'verify' else 'DRAFT'}:-" in one.service["command"]
     assert "checkpoints" in COMPOSE["volumes"]
 
 
 @pytest.mark.parametrize("name", compose_nodes())
 def test_health_is_asked_where_it_is_served(name: str) -> None:
-    node = name.partition("-")[0]
-    served = port(node, compose_nodes()[name])
-    image = (DOCKER / f"{node}.Dockerfile").read_text()
-    assert f"http://127.0.0.1:{served}/health" in image
-    assert re.search(rf"^EXPOSE {served}\b", image, re.MULTILINE)
-    assert f"http://127.0.0.1:{served}/ready" in COMPOSE["services"][name]["healthcheck"]["test"][-1]
-    assert COMPOSE["services"][name]["ports"][0].endswith(f":{served}")
+    one = compose_nodes()[name]
+    image = (DOCKER / f"{one.node}.Dockerfile").read_text()
+    assert f"http://127.0.0.1:{one.port}/health" in image
+    assert re.search(rf"^EXPOSE {one.port}\b", image, re.MULTILINE)
+    assert f"http://127.0.0.1:{one.port}/ready" in one.service["healthcheck"]["test"][-1]
+    assert one.service["ports"][0].endswith(f":{one.port}")
 
 
 def test_probes_ask_the_port_that_is_served() -> None:
@@ -78,8 +135,8 @@ def test_a_draft_node_is_given_longer_to_end_than_its_texts() -> None:
     for where, node, arguments in COMMANDS:
         config = settings(node, arguments)
         assert not isinstance(config, DraftConfig) or config.drain_timeout_s == 30, where
-    for name in compose_nodes():
-        assert COMPOSE["services"][name]["stop_grace_period"] == "45s"
+    for one in compose_nodes().values():
+        assert one.service["stop_grace_period"] == "45s"
     assert "\nTimeoutStopSec=45\n" in (DOCKER / "systemd/goodspeed-draft.service").read_text()
     graces = [
         pod["terminationGracePeriodSeconds"] - int(container["lifecycle"]["preStop"]["exec"]["command"][1])
@@ -94,6 +151,54 @@ def test_http_is_published_on_loopback_and_the_wire_never() -> None:
     for name, service in COMPOSE["services"].items():
         assert all(re.fullmatch(r"127\.0\.0\.1:\d+:(?!5555$)\d+", ports) for ports in service["ports"]), name
         assert name in compose_nodes() or "wire" not in service["networks"]
+
+
+def test_the_wire_is_published_only_where_it_has_keys_and_an_address_is_given() -> None:
+    nodes = compose_nodes(keys=True)
+    assert nodes.keys() == KEYS["services"].keys() == compose_nodes("smollm2").keys()
+    assert KEYS.keys() == {"x-keyed", "services", "secrets"}  # networks are those of compose.yaml
+    for name, one in nodes.items():
+        config = settings(one.node, one.arguments)
+        assert config.key, name
+        assert not config.trusted_network, name
+        mounted = {f"/run/secrets/{_target(secret)}" for secret in one.service["secrets"]}
+        published = KEYS["services"][name].get("ports", [])
+        if isinstance(config, DraftConfig):
+            assert {config.key, config.verify_key} == mounted
+            assert {"source": f"{config.name}.key", "target": "draft.key"} in one.service["secrets"]
+            assert list(config.verify) == [f"tcp://{ADDRESS}:5555"]
+            assert published == []
+        else:
+            assert {config.key} == mounted
+            assert config.enrolled is not None
+            assert any(volume.split(":")[1:] == [config.enrolled, "ro"] for volume in one.service["volumes"])
+            assert published == ["${VERIFY_ADDRESS:?the address of this host}:5555:5555"]
+    assert {_source(secret) for one in nodes.values() for secret in one.service["secrets"]} == KEYS["secrets"].keys()
+
+
+def _target(secret: str | dict[str, str]) -> str:
+    return secret if isinstance(secret, str) else secret["target"]
+
+
+def _source(secret: str | dict[str, str]) -> str:
+    return secret if isinstance(secret, str) else secret["source"]
+
+
+@pytest.mark.parametrize("files", [("compose.yaml",), ("compose.yaml", "compose.keys.yaml")], ids="+".join)
+def test_compose_takes_the_files(files: tuple[str, ...]) -> None:
+    """What is to be true of them, the other tests look up by themselves."""
+    compose = next((words for words in COMPOSES if _answers(words)), None)
+    if compose is None:
+        pytest.skip("there is neither `docker compose` nor docker-compose")
+    named = [word for file in files for word in ("-f", str(DOCKER / file))]
+    profiles = [f"--profile={profile}" for profile in sorted(PROFILES)]
+    words = [*compose, "-p", "goodspeed", *named, *profiles, "config", "--quiet"]
+    done = subprocess.run(words, env=os.environ | {"VERIFY_ADDRESS": ADDRESS}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _answers(words: tuple[str, ...]) -> bool:
+    return bool(shutil.which(words[0])) and subprocess.run([*words, "version"], capture_output=True).returncode == 0
 
 
 def test_no_service_of_kubernetes_is_called_goodspeed() -> None:
