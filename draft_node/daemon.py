@@ -12,11 +12,12 @@ from contextlib import contextmanager
 
 from draft_node.channels import Channels, ConnectTo
 from draft_node.core import actions as act
-from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Proposed, Request, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Request, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.histories import HistoryKeeper
 from draft_node.model.drafting import Drafting, DraftModel
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures
 from goodspeed.wire.codec import FIXED_BYTES
@@ -225,7 +226,7 @@ class DraftDaemon:
                 case act.Tell():
                     if (outbox := self._outboxes.get(action.session_id)) is not None:
                         outbox.put_nowait(action.item)
-                case act.Propose():
+                case Propose():
                     self._propose(action)
                 case act.Connected():
                     self._connected(action)
@@ -238,7 +239,7 @@ class DraftDaemon:
                 case act.GiveUp():
                     raise TransportError(self._absence)
 
-    def _propose(self, wanted: act.Propose) -> None:
+    def _propose(self, wanted: Propose) -> None:
         now = time.monotonic()
         if self.drafting is None:
             answer: Proposed | None = Proposed(wanted.request.session_id, wanted.epoch, wanted.round, ())

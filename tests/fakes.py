@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose, Request
+from draft_node.core.actions import Request
 from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.models import DraftModel, Target, likeliest_path
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.drafting.proposing import Propose
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.positions import certain
 from goodspeed.fair.policies import Policy

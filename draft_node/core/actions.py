@@ -1,4 +1,4 @@
-"""Inputs of a session (`Request`, `Proposed`), actions of sessions and of the core, and `Statistics`. Plain data.
+"""A user's `Request`, actions of sessions and of the core, and `Statistics`. Plain data.
 
 A session's actions concern its user, the draft model or the link. `DraftCore` wraps actions for the user in `Tell`,
 with the session id, and adds actions that concern the connection. The driver carries out all actions of an event in
@@ -12,7 +12,7 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 
 from draft_node.core.directory import Address
-from draft_node.core.tree import Nodes
+from goodspeed.drafting.proposing import Propose
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Welcome
@@ -51,49 +51,12 @@ class Request(Struct, frozen=True):
     priority: int = 0  # among its user's texts that wait for a place; lower goes first
     cache_salt: bytes = b""  # texts with the same salt share cached prefixes; empty: shares with no other
 
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        """Returns the tokens that may not be drawn at this position of the text."""
-        return self.stop_ids if position < len(self.prompt) + self.min_tokens else ()
-
 
 class Send(Struct, frozen=True):
     """Send a message on one of the links to verify nodes."""
 
     message: UpMessage
     link: int = 0
-
-
-class Propose(Struct, frozen=True):
-    """Have the draft model propose up to `length` tokens after `tokens`; length 0 only updates its KV cache.
-
-    Under the match rule the proposal extends `tree`, the nodes drafted before, at its likeliest leaf. With
-    `wants_alternatives` it also contains alternatives and extends other likely leaves. The proposal ends when every
-    leaf's path probability is below `least_probability`.
-    """
-
-    request: Request
-    epoch: int
-    round: int
-    tokens: tuple[int, ...]
-    length: int  # on one path
-    least_probability: float = 0.0
-    tree: Nodes = Nodes()
-    max_depth: int = MAX_DRAFT  # most drafted tokens on one path, those of `tree` included
-    wants_alternatives: bool = False
-
-
-class Proposed(Struct, frozen=True):
-    """The answer to a Propose: new nodes of its tree; without tokens if the draft model failed."""
-
-    session_id: bytes
-    epoch: int
-    round: int
-    tokens: tuple[int, ...]
-    proposal: bytes | None = None
-    probabilities: tuple[float, ...] | None = None  # match rule: acceptance probabilities, given the parent
-    parents: tuple[int, ...] | None = None
-    """Index of each node's parent; indexes count the Propose's tree first, then these nodes. None: a chain after the
-    likeliest leaf."""
 
 
 class Deliver(Struct, frozen=True):

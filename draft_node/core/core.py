@@ -19,18 +19,7 @@ clock.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from draft_node.core.actions import (
-    EndTexts,
-    Fail,
-    GiveUp,
-    NodeAction,
-    Proposed,
-    Reconnect,
-    Request,
-    Send,
-    Statistics,
-    Tell,
-)
+from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Request, Send, Statistics, Tell
 from draft_node.core.counts import Counts, total
 from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
@@ -40,6 +29,7 @@ from draft_node.core.links import Links
 from draft_node.core.openings import Openings
 from draft_node.core.queue import Queue
 from draft_node.core.session import LATER, Session, State
+from goodspeed.drafting.proposing import Proposed
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
 from goodspeed.wire.handshake import Heartbeat, Leave

@@ -8,22 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import (
-    Action,
-    Away,
-    Connect,
-    Connected,
-    Disconnect,
-    NodeAction,
-    Propose,
-    Reconnect,
-    Send,
-    Tell,
-)
+from draft_node.core.actions import Action, Away, Connect, Connected, Disconnect, NodeAction, Reconnect, Send, Tell
 from draft_node.core.counts import Counts
 from draft_node.core.links import Links
 from draft_node.core.queue import Queue
 from draft_node.core.session import Session
+from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Leave, Welcome
 from goodspeed.wire.messages import Close, Redirect

@@ -11,12 +11,13 @@ message, have the draft model propose, deliver tokens to the user. The text is i
 from dataclasses import dataclass, field
 from enum import Enum
 
-from draft_node.core.actions import Action, Deliver, Fail, Finish, Proposed, Request, Send, Statistics
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Request, Send, Statistics
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.text import Text
+from goodspeed.drafting.proposing import Proposed
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict

@@ -10,14 +10,14 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from draft_node.core.actions import Propose, Proposed
 from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S, CircuitBreaker
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MalformedMessage, TransportError
 from goodspeed.serving.loop import ModelThread
 
 if TYPE_CHECKING:  # torch
-    from draft_node.model.caches import Caches
+    from goodspeed.drafting.caches import Caches
 
 logger = logging.getLogger("goodspeed.draft")
 

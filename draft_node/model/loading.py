@@ -5,11 +5,11 @@ from dataclasses import replace
 import torch
 
 from draft_node.config import DraftConfig
-from draft_node.model.drafter import Drafter
 from draft_node.model.drafting import Drafting
 from draft_node.model.llamacpp.server import PROBE
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
+from goodspeed.drafting.drafter import Drafter
 from goodspeed.engine import engines, sources
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder

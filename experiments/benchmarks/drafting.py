@@ -1,7 +1,7 @@
 """Cost of a drafted token: the draft node's proposals beside bare forward passes of its model.
 
 1, 4, 8 and 16 sessions with contexts of 128 to 256 tokens propose `LENGTH` tokens each, verdict after verdict.
-*drafter* is all that `draft_node.model.drafter` does for these proposals: it forgets what the target rejected, feeds
+*drafter* is all that `goodspeed.drafting.drafter` does for these proposals: it forgets what the target rejected, feeds
 what it decided, draws. A proposal of S tokens takes S forward passes; the one or two tokens of the verdict are in the
 first of them, and what they cost counts as drafting. *bare* is the unmodified model decoding one token for each session
 in one pass over its own DynamicCache at the mean context, nothing drawn; *plain* the same tokens as one sequence
@@ -31,11 +31,12 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from draft_node.model.drafting import DraftModel
 from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints, engines
 from goodspeed.engine.engine import Checkpoint

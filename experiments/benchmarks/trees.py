@@ -22,13 +22,14 @@ from typing import Any
 
 import torch
 
-from draft_node.core.actions import Propose, Request
+from draft_node.core.actions import Request
 from draft_node.core.drafts.draft_tree import DraftTree, TreeRequest
-from draft_node.core.tree import Nodes
-from draft_node.model.drafter import Drafter
-from draft_node.model.widths import MAX_WIDTH, Widths
 from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TargetText, grouped, write, written_logits
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.tree import Nodes
+from goodspeed.drafting.widths import MAX_WIDTH, Widths
 from goodspeed.engine import checkpoints
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner

@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
-from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from experiments.harness import benchmark
 from goodspeed.app import generation
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.engine import Checkpoint

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS, acceptance_probabilities
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Sampling

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from draft_node import cli
-from draft_node.core.actions import Proposed
 from draft_node.model import circuit_breaker, drafting
-from draft_node.model.drafter import Drafter
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Proposed
 
 _step: Any = Drafter.step
 

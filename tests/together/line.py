@@ -7,9 +7,10 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from draft_node.core.actions import Action, Deliver, Finish, Propose, Request, Send
+from draft_node.core.actions import Action, Deliver, Finish, Request, Send
 from draft_node.core.session import Session
-from draft_node.model.drafter import Drafter
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import Refusal, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, make_welcome

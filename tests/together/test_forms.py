@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from experiments.simulation.nodes.invariants import CheckedCore
 from goodspeed.app import generation
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.wire.generation import Constraint

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from goodspeed.app import generation
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.fields import MIN_LOGPROB

@@ -12,8 +12,9 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.exact import proposals
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, to_probs

@@ -11,9 +11,10 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Action, Deliver, Finish, Propose, Request, Send
+from draft_node.core.actions import Action, Deliver, Finish, Request, Send
 from draft_node.core.session import Session
-from draft_node.model.drafter import Drafter
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.exact import positions, proposals
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation

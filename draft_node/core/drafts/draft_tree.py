@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from draft_node.core.actions import Proposed, Request
-from draft_node.core.tree import Nodes, Tree
+from draft_node.core.actions import Request
+from goodspeed.drafting.proposing import Proposed
+from goodspeed.drafting.tree import Nodes, Tree
 from goodspeed.exact import trees
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.probabilities import FLOOR

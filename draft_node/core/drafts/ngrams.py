@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from draft_node.core.actions import Request
+from goodspeed.drafting.proposing import banned_at
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -88,7 +89,7 @@ class NgramDrafter:
             max(0, min(length, room)),
             sampling=request.sampling if request.verification == "match" else LIKELIEST,
             least_probability=self.bound(least_probability),
-            banned=request.banned_at(len(tokens)),
+            banned=banned_at(request, len(tokens)),
         )
         return _before_end(expected, request.stop_ids, self.vocab_size)
 

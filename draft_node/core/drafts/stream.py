@@ -12,11 +12,12 @@ and never on its tokens, so that it reveals nothing about the noise that accepts
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draft_node.core.actions import Action, Propose, Proposed, Request, Send
+from draft_node.core.actions import Action, Request, Send
 from draft_node.core.drafts.draft_tree import DraftTree
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.tree import Nodes
+from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import Continuation

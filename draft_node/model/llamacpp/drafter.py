@@ -19,10 +19,10 @@ from math import exp, log
 
 import numpy as np
 
-from draft_node.core.actions import Propose, Proposed
-from draft_node.model.job import Job, Jobs
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.drafting.job import Job, Jobs
+from goodspeed.drafting.proposing import Propose, Proposed, banned_at
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.exact.counts import num_common
 from goodspeed.exact.kept import Kept
@@ -215,7 +215,7 @@ class LlamaDrafter(Jobs):
     def _permitted(self, job: Job, parent: int, position: int, top: Sequence[Choice]) -> dict[int, float]:
         """Returns the logits of the likeliest tokens that the rules permit after a node."""
         request = job.propose.request
-        banned, words = request.banned_at(position), self._allowed(job, job.path(parent))
+        banned, words = banned_at(request, position), self._allowed(job, job.path(parent))
         bits = None if words is None else words[0].tolist()
         logits = {
             choice.id: choice.logprob

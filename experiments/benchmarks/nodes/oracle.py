@@ -8,9 +8,10 @@ by session and position alone. There are no draft models, no sockets and no wait
 import random
 from dataclasses import dataclass
 
-from draft_node.core.actions import Propose, Request
+from draft_node.core.actions import Request
 from experiments.benchmarks.nodes.played import Client, make_daemon
 from goodspeed.app.generation import PREFILL_CHUNK, generate
+from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines
 from goodspeed.engine.engine import Checkpoint, Engine

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from draft_node.core.actions import Action, Propose, Proposed, Request, Send
+from draft_node.core.actions import Action, Request, Send
 from draft_node.core.session import Session
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog

@@ -7,10 +7,11 @@ every longer one on the same text.
 from dataclasses import dataclass, field
 from functools import partial
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from experiments.benchmarks.nodes.played import Client
 from experiments.simulation.texts.models import likeliest_path
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner

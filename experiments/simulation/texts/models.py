@@ -7,10 +7,10 @@ what no round may do.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from draft_node.core.actions import Propose
-from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, seeded, start
+from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.tree import Tree
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain

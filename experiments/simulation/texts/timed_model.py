@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from draft_node.core.actions import Propose, Proposed
-from draft_node.core.tree import Tree
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import Drafted, DraftModel, likeliest_leaf
+from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.tree import Tree
 from goodspeed.exact.positions import certain
 from goodspeed.fair.round_time import CostModel
 
 
 class TimedModel:
-    """Answers proposals as `draft_node/model/drafter.py` does."""
+    """Answers proposals as `goodspeed/drafting/drafter.py` does."""
 
     def __init__(
         self, acceptances: Mapping[bytes, Acceptance], cost: CostModel, parallel_decay: float | None = None
@@ -64,7 +64,7 @@ class TimedModel:
     def _claims(self, wanted: Propose, num_known: int, path_probability: float) -> tuple[float, ...]:
         """The probability that the draft model claims of each token, until their product is below what is worth it.
 
-        With the token that makes them so low the draft ends, as in `draft_node/model/drafter.py`. num_known, and
+        With the token that makes them so low the draft ends, as in `goodspeed/drafting/drafter.py`. num_known, and
         path_probability: of the leaf that the proposal extends.
         """
         acceptance = self._acceptances[wanted.request.session_id]

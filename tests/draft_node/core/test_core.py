@@ -10,8 +10,6 @@ from draft_node.core.actions import (
     Fail,
     Finish,
     GiveUp,
-    Propose,
-    Proposed,
     Reconnect,
     Request,
     Send,
@@ -20,6 +18,7 @@ from draft_node.core.actions import (
 from draft_node.core.core import DraftCore
 from draft_node.core.link import LOADING_S, VerifyLink
 from draft_node.core.session import State
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_hello, replace_message, session_id

@@ -5,9 +5,10 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.actions import Deliver, Fail, Finish, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
 from draft_node.core.session import MAX_REFUSALS, Session, State
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
 from tests.draft_node.core.scripted import opened

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from draft_node.core.actions import Action, Deliver, Fail, Finish, Propose, Proposed, Request, Send
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Request, Send
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import Session, State
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter

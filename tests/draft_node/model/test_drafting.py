@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Propose, Proposed, Request
+from draft_node.core.actions import Request
 from draft_node.model import drafting as module
 from draft_node.model.circuit_breaker import OPEN_S
 from draft_node.model.drafting import Drafting
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.messages import Sampling
 from tests.waiting import run_async, until
 

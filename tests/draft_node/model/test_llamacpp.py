@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from draft_node.model.drafting import Drafting
 from draft_node.model.llamacpp import drafter as module
 from draft_node.model.llamacpp import opening, server
 from draft_node.model.llamacpp.drafter import LlamaDrafter
 from draft_node.model.llamacpp.server import Ask, Server
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing import tokenizer_folder
@@ -30,7 +31,7 @@ from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
 from tests import gguf_files, llama_server
-from tests.draft_node.model.test_drafter import run
+from tests.drafting.test_drafter import run
 from tests.waiting import run_async
 
 VOCABULARY = tokenizer_folder.load("tiny-target")

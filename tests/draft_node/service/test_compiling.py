@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.job import Job, Jobs
+from draft_node.core.actions import Request
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Compiled, Constraints
+from goodspeed.drafting.job import Job, Jobs
+from goodspeed.drafting.proposing import Propose
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling

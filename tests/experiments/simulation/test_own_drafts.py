@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.core.actions import Propose, Request
-from draft_node.core.tree import Nodes
+from draft_node.core.actions import Request
 from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.texts.timed_model import TimedModel
+from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.tree import Nodes
 from goodspeed.fair.round_time import Linear
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling

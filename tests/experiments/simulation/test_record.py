@@ -7,8 +7,7 @@ from random import Random
 import pytest
 import torch
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from experiments.simulation import record as recorder
 from experiments.simulation.accounts import run
 from experiments.simulation.settings import PAPER, Settings
@@ -18,6 +17,8 @@ from experiments.simulation.texts.proposals import MOST, OffPath, Proposal, Text
 from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.texts.target_texts import TargetText, answers, asked
 from goodspeed.app.generation import generate
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints, engines
 from goodspeed.engine.paged.chunks import Chunk

@@ -7,8 +7,7 @@ from statistics import mean
 
 import pytest
 
-from draft_node.core.actions import Propose, Request
-from draft_node.core.tree import Nodes
+from draft_node.core.actions import Request
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
@@ -16,6 +15,8 @@ from experiments.simulation.texts.acceptance import Acceptance, Independent, Swi
 from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import Unfinished, World
+from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.tree import Nodes
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling

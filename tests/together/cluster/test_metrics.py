@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from draft_node import assembly as draft_assembly
 from draft_node import metrics as draft_metrics
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Proposed
 from draft_node.daemon import DraftDaemon
 from draft_node.service.request import Ended, Wanted
 from draft_node.service.service import Service
+from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.refined import Refined

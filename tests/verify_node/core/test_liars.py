@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose
 from experiments.simulation.texts.acceptance import Acceptance, Independent
 from experiments.simulation.texts.models import DraftModel
+from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Draft, Refusal, Verdict

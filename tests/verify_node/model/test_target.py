@@ -10,9 +10,10 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose, Request
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
 from goodspeed.app import generation
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import proposals
 from goodspeed.exact.counts import TextCounts

@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Proposed, Request
+from draft_node.core.actions import Request
 from draft_node.core.drafts.draft_tree import AT_ONCE, DraftTree
 from draft_node.core.drafts.ngrams import FLOOR
+from goodspeed.drafting.proposing import Proposed
 from goodspeed.wire.messages import Sampling
 
 ID = b"0123456789abcdef"

@@ -3,15 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Deliver, Propose, Proposed, Request, Send
+from draft_node.core.actions import Deliver, Request, Send
 from draft_node.core.drafts.draft_tree import AT_ONCE
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session
-from draft_node.core.tree import Nodes
 from experiments.simulation.texts.models import likeliest_path
+from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
 from goodspeed.wire import probabilities

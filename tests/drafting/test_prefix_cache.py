@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Propose, Request
-from draft_node.core.tree import Nodes
-from draft_node.model.drafter import Drafter
+from draft_node.core.actions import Request
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.tree import Nodes
 from goodspeed.wire.messages import Sampling
-from tests.draft_node.model.test_drafter import fresh, make_request, record_passes, run, verdict, wanted
+from tests.drafting.test_drafter import fresh, make_request, record_passes, run, verdict, wanted
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 
@@ -52,7 +53,7 @@ def test_what_nobody_can_find_any_more_is_not_kept(salt: bytes, num_kept: int) -
 
 
 def test_prompts_that_come_at_once_are_fed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 16)
+    monkeypatch.setattr("goodspeed.drafting.caches.PREFILL_CHUNK", 16)
     drafter = make_drafter()
     passes = record_passes(drafter, monkeypatch)
     proposes = [wanted(request_of(number), PROMPT, 1) for number in range(1, 6)]

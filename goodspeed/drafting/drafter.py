@@ -17,11 +17,11 @@ from math import inf
 import torch
 from torch import Tensor
 
-from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.model.caches import PREFILL_CHUNK, Caches, Feed
-from draft_node.model.job import Job, Jobs, Row
-from draft_node.model.widths import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.drafting.caches import PREFILL_CHUNK, Caches, Feed
+from goodspeed.drafting.job import Job, Jobs, Row
+from goodspeed.drafting.proposing import Asked, Propose, Proposed, banned_at
+from goodspeed.drafting.widths import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
@@ -129,7 +129,7 @@ class Drafter(Jobs):
                 self.prefill_rows.observe(sum(feed.num_prefill for _, feed in fed), took)
         return self._end(done + [job for job, _ in fed if self._is_complete(job)])
 
-    def _longest(self, request: Request) -> int:
+    def _longest(self, request: Asked) -> int:
         """Returns the most tokens of a draft; under the ratio rule their distributions must fit into one message."""
         if request.verification == "match":
             return MAX_DRAFT
@@ -182,7 +182,7 @@ class Drafter(Jobs):
         """Returns the input of `process` for the token of a row."""
         job, request = row.job, row.job.propose.request
         rules, path = request.logit_rules, job.path(row.parent)
-        banned, words = request.banned_at(row.position), self._allowed(job, path)
+        banned, words = banned_at(request, row.position), self._allowed(job, path)
         if rules is None:
             return TextRows(banned=[banned] if banned else None, allowed=words)
         is_read = rules.reads_text

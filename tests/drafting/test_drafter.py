@@ -8,11 +8,12 @@ import pytest
 import torch
 from msgspec.structs import astuple, replace
 
-from draft_node.core.actions import Propose, Proposed, Request
-from draft_node.core.tree import ALTERNATIVES, LEAST, Nodes, Tree
-from draft_node.model.drafter import Drafter
-from draft_node.model.widths import Widths
+from draft_node.core.actions import Request
 from goodspeed.app import generation
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.tree import ALTERNATIVES, LEAST, Nodes, Tree
+from goodspeed.drafting.widths import Widths
 from goodspeed.engine import engines
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals, trees
@@ -170,7 +171,7 @@ def test_length_0_brings_the_cache_up_to_date_and_proposes_nothing():
 
 
 def test_prefill_and_drafting_share_forward_passes(monkeypatch):
-    monkeypatch.setattr("draft_node.model.caches.PREFILL_CHUNK", 8)
+    monkeypatch.setattr("goodspeed.drafting.caches.PREFILL_CHUNK", 8)
     drafter = make_drafter()
     fed = record_passes(drafter, monkeypatch)
     long, short = make_request(1, prompt=tuple(range(20))), make_request(2)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.model.drafter import Drafter
+from goodspeed.drafting.drafter import Drafter
 from goodspeed.engine.runner import Chunk
 from goodspeed.errors import PromptError
 from goodspeed.exact import proposals
@@ -17,7 +17,7 @@ from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
-from tests.draft_node.model.test_drafter import (
+from tests.drafting.test_drafter import (
     SAMPLINGS,
     Fixed,
     make_request,

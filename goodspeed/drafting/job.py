@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draft_node.core.actions import Propose, Proposed
-from draft_node.core.tree import LEAST, Nodes, Tree
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Matchers
+from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.tree import LEAST, Nodes, Tree
 from goodspeed.errors import ConstraintError
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE

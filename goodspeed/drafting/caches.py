@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from draft_node.core.actions import Request
-from draft_node.model.job import Job
+from goodspeed.drafting.job import Job
+from goodspeed.drafting.proposing import Asked
 from goodspeed.engine.engine import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
@@ -264,6 +264,6 @@ class Caches:
         self.pool.publish(job.session_id, _scope(job.propose.request), job.text)
 
 
-def _scope(request: Request) -> bytes:
+def _scope(request: Asked) -> bytes:
     """Returns the scope of prefix sharing: the request's salt; without a salt, the session alone."""
     return b"salt\0" + request.cache_salt if request.cache_salt else b"session\0" + request.session_id

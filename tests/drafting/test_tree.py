@@ -2,7 +2,7 @@
 
 import pytest
 
-from draft_node.core.tree import Nodes, Tree
+from goodspeed.drafting.tree import Nodes, Tree
 from goodspeed.ngram.drafting import Continuation
 
 # 1 and 2, or 3 instead of 1; behind 3 come 4, or 5
