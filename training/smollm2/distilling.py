@@ -71,7 +71,8 @@ def loss(model: LlamaForCausalLM, step: Step) -> Tensor:
     """Returns the mean cross-entropy of the kept ones of the target's likeliest tokens."""
     with torch.autocast(step.inputs.device.type, dtype=torch.bfloat16):
         hidden = model.model(input_ids=step.inputs, use_cache=False).last_hidden_state
-    found: Tensor = _CrossEntropy.apply(hidden[step.places], model.lm_head.weight, step.labels, step.wanted)
+    inputs = hidden[step.places], model.lm_head.weight, step.labels, step.wanted
+    found: Tensor = _CrossEntropy.apply(*inputs)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -85,7 +86,7 @@ class _CrossEntropy(torch.autograd.Function):
         narrow, rows = weight.bfloat16(), hidden.bfloat16()
         to_hidden, to_weight, total = torch.empty_like(hidden), torch.zeros_like(weight), hidden.new_zeros(())
         share = 1 / (labels >= 0).any(1).sum().clamp(min=1)
-        for some in torch.arange(len(rows)).split(ROWS):
+        for some in torch.split(torch.arange(len(rows)), ROWS):
             logits = functional.linear(rows[some], narrow).float()
             sums, chosen = logits.logsumexp(-1, keepdim=True), labels[some].clamp(min=0)
             total += (wanted[some] * (sums - logits.gather(1, chosen))).sum()
@@ -97,7 +98,7 @@ class _CrossEntropy(torch.autograd.Function):
         return total * share
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None, None]:
         to_hidden, to_weight = ctx.saved_tensors
         return to_hidden * slopes[0], to_weight * slopes[0], None, None
 

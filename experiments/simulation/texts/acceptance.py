@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeAlias
 
-from draft_node.core.tree import ALTERNATIVES
+from goodspeed.drafting.tree import ALTERNATIVES
 from goodspeed.errors import ConfigError
 
 
