@@ -67,6 +67,7 @@ class Config:
     is_charged: bool = False  # every token costs time, also where reading the weights takes longer (`presets.charged`)
     profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
+    stand_in: int = 0  # 0 or 1: which of its first two draft models stands for the family's smaller one
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def plan(name: str, config: Config) -> Plan:
         parallel_decay=PARALLEL_DECAY if way.parallel else None,
         max_draft=PARALLEL_TOKENS if way.parallel else BUDGET_EACH,
         recordings=config.recordings,
+        stand_in=config.stand_in,
     )
 
 

@@ -147,6 +147,7 @@ class Plan:
     parallel_decay: float | None = None  # as in `Settings`
     max_draft: int = BUDGET_EACH
     recordings: str = ""  # the file of the texts; empty: the shipped one
+    stand_in: int = 0  # whose agreement is replayed, by `Recordings.stand_in`
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Point:
 def serve(plan: Plan, num_clients: int, *, plain: bool = False, seed: int = 0) -> Point:
     accounts, longer = Accounts(), max(1, FEW // num_clients)
     # client i's are of domain i modulo them
-    texts = RecordedTexts([0] * num_clients, plan.temperature, seed, plan.recordings)
+    texts = RecordedTexts([plan.stand_in] * num_clients, plan.temperature, seed, plan.recordings)
     world = World(seed, _settings(plan, num_clients, plain, texts, longer), accounts.note)
     num_kinds = min(num_clients, len(texts.names))
     warm = longer * plan.warm_tokens
