@@ -17,6 +17,7 @@ from msgspec.structs import replace as replace_fields
 
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import smoothed
+from goodspeed.fair.policies.base import Floats
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.selection import (
     Candidate,
@@ -33,7 +34,6 @@ from goodspeed.wire import probabilities
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafts import SelfDrafts, Wanting, best, calibrated_probabilities, of_draft
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
-from verify_node.scheduler.steady import Steady
 from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import SMOOTHING, Session
@@ -50,6 +50,13 @@ BOUND_SHARE = 0.5
 """The bound sent to a draft node, as a share of the previous round's price. Tokens below the price of a round may be
 worth the next one's, above all when they follow tokens that were accepted meanwhile. With the whole price, drafts came
 too short: 32 sessions of n-gram drafts had 9 to 14 % fewer tokens/s (`experiments/LOG.md`)."""
+
+
+STEP = 1 / 16
+"""Least weight of the newest round; the first rounds with a number of sessions count equally."""
+
+HELD = 16
+"""Rounds after which a change of the number must have paid for itself."""
 
 
 class PendingDraft(NamedTuple):
@@ -103,6 +110,46 @@ class Choice:
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Drops the state of sessions that are no longer open."""
+
+
+class Steady:
+    """How many drafted tokens every round verifies, where rounds of varying sizes take longer than their tokens.
+
+    Such an engine (`Engine.change_rows`) goes on computing a size for a while, needed or not. So a round does not
+    decide by its own drafts alone: the number is the one that would have brought the most worth per second in the
+    recent rounds, and each round verifies its best drafted tokens up to it.
+    """
+
+    def __init__(self, change_rows: float) -> None:
+        """change_rows: `Engine.change_rows`."""
+        self._change_rows = change_rows
+        self._gains: Floats = np.array([])  # by number of drafted tokens: their worth relative to the round without any
+        self._num_sessions, self._num_rounds, self.number = 0, 0, 0
+
+    def update(self, sums: Sequence[float], alone: float, num_sessions: int, seconds: Sequence[float]) -> int:
+        """Learns from the drafts of the round that is being packed; returns how many it verifies.
+
+        More than the steady number are verified where this round alone pays for two changes of its size, as with tokens
+        that a constraint forces.
+
+        sums: worth of the best 0, 1, 2, ... drafted tokens, in each round up to the same number. alone: of the round
+        without them. seconds: of a round by number of drafted tokens, without changes of its size; as many as sums.
+        """
+        gains, each = np.array(sums) / alone, np.array(seconds)
+        is_new = num_sessions != self._num_sessions
+        self._num_rounds = 1 if is_new else self._num_rounds + 1
+        known = self._gains if self._gains.size else gains
+        self._gains = known + max(STEP, 1 / self._num_rounds) * (gains - known)
+        change_s = self._change_rows * (seconds[-1] - seconds[0]) / max(1, len(seconds) - 1)
+        rates = (1.0 + self._gains) / each
+        best = int(rates.argmax())
+        if is_new:  # its size mostly changes in any case
+            self._num_sessions, self.number = num_sessions, best
+        elif (rates[best] / rates[self.number] - 1.0) * HELD * seconds[self.number] > change_s:
+            self.number = best
+        each[self.number + 1 :] += 2 * change_s
+        once = (1.0 + gains) / each
+        return self.number + int(once[self.number :].argmax())
 
 
 class ByWorth(Choice):

@@ -5,8 +5,7 @@ import pytest
 from goodspeed.wire import probabilities
 from tests.fakes import Desk
 from tests.verify_node.scheduler.drafting import DEAR, NOW, drafting, lengths, make_choice
-from verify_node.scheduler.select import BOUND_SHARE
-from verify_node.scheduler.steady import HELD, Steady
+from verify_node.scheduler.select import BOUND_SHARE, HELD, Steady
 
 SECONDS = [0.010, 0.012, 0.014, 0.016, 0.018]  # of a round with 0 to 4 drafted tokens
 GOOD, BAD = [0.0, 0.9, 1.7, 1.8, 1.8], [0.0, 0.1, 0.1, 0.1, 0.1]
