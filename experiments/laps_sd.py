@@ -2,7 +2,7 @@
 
 Requests come almost at once, as in the paper, or in a stream, and wait for one place or for eight. Rounds are computed
 from datasheets, lengths are of recorded services, and acceptance is recorded. The orders are those of the
-verify node (`verify_node/scheduler/order.py`) and their rivals (`simulation/queueing/rivals.py`).
+verify node (`verify_node/scheduler/orders`) and their rivals (`simulation/queueing/rivals.py`).
 """
 
 from __future__ import annotations

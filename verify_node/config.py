@@ -10,7 +10,7 @@ from goodspeed.slo import admit
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
-from verify_node.scheduler.preempt import ORDERS
+from verify_node.scheduler.orders import ORDERS
 
 PAPER_BETA = 0.5
 """Smoothing step of goodput in the paper's figures."""
@@ -62,7 +62,7 @@ class VerifyConfig(Settings):
     )
     order: str = option(
         DEFAULTS.order,
-        choices=tuple(ORDERS),
+        choices=ORDERS.names,
         group="rounds",
         help="who keeps the KV cache when it is short: the first, or the shortest texts (LAPS-SD)",
     )

@@ -10,7 +10,8 @@ import numpy as np
 from experiments.harness.experiment import Finding
 from experiments.order.laps_sd_runs import POLICIES, chosen, mean_seconds
 from experiments.simulation.queueing.rivals import create
-from verify_node.scheduler.order import NUM_ROUNDS, Job
+from verify_node.scheduler.orders.base import Job
+from verify_node.scheduler.orders.laps import NUM_ROUNDS
 
 FIG1_S = {"R1": 0.2, "R2": 0.5, "R3": 0.15}
 FIG1_TOKENS = {"R1": 10, "R2": 5, "R3": 12}

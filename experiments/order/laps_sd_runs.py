@@ -19,7 +19,8 @@ from experiments.simulation.queueing.requests import Kind, Request, history, mak
 from experiments.simulation.queueing.rivals import bounds, create
 from experiments.simulation.queueing.server import RemainingTokens, Server, Text, Times
 from goodspeed.fair.lengths import OutputLengths
-from verify_node.scheduler.order import Job, Order, stable_rate
+from verify_node.scheduler.orders.base import Job, Order
+from verify_node.scheduler.orders.laps import stable_rate
 
 L20 = Device(bytes_per_s=864e9, flops=119.5e12)  # the paper's GPU
 LLAMA_7B = Model(32, 4096, 32, 32, 128, 11008, 32_000, tied=False)

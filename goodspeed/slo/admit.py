@@ -1,29 +1,20 @@
-"""Admission control: `admit` and its policies `dp` (most value), `edf` (earliest deadline first), `none` (nothing
-new)."""
+"""Admission control by a policy: `dp` (most value), `edf` (earliest deadline first), `none` (nothing new), or one's
+own (docs/POLICY.md)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, isfinite
-from typing import TypeAlias
 
 from goodspeed.errors import ConfigError
-from goodspeed.slo.dp import best, earliest
+from goodspeed.slo import dp  # noqa: F401  registers itself, as `edf.py` does, which it falls back on
 from goodspeed.slo.feasible import Ask, Budget, Course, Decoding
+from goodspeed.slo.policies import ADMISSION
 
 __all__ = ["Ask", "admit", "can_keep", "names"]
-
-Policy: TypeAlias = Callable[[Sequence[Ask], Course], list[bool]]
-"""Chooses from requests sorted by deadline; the promised ones must be feasible together."""
-
-POLICIES: Mapping[str, Policy] = {
-    "dp": best,
-    "edf": earliest,
-    "none": lambda ordered, now: [ask.promised for ask in ordered],
-}
 
 
 def names() -> list[str]:
     """Returns the policy names in alphabetical order."""
-    return sorted(POLICIES)
+    return [*ADMISSION.names]
 
 
 def admit(
@@ -48,8 +39,7 @@ def admit(
     `dp` maximises the sum of values, exactly for up to 11 requests and for more while MAX_STATES (`dp.py`) suffice;
     else it admits what `edf` admits. Raises ConfigError for an impossible number or an unknown policy.
     """
-    if policy not in POLICIES:
-        raise ConfigError(f"no admission policy is named {policy!r}; choose one of: {', '.join(names())}")
+    choose = ADMISSION.find(policy)
     if not isinstance(decoding, Decoding):
         decoding = Decoding.of(_checked(decoding))
     for place, ask in enumerate(asks):
@@ -61,7 +51,7 @@ def admit(
     ordered = [asks[place] for place in order]
     if now.after_all(ask for ask in ordered if ask.promised) is None:
         return [ask.promised for ask in asks]
-    kept = dict(zip(order, POLICIES[policy](ordered, now), strict=True))
+    kept = dict(zip(order, choose(ordered, now), strict=True))
     return [kept[place] for place in range(len(asks))]
 
 

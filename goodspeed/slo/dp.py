@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
+from goodspeed.slo.edf import earliest
 from goodspeed.slo.feasible import SLACK, Ask, Course
+from goodspeed.slo.policies import ADMISSION
 
 MAX_STATES = (1 << 12) - 1
 """Most states of one decision, so that it takes at most about 40 ms. 11 requests never need more: their prefixes have
@@ -30,6 +32,7 @@ Key: TypeAlias = tuple[int, float]
 """(Accepted requests, as a number with a digit per tier; latest accepted deadline while no session decodes, else 0)."""
 
 
+@ADMISSION.register("dp")
 def best(ordered: Sequence[Ask], now: Course) -> list[bool]:
     """Decides which requests to admit; promised ones stay. ordered: by deadline; the promised ones must be feasible.
 
@@ -42,24 +45,6 @@ def best(ordered: Sequence[Ask], now: Course) -> list[bool]:
     value = sum(ask.value for ask, is_kept in zip(ordered, kept, strict=True) if is_kept)
     found = _Search(ordered, now, value * (1.0 + WORTH_IT)).run()
     return kept if found is None else [bool(found >> place & 1) for place in range(len(ordered))]
-
-
-def earliest(ordered: Sequence[Ask], now: Course) -> list[bool]:
-    """`edf`, the baseline and the fallback: admits each request that is feasible with those admitted before it.
-
-    Earliest deadline first; ignores values. ordered: by deadline; the promised ones must be feasible, and stay. The
-    time grows with the number of requests times the number of earlier promises.
-    """
-    later = [ask for ask in ordered if ask.promised]
-    course, kept = now, []
-    for ask in ordered:
-        later = later[1:] if ask.promised else later
-        following = course.after(ask)
-        is_kept = following is not None and following.after_all(later) is not None
-        kept.append(is_kept)
-        if following is not None and is_kept:
-            course = following
-    return kept
 
 
 class _Search:

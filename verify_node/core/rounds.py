@@ -21,10 +21,11 @@ from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
 from verify_node.core.suspects import Stage, Suspects
+from verify_node.scheduler import orders
 from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.model_drafts import ModelDrafts, compare
 from verify_node.scheduler.pack import plan
-from verify_node.scheduler.preempt import Preemption, order_of
+from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
@@ -60,7 +61,7 @@ class Rounds:
         self.sessions = register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = settings.limits, cost, choice
-        self.admission, self.preemption = admission, Preemption(order_of(settings.order), cost, self.pool)
+        self.admission, self.preemption = admission, Preemption(orders.create(settings.order), cost, self.pool)
         self.replies, self.counts = replies, counts
         parts = self.sessions, self.pool, self.limits, cost
         self.starting = Starting(*parts, is_barrier=settings.is_barrier)

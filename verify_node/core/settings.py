@@ -8,7 +8,7 @@ from goodspeed.fair import policies
 from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
-from verify_node.scheduler.preempt import order_of
+from verify_node.scheduler import orders
 from verify_node.scheduler.round import RoundLimits
 
 RoundKind: TypeAlias = Literal["continuous", "barrier"]
@@ -36,7 +36,7 @@ class CoreSettings:
     lease_s: float = 3.0
     tiers: tuple[Objectives, ...] = ()  # tiers that a text may request by name
     admission: str | None = None  # admission policy for promises; None: see `admits`
-    order: str = "fcfs"  # preemption order when pages are short, one of `preempt.ORDERS`
+    order: str = "fcfs"  # preemption order when pages are short, a name of `ORDERS`
     prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class CoreSettings:
                 f"--max-round-tokens {self.max_round_tokens} leaves no room for other tokens than --budget "
                 f"{self.budget}; make it larger than the budget"
             )
-        order_of(self.order)  # raises ConfigError for an unknown name
+        orders.create(self.order)  # raises
         if self.has_draft_model and self.is_barrier:
             raise ConfigError(
                 "--draft-model needs rounds that do not wait for drafts, unlike the rounds of --preset paper; "

@@ -4,7 +4,7 @@
 - `select.py`: selects the drafted tokens that are worth their time; `drafts.py`: collects all drafted tokens, with the
   verify node's own.
 - `pack.py`: fills a round within budget, token limit and free pages; `round.py`: the round as plain data.
-- `preempt.py`: assigns KV pages when they are short, by an order (`order.py`) and each session's time in rounds
+- `preempt.py`: assigns KV pages when they are short, by an order (`orders`) and each session's time in rounds
   (`service.py`).
 - `commit.py`: applies a finished round to its sessions; `allocate.py`: updates estimates, and permits drafts;
   `model_drafts.py`: decides whether draft models that share this machine may draft at all.

@@ -15,28 +15,17 @@ counts from a session's arrival, and no claims are needed: older texts never los
 only its draft node can move yields to all others after GONE_S, whatever the order.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import CostModel
 from verify_node.scheduler.commit import Moved
-from verify_node.scheduler.order import AGING_S, Fcfs, Job, Laps, Order
+from verify_node.scheduler.orders import AGING_S, Job, Order
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.service import Accounts, Claim
 from verify_node.session.session import Session
 from verify_node.slo.promises import GONE_S
-
-ORDERS: dict[str, Callable[..., Order]] = {"fcfs": Fcfs, "laps": Laps}
-"""Constructors of orders, by name."""
-
-
-def order_of(name: str) -> Order:
-    """Creates the order of that name; raises ConfigError if there is none."""
-    if name not in ORDERS:
-        raise ConfigError(f"there is no order {name!r}; choose one of: {', '.join(sorted(ORDERS))}")
-    return ORDERS[name]()
 
 
 class Shortage(NamedTuple):

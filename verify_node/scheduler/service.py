@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.lengths import OutputLengths
-from verify_node.scheduler.order import AGING_S, FIRST_S, Job, RateHistory
+from verify_node.scheduler.orders.base import AGING_S, Job
+from verify_node.scheduler.orders.laps import FIRST_S, RateHistory
 from verify_node.scheduler.round import Entry
 from verify_node.session.session import Session
 

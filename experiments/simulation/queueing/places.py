@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from verify_node.scheduler.order import Job, Order
+from verify_node.scheduler.orders.base import Job, Order
 
 
 class Given(NamedTuple):

@@ -6,13 +6,15 @@ Importing this adds them to `ORDERS`, so that a verify core knows them, too.
 from collections.abc import Sequence
 from typing import Any
 
-from verify_node.scheduler.order import AGING_S, Job, Laps, Order
-from verify_node.scheduler.preempt import ORDERS
+from verify_node.scheduler import orders
+from verify_node.scheduler.orders import AGING_S, ORDERS, Job, Order
+from verify_node.scheduler.orders.laps import Laps
 
 NEVER = 1 << 60
 """Rounds after which a rate would be stable: more than there are."""
 
 
+@ORDERS.register("las")
 class Las(Laps):
     """Higher queue first, then first come; who is in a lower queue than a waiter gives up its place.
 
@@ -32,6 +34,7 @@ class Las(Laps):
         return (-1.0 if waiter.is_overdue(now, self.aging_s) else self.level(waiter.attained_s),)
 
 
+@ORDERS.register("sjf")
 class Sjf:
     """By the tokens that are left; nobody gives up a place."""
 
@@ -52,12 +55,9 @@ class Sjf:
         return ()
 
 
-ORDERS.update(las=Las, sjf=Sjf)
-
-
 def create(name: str, **parameters: Any) -> Order:
     """Makes an order of that name with other parameters than its own."""
-    order = ORDERS[name]()
+    order = orders.create(name)
     for parameter, value in parameters.items():
         getattr(order, parameter)  # an error where it is not there
         setattr(order, parameter, value)

@@ -12,7 +12,8 @@ from math import inf
 from experiments.simulation.queueing.places import give
 from experiments.simulation.queueing.requests import Request
 from goodspeed.fair.round_time import Roofline
-from verify_node.scheduler.order import Job, Order, RateHistory
+from verify_node.scheduler.orders.base import Job, Order
+from verify_node.scheduler.orders.laps import RateHistory
 
 
 @dataclass(frozen=True)

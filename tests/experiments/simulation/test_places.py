@@ -104,8 +104,8 @@ def test_worlds_bring_the_orders_that_they_name() -> None:
     """In a process of its own: here other tests have imported them."""
     program = """
 from experiments.simulation.checking.worlds import some_settings
-from verify_node.scheduler.preempt import order_of
-print(sorted({some_settings(seed).order for seed in range(40) if order_of(some_settings(seed).order)}))
+from verify_node.scheduler.orders import create
+print(sorted({some_settings(seed).order for seed in range(40) if create(some_settings(seed).order)}))
 """
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout == "['fcfs', 'laps', 'las', 'sjf']\n"

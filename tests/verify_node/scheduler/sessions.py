@@ -8,7 +8,7 @@ from goodspeed.wire.messages import Draft
 from tests.fakes import make_open
 from tests.verify_node.phases import put
 from verify_node.scheduler.drafts import of_draft
-from verify_node.scheduler.order import Fcfs
+from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import RoundLimits

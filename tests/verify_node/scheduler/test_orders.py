@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from experiments.simulation.queueing.places import give
 from experiments.simulation.queueing.rivals import bounds, create
 from goodspeed.errors import ConfigError
-from verify_node.scheduler.order import AGING_S, BOUNDS, NUM_ROUNDS, Job, Laps, RateHistory, stable_rate
-from verify_node.scheduler.preempt import ORDERS
+from verify_node.scheduler.orders import ORDERS
+from verify_node.scheduler.orders.base import AGING_S, Job
+from verify_node.scheduler.orders.laps import BOUNDS, NUM_ROUNDS, Laps, RateHistory, stable_rate
 
 STABLE = (0.5,) * NUM_ROUNDS
 QUEUES: dict[str, Any] = {"bounds": (1.0, 2.0, 4.0)}
@@ -165,7 +166,7 @@ JOBS = st.lists(
 ).map(lambda jobs: [replace(one, job_id=number) for number, one in enumerate(jobs)])
 
 
-@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))
+@given(name=st.sampled_from(ORDERS.names), jobs=JOBS, now=st.floats(0, 200))
 def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now):
     order = create(name)
     order.rank(jobs, now)
@@ -177,7 +178,7 @@ def test_who_yields_to_a_waiter_yields_to_all_of_better_standing(name, jobs, now
                 assert order.yields(held, one, now) or not order.yields(held, other, now)
 
 
-@given(name=st.sampled_from(sorted(ORDERS)), jobs=JOBS, now=st.floats(0, 200))
+@given(name=st.sampled_from(ORDERS.names), jobs=JOBS, now=st.floats(0, 200))
 def test_a_ranking_has_everybody_once_however_they_are_listed(name, jobs, now):
     ranked = create(name).rank(jobs, now)
     assert sorted(ids(ranked)) == sorted(ids(jobs))

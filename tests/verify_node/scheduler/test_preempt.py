@@ -11,7 +11,8 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.core.settings import CoreSettings
-from verify_node.scheduler.order import AGING_S, Laps
+from verify_node.scheduler.orders.base import AGING_S
+from verify_node.scheduler.orders.laps import Laps
 from verify_node.scheduler.preempt import Shortage
 
 ORDERS = ("fcfs", "las", "sjf", "laps")

@@ -11,8 +11,8 @@ from experiments.simulation.queueing.requests import Kind, Request, make, rounds
 from experiments.simulation.queueing.rivals import create
 from experiments.simulation.queueing.server import Server, Times
 from goodspeed.fair.round_time import Linear, Roofline
-from verify_node.scheduler.order import stable_rate
-from verify_node.scheduler.preempt import ORDERS
+from verify_node.scheduler.orders import ORDERS
+from verify_node.scheduler.orders.laps import stable_rate
 
 TIMES = Times(Roofline((Linear(fixed_s=1.0),)), Roofline((Linear(fixed_s=0.0),)), num_drafted=2, switch_s=0.1)
 """A round takes a second, however many share it, and so does a prompt."""
@@ -81,13 +81,13 @@ def test_optimal_is_not_beaten():
     free = replace(TIMES, switch_s=0.0)
     best = Server(ShortestRemaining(), 1, free, lambda text: len(text.request.accepted) - text.num_rounds)
     least = sum(text.latency_s for text in best.serve(requests))
-    for name in sorted(ORDERS):
+    for name in ORDERS.names:
         options = QUEUES if name in ("las", "laps") else {}
         server = Server(create(name, **options), 1, free, lambda text: text.request.predicted_tokens - text.num_tokens)
         assert sum(text.latency_s for text in server.serve(requests)) >= least - 1e-6
 
 
-@pytest.mark.parametrize("name", sorted(ORDERS))
+@pytest.mark.parametrize("name", ORDERS.names)
 @pytest.mark.parametrize("num_places", [1, 3])
 def test_every_text_is_served_whole_whatever_the_order(name, num_places):
     requests = make(KIND, 20, 30.0, 2, 0.3, Random(num_places))

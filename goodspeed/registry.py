@@ -1,0 +1,90 @@
+"""Rules of one kind by name: the shipped ones, and those that installed packages add by entry point."""
+
+import logging
+from collections.abc import Callable
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from goodspeed.errors import ConfigError, UnknownPolicyError, first_line
+
+logger = logging.getLogger("goodspeed.verify")
+
+T = TypeVar("T")
+Rule = TypeVar("Rule", bound=Callable[..., object])
+
+
+class Registry(Generic[T]):
+    """One kind of rules. Its names are a command line's choices."""
+
+    def __init__(self, kind: str, group: str, guard: Callable[[str, T], T]) -> None:
+        """kind: what an error calls a rule. group: of the entry points. guard: wraps a rule of another package."""
+        self.kind, self.group = kind, group
+        self._guard = guard
+        self._known: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[Rule], Rule]:
+        """Registers a rule, or a constructor of one, under `name`."""
+
+        def add(rule: Rule) -> Rule:
+            self._known[name] = rule  # type: ignore[assignment]
+            return rule
+
+        return add
+
+    @cached_property
+    def _others(self) -> dict[str, EntryPoint]:
+        return {found.name: found for found in entry_points(group=self.group)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in alphabetical order. Nothing is imported for them."""
+        return tuple(sorted({*self._known, *self._others}))
+
+    def find(self, name: str) -> T:
+        """Returns the rule of that name; imports it if another package has it.
+
+        Raises UnknownPolicyError if there is none, ConfigError if its package cannot be imported.
+        """
+        if name in self._known:
+            return self._known[name]
+        if name not in self._others:
+            raise UnknownPolicyError(f"no {self.kind} is named {name!r}; choose one of: {', '.join(self.names)}")
+        place = self._others[name]
+        try:
+            rule = place.load()
+        except Exception as error:  # whatever the package raises
+            what = f"{place.value} cannot be imported ({first_line(error)})"
+            raise ConfigError(f"the {self.kind} {name}: {what}") from error
+        self._known[name] = self._guard(name, rule)
+        return self._known[name]
+
+
+class Misfits:
+    """Reports what a rule of another package does wrong; the node goes on without its answer."""
+
+    def __init__(self, name: str, then: str) -> None:
+        """then: what happens instead."""
+        self._name, self._then = name, then
+        self._number = 0
+
+    def create(self, make: Callable[[], T], method: str) -> T:
+        """Creates a rule; ConfigError if that fails, or if it lacks the method, which is named with its parameters."""
+        try:
+            rule = make()
+        except Exception as error:
+            raise ConfigError(f"{self._name} cannot be created: {type(error).__name__}: {error}") from error
+        if not callable(getattr(rule, method.partition("(")[0], None)):
+            raise ConfigError(f"{self._name} has no method {method}; see docs/POLICY.md")
+        return rule
+
+    def answer(self, ask: Callable[[], T], otherwise: T) -> T:
+        """Returns the rule's answer; `otherwise` after an exception: logs the first, second, fourth and so on."""
+        try:
+            return ask()
+        except Exception as error:
+            self._number += 1
+            if self._number.bit_count() == 1:
+                what = f"{self._name} failed: {type(error).__name__}: {first_line(error)}"
+                logger.error("%s; %s (errors so far: %d)", what, self._then, self._number, exc_info=error)
+            return otherwise

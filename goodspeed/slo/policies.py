@@ -1,0 +1,40 @@
+"""The interface of admission policies, and the registry of policies by name; `none` admits nothing new."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from goodspeed.errors import PolicyError
+from goodspeed.registry import Misfits, Registry
+from goodspeed.slo.feasible import Ask, Course
+
+Policy: TypeAlias = Callable[[Sequence[Ask], Course], Sequence[bool]]
+"""Chooses from requests sorted by deadline; the promised ones are feasible together, and stay."""
+
+
+class OwnPolicy:
+    """An admission policy of another package. Where it fails or its choice is not feasible, nothing new is admitted."""
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self._policy = policy
+        self._misfits = Misfits(f"the admission policy {name}", "this decision promises nothing new")
+
+    def __call__(self, ordered: Sequence[Ask], now: Course) -> list[bool]:
+        return self._misfits.answer(lambda: self._checked(ordered, now), nothing_new(ordered, now))
+
+    def _checked(self, ordered: Sequence[Ask], now: Course) -> list[bool]:
+        chosen = [bool(one) for one in self._policy(ordered, now)]
+        if len(chosen) != len(ordered):
+            raise PolicyError(f"it returned {len(chosen)} answers to {len(ordered)} requests")
+        if any(ask.promised and not is_kept for ask, is_kept in zip(ordered, chosen, strict=True)):
+            raise PolicyError("it broke a promise; requests with `promised` stay")
+        if now.after_all(ask for ask, is_kept in zip(ordered, chosen, strict=True) if is_kept) is None:
+            raise PolicyError("its choice is not feasible: `now.after_all(asks)` is None")
+        return chosen
+
+
+ADMISSION: Registry[Policy] = Registry("admission policy", "goodspeed.admission", OwnPolicy)
+
+
+@ADMISSION.register("none")
+def nothing_new(ordered: Sequence[Ask], now: Course) -> list[bool]:
+    return [ask.promised for ask in ordered]

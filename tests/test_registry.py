@@ -1,0 +1,144 @@
+"""Orders and admission policies of installed packages: those of docs/POLICY.md, and ones that do wrong."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.registry import Registry
+from goodspeed.slo.admit import admit
+from goodspeed.slo.feasible import Ask
+from goodspeed.slo.policies import ADMISSION, OwnPolicy
+from tests.fakes import Desk
+from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, OwnOrder, create
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("cheapest", "dp", "edf", "none")
+DOCUMENT = (ROOT / "docs/POLICY.md").read_text("utf-8").partition("# An order or an admission policy")[2]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The document's package, installed; returns its folder."""
+    [module], [project] = (re.findall(rf"```{kind}\n(.*?)```", DOCUMENT, re.DOTALL) for kind in ("python", "toml"))
+    (tmp_path / "rules.py").write_text(module)
+    info = tmp_path / "rules-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rules\nVersion: 1.0\n")
+    groups: dict[str, dict[str, str]] = tomllib.loads(project)["project"]["entry-points"]
+    lines = [line for group, rules in groups.items() for line in (f"[{group}]", *map(" = ".join, rules.items()))]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registries: tuple[Registry[Any], ...] = (ORDERS, ADMISSION)
+    for registry in registries:
+        monkeypatch.setattr(registry, "_known", dict(registry._known))
+        vars(registry).pop("_others", None)
+    yield tmp_path
+    sys.modules.pop("rules", None)
+    for registry in registries:
+        vars(registry).pop("_others", None)
+
+
+def job(number: int, tokens: float = 1.0, *, waits_since: float | None = None) -> Job:
+    return Job(job_id=number, arrived_at=float(number), remaining_tokens=tokens, waits_since=waits_since)
+
+
+def test_the_rules_of_the_document_are_choices_of_the_command_line(package: Path) -> None:
+    command = [sys.executable, "-m", "verify_node", "--model", "none", "--admission", "cheapest", "--order", "nobody"]
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert said.stderr == "goodspeed-verify: --order 'nobody' is unknown; choose one of: fcfs, laps, shortest\n"
+
+
+def test_names_import_nothing(package: Path) -> None:
+    (package / "rules.py").write_text("import a_missing_library")
+    assert ({"fcfs", "laps", "shortest"} - {*ORDERS.names}, ADMISSION.names) == (set(), NAMES)
+    with pytest.raises(ConfigError, match=r"the order shortest: rules:Shortest cannot be imported .*a_missing_library"):
+        ORDERS.find("shortest")
+
+
+def test_the_order_of_the_document_ranks_and_nobody_starves(package: Path) -> None:
+    order = create("shortest")
+    jobs = [job(1, 30.0), job(2, 10.0), job(3, 99.0, waits_since=0.0), job(4, 20.0)]
+    assert [one.job_id for one in order.rank(jobs, AGING_S)] == [2, 4, 1, 3]
+    assert [one.job_id for one in order.rank(jobs, AGING_S + 1.0)] == [3, 2, 4, 1]
+    assert not order.yields(jobs[0], jobs[1], 0.0)
+
+
+def test_the_order_of_the_document_runs_in_a_verify_node(package: Path) -> None:
+    desk = Desk(order="shortest", num_pages=4)
+    desk.hello()
+    for number in range(1, 5):
+        desk.open(number=number, max_tokens=20)
+    for _ in range(200):
+        desk.now += 0.01
+        desk.round()
+    assert all(session.finished for session in desk.core.sessions.values())
+
+
+def test_the_admission_policy_of_the_document_prefers_short_prompts(package: Path) -> None:
+    asks = [Ask(1.0, 80, None), Ask(2.0, 30, None), Ask(3.0, 200, None, promised=True)]
+    assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy="dp") != [False, True, True]
+    assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy="cheapest") == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("rank", "what"),
+    [(lambda jobs: jobs[1:], "each of the 3 once"), (lambda jobs: [jobs[0]] * 3, "once"), (lambda jobs: 1 / 0, "Zero")],
+)
+def test_an_order_that_does_wrong_ranks_by_arrival(
+    rank: Callable[[list[Job]], Any], what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong:
+        def rank(self, jobs: Any, now: float) -> Any:
+            return rank(jobs)
+
+    order = OwnOrder("wrong", Wrong)
+    with caplog.at_level(logging.ERROR):
+        for _ in range(5):
+            assert [one.job_id for one in order.rank([job(3), job(1), job(2)], 0.0)] == [1, 2, 3]
+    assert [record.getMessage()[-2] for record in caplog.records] == ["1", "2", "4"]
+    assert all("the order wrong failed" in line.getMessage() and what in line.getMessage() for line in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [
+        (lambda ordered, now: [True] * len(ordered), "not feasible"),
+        (lambda ordered, now: [False] * len(ordered), "broke a promise"),
+        (lambda ordered, now: [True], "1 answers to 2 requests"),
+        (lambda ordered, now: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_an_admission_policy_that_does_wrong_promises_nothing_new(
+    policy: Any, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ADMISSION._known, "wrong", OwnPolicy("wrong", policy))
+    asks = [Ask(1.0, 60, None), Ask(1.0, 60, None, promised=True)]
+    with caplog.at_level(logging.ERROR):
+        assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy="wrong") == [False, True]
+    [record] = caplog.records
+    assert "the admission policy wrong failed" in record.getMessage()
+    assert what in record.getMessage()
+
+
+def test_an_order_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the order mine cannot be created: ZeroDivisionError"):
+        OwnOrder("mine", lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match=r"the order mine has no method rank\(jobs, now\)"):
+        OwnOrder("mine", object)  # type: ignore[arg-type]
+
+
+def test_a_name_that_nobody_has() -> None:
+    with pytest.raises(UnknownPolicyError, match="no order is named 'nobody'; choose one of: fcfs, laps"):
+        create("nobody")
+    with pytest.raises(UnknownPolicyError, match="no admission policy is named 'nobody'; choose one of: dp, edf, none"):
+        ADMISSION.find("nobody")
