@@ -9,11 +9,11 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from draft_node.core.actions import by_source
 from draft_node.core.counts import KNOWN
 from draft_node.daemon import DraftDaemon
 from draft_node.service.counts import Texts
 from draft_node.service.levels import Levels
+from goodspeed.drafting.sources import by_source
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, histogram

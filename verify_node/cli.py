@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from goodspeed.drafting.sources import OWN
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.events import EventLog, Reporter
@@ -49,7 +50,7 @@ def serve(namespace: argparse.Namespace) -> int:
     asyncio.run(until_signal(serving()))
     told, counts = dict[str, object](), daemon.core.counts
     if (own := daemon.target.own_drafts) is not None:
-        made = {"drafted": counts.num_own, "accepted": counts.num_own_accepted, "failures": own.num_failures}
+        made = {"drafted": counts.drafted_by[OWN], "accepted": counts.accepted_by[OWN], "failures": own.num_failures}
         told["draft_model"] = made
     events.write(
         "stopped",

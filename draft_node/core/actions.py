@@ -7,14 +7,15 @@ order.
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from draft_node.core.directory import Address
 from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.sources import Source, by_source
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_DRAFT, Drafter, DraftSource, FinishReason, Otherwise, Verification
+from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import (
     Constraint,
@@ -92,8 +93,8 @@ class Statistics:
     num_refusals: int = 0
     num_resends: int = 0
     num_cached: int = 0  # prompt tokens found in the verify node's prefix cache at the first prefill
-    drafted: Counter[DraftSource] = field(default_factory=Counter)  # num_drafted by source
-    accepted: Counter[DraftSource] = field(default_factory=Counter)  # num_accepted by source
+    drafted: Counter[Source] = field(default_factory=Counter)  # num_drafted by source
+    accepted: Counter[Source] = field(default_factory=Counter)  # num_accepted by source
     drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
 
     def count(self, verdict: Verdict, num_new: int) -> None:
@@ -119,11 +120,6 @@ class Statistics:
         """Returns all counts by name, for JSON. `dataclasses.asdict` would count a Counter's items, not copy them."""
         numbers = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "drafts"}
         return numbers | {"drafted": by_source(self.drafted), "accepted": by_source(self.accepted)}
-
-
-def by_source(tokens: Counter[DraftSource]) -> dict[DraftSource, int]:
-    """Returns the tokens of every draft source, 0 included."""
-    return {source: tokens[source] for source in get_args(DraftSource)}
 
 
 Action: TypeAlias = Send | Propose | Deliver | Finish | Fail

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draft_node.config import DraftConfig
-from draft_node.core.actions import by_source
 from draft_node.daemon import DraftDaemon
 from draft_node.service import standard_input
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended, Wanted, drafting
 from draft_node.service.service import Service
+from goodspeed.drafting.sources import by_source
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving.defaults import SamplingRequest

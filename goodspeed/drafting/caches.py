@@ -5,13 +5,12 @@ node's keys are rotated for its depth, and tree attention hides all nodes but it
 of their own. When the text takes a branch, the branch's rows move to the end of the text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
 from goodspeed.drafting.job import Job
-from goodspeed.drafting.proposing import Asked
 from goodspeed.engine.engine import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
@@ -25,6 +24,10 @@ PREFILL_CHUNK = 256
 FEW = 16
 """Most tokens that a text lacks in its cache without lagging. A lagging session prefills, in the room of a step; the
 others feed their tokens in every step."""
+
+COMPARED = 32
+"""Cached tokens that are compared with a text, so that long texts take no longer. A text only grows; an undetected
+difference would cost some drafts."""
 
 
 class Feed(NamedTuple):
@@ -46,7 +49,7 @@ class Feed(NamedTuple):
 class _Cache:
     """A session's part of the draft model's KV cache."""
 
-    tokens: tuple[int, ...] = ()  # of the text
+    tokens: list[int] = field(default_factory=list)  # of the text
     nodes: list[tuple[int, int]] = field(default_factory=list)  # rows after the text: token, and the parent's row or -1
     rows: dict[int, int] = field(default_factory=dict)  # row of each cached node of the session's job
     used: int = 0  # step of its latest use
@@ -61,6 +64,14 @@ class _Cache:
     @property
     def length(self) -> int:
         return len(self.tokens) + len(self.nodes)
+
+    def num_common(self, text: Sequence[int]) -> int:
+        """Returns how many of its tokens are a text's beginning. Of a text that has grown only the end is compared."""
+        length = len(self.tokens)
+        first = max(0, length - COMPARED)
+        if list(text[first:length]) == self.tokens[first:]:
+            return length
+        return num_common(self.tokens, list(text[:length]))
 
 
 class Caches:
@@ -91,8 +102,8 @@ class Caches:
         If nothing is drafted after the base, the text's final token is fed again, because its logits are needed.
         """
         cache = self._caches.setdefault(job.session_id, _Cache())
-        cache.shares = bool(job.propose.request.cache_salt)
-        num_kept = num_common(cache.tokens, job.text)
+        cache.shares = job.propose.shares
+        num_kept = cache.num_common(job.text)
         way, needed = self._rows_to_keep(cache, job, num_kept)
         if num_kept + len(way) == len(job.text) and job.tree.is_leaf(BASE):
             num_kept, way = (num_kept, way[:-1]) if way else (num_kept - 1, way)
@@ -104,16 +115,16 @@ class Caches:
         moved = {row: place - len(way) for place, row in enumerate(kept)} | dict.fromkeys((BASE, *way), BASE)
         cache.nodes = [(cache.nodes[row][0], moved[cache.nodes[row][1]]) for row in kept[len(way) :]]
         cache.rows = {node: moved[row] for node, row in needed.items()}
-        cache.tokens = job.text[: num_kept + len(way)]
+        cache.tokens[num_kept:] = job.text[num_kept : num_kept + len(way)]
 
     def _rows_to_keep(self, cache: _Cache, job: Job, num_kept: int) -> tuple[list[int], dict[int, int]]:
         """Returns the rows that belong to the text now, in order, and the rows of the job's nodes."""
         way: list[int] = []
         at, needed = BASE, dict[int, int]()
-        if num_kept < len(cache.tokens):
+        if num_kept < len(cache.tokens) or not cache.nodes:
             return way, needed
         children = cache.children
-        for token in job.text[num_kept:]:
+        for token in job.text[num_kept : num_kept + len(cache.nodes)]:
             row = children.get((token, at))
             if row is None:
                 return way, needed
@@ -198,7 +209,7 @@ class Caches:
         """
         cache = self._caches[job.session_id]
         first, lags = len(cache.tokens), self.lags(job)
-        text = job.text[first : first + int(min(PREFILL_CHUNK, self._room if lags else FEW))]
+        text = tuple(job.text[first : first + int(min(PREFILL_CHUNK, self._room if lags else FEW))])
         num_prefill = len(text) if lags else 0
         leaves = tuple(job.leaves(width)) if first + len(text) == len(job.text) and job.length else ()
         if not leaves:
@@ -236,7 +247,7 @@ class Caches:
     def _begin(self, job: Job, cache: _Cache) -> None:
         """Fills a session's empty cache from the prefix cache, if this step's reservations leave enough pages free."""
         pool = self.pool
-        hit = pool.find(job.session_id, _scope(job.propose.request), job.text)
+        hit = pool.find(job.session_id, job.propose.scope, job.text)
         if pool.num_free - self._reserved < hit.num_unused:
             return
         if not cache.is_known:
@@ -245,10 +256,10 @@ class Caches:
             self.num_found += hit.num_tokens
         if hit.pages:
             pool.adopt(job.session_id, hit)
-            cache.tokens = job.text[: hit.num_tokens]
+            cache.tokens = list(job.text[: hit.num_tokens])
 
     def _upcoming(self, job: Job) -> bytes | None:
-        return self.pool.upcoming(job.session_id, _scope(job.propose.request), job.text)
+        return self.pool.upcoming(job.session_id, job.propose.scope, job.text)
 
     def _evict(self, session_id: bytes) -> None:
         self._runner.free(session_id)
@@ -261,9 +272,4 @@ class Caches:
 
     def publish(self, job: Job) -> None:
         """Publishes the text's full pages in the prefix cache."""
-        self.pool.publish(job.session_id, _scope(job.propose.request), job.text)
-
-
-def _scope(request: Asked) -> bytes:
-    """Returns the scope of prefix sharing: the request's salt; without a salt, the session alone."""
-    return b"salt\0" + request.cache_salt if request.cache_salt else b"session\0" + request.session_id
+        self.pool.publish(job.session_id, job.propose.scope, job.text)

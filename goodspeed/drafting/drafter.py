@@ -57,6 +57,7 @@ class Drafter(Jobs):
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
+        self.num_passes = 0
         self._counted = CountedTexts()
         self.caches = Caches(runner)
         self.widths = Widths(max_width if runner.has_trees else 1, checkpoint.num_parallel)
@@ -101,10 +102,15 @@ class Drafter(Jobs):
         """Does nothing: the end of the process frees all memory."""
 
     @torch.inference_mode()
-    def step(self) -> list[Proposed]:
-        """Runs one forward pass for all unfinished proposals; returns those that are complete."""
+    def step(self, room: float | None = None) -> list[Proposed]:
+        """Runs one forward pass for all unfinished proposals; returns those that are complete.
+
+        room: tokens of lagging texts to prefill; None: as many as delay the other texts' drafts little.
+        """
         is_shared = not all(self.caches.lags(job) for job in self._jobs.values())
-        self.caches.begin_step(self.prefill_rows.choose() if is_shared else inf)
+        if room is None:
+            room = self.prefill_rows.choose() if is_shared else inf
+        self.caches.begin_step(room)
         began = time.monotonic()
         width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
         fed: list[tuple[Job, Feed]] = []
@@ -118,6 +124,7 @@ class Drafter(Jobs):
             elif feed is None or not self.caches.lags(job):  # else others prefill in this step
                 done.append(job)
         if fed:
+            self.num_passes += 1
             logits = self.runner.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
             for job, _ in fed:
                 self.caches.publish(job)
@@ -191,7 +198,7 @@ class Drafter(Jobs):
             rules=rules,
             temperature=request.sampling.temperature,
             banned=[banned],
-            counts=self._counted.of(job.session_id, job.text, len(request.prompt)) if is_read else None,
+            counts=self._counted.of(job.session_id, tuple(job.text), len(request.prompt)) if is_read else None,
             allowed=words,
         )
 

@@ -1,6 +1,6 @@
 """An unfinished proposal with the tree drafted so far, and those of all sessions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from goodspeed.drafting.tree import LEAST, Nodes, Tree
 from goodspeed.errors import ConstraintError
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
+from goodspeed.wire import probabilities
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Job:
         return self.propose.request.session_id
 
     @property
-    def text(self) -> tuple[int, ...]:
+    def text(self) -> Sequence[int]:
         return self.propose.tokens
 
     @property
@@ -142,7 +143,9 @@ class Row(NamedTuple):
 
     def append(self, token: int, probability: float) -> None:
         """Appends the row's token to the tree."""
-        node = self.job.tree.add(token, probability, self.parent)
+        known = self.job.propose.calibrated
+        calibrated = None if known is None else known[probabilities.code(probability)]
+        node = self.job.tree.add(token, probability, self.parent, calibrated)
         if self.is_first:
             self.job.num_drafted += 1
             self.job.newest = node
@@ -167,9 +170,13 @@ class Jobs:
         if self._matchers is not None:
             self._matchers.forget(session_id)
 
-    def give_up(self) -> list[Proposed]:
-        """Drops all unfinished proposals; returns an empty one for each, so that sessions continue without drafts."""
-        given_up = [job.proposed(empty=True) for job in self._jobs.values()]
+    @property
+    def unfinished(self) -> Collection[Job]:
+        return self._jobs.values()
+
+    def give_up(self, *, empty: bool = True) -> list[Proposed]:
+        """Ends all unfinished proposals; returns them, empty or as far as they are drafted."""
+        given_up = [job.proposed(empty=empty) for job in self._jobs.values()]
         self._jobs.clear()
         return given_up
 

@@ -57,12 +57,28 @@ class Propose(Struct, frozen=True):
     request: Asked
     epoch: int
     round: int
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     length: int  # on one path
     least_probability: float = 0.0
     tree: Nodes = Nodes()
     max_depth: int = MAX_DRAFT  # most drafted tokens on one path, those of `tree` included
     wants_alternatives: bool = False
+    calibrated: Sequence[float] | None = None
+    """Probability of acceptance, by the code of the claimed one (`wire.probabilities`); None: as claimed."""
+    prefix_scope: bytes | None = None  # texts of one scope share cached prefixes; None: texts with the request's salt
+
+    @property
+    def shares(self) -> bool:
+        """True if other texts may use its cached prefix."""
+        return bool(self.request.cache_salt if self.prefix_scope is None else self.prefix_scope)
+
+    @property
+    def scope(self) -> bytes:
+        """Scope of prefix sharing; without a salt, the session alone."""
+        if self.prefix_scope is not None:
+            return self.prefix_scope
+        salt = self.request.cache_salt
+        return b"salt\0" + salt if salt else b"session\0" + self.request.session_id
 
 
 class Proposed(Struct, frozen=True):

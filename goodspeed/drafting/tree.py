@@ -122,13 +122,17 @@ class Tree:
         """Returns the nodes from index `first` on; parents are indexes in the whole tree."""
         return Nodes(tuple(self.tokens[first:]), tuple(self.probabilities[first:]), tuple(self.parents[first:]))
 
-    def add(self, token: int, probability: float, parent: int) -> int:
-        """Appends a node and returns its index."""
+    def add(self, token: int, probability: float, parent: int, calibrated: float | None = None) -> int:
+        """Appends a node and returns its index.
+
+        calibrated: probability for the path, if it is known better than `probability`, which is what is claimed.
+        """
         self.tokens.append(token)
         self.probabilities.append(probability)
         self.parents.append(parent)
         self.depths.append(self.depth(parent) + 1)
-        self._path_probabilities.append(probability * self.path_probability(parent))
+        given_parent = probability if calibrated is None else calibrated
+        self._path_probabilities.append(given_parent * self.path_probability(parent))
         self._inner.add(parent)
         return len(self.tokens) - 1
 

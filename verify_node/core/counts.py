@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from goodspeed.drafting.sources import MODEL, Source
 from goodspeed.serving.measuring.counts import ROUND_S, ROUND_TOKENS, Histogram
 from goodspeed.slo.objectives import OTHER
-from goodspeed.wire.fields import DraftSource, RedirectReason
+from goodspeed.wire.fields import RedirectReason
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
@@ -40,11 +41,9 @@ class Counts:
 
     num_prompt_tokens: int = 0  # of sessions that got their first tokens
     num_tokens: int = 0  # delivered
-    drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified tokens, by their draft source
-    accepted_by: Counter[DraftSource] = field(default_factory=Counter)
-    num_own: int = 0  # verified tokens of source `self` from the verify node's draft model
-    num_own_accepted: int = 0
-    num_own_passes: int = 0  # passes of that model
+    drafted_by: Counter[Source] = field(default_factory=Counter)  # verified tokens, by their draft source
+    accepted_by: Counter[Source] = field(default_factory=Counter)
+    num_own_passes: int = 0  # passes of the verify node's draft model
     own_s: float = 0.0  # time of these passes
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
     num_alternatives: int = 0  # verified tokens of trees that are not first choices
@@ -79,13 +78,11 @@ class Counts:
         if move.base_len == len(move.session.opened.prompt):
             self.num_prompt_tokens += move.base_len
         if num_drafted := move.num_verified:
-            num_accepted, source = move.num_accepted, move.entry.source or "model"
+            num_accepted, source = move.num_accepted, move.entry.source or MODEL
             self.accepted[num_accepted] += 1
             client.count_draft(source, num_drafted, num_accepted)
             self.drafted_by[source] += num_drafted
             self.accepted_by[source] += num_accepted
-            self.num_own += num_drafted if move.entry.is_own else 0
-            self.num_own_accepted += num_accepted if move.entry.is_own else 0
         self.num_after_wrong += move.after_wrong
         self.num_empty_after_wrong += move.after_wrong and not move.entry.num_drafted
         if move.session.finished and (deadline := move.session.deadline) is not None:

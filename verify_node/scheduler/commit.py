@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from goodspeed.drafting.sources import MODEL, OWN, TRAITS, is_awaited
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
@@ -41,7 +42,7 @@ class Moved(Struct, frozen=True):
 
         N-gram drafts do not count.
         """
-        counts = self.entry.source == "model" or self.entry.proposal is not None
+        counts = is_awaited(self.entry.source) or self.entry.proposal is not None
         return len(self.entry.first_choices) if counts else 0
 
     @property
@@ -75,16 +76,16 @@ class Moved(Struct, frozen=True):
         """
         if self.unverified is not None and self.unverified.codes and self.outcome.tokens:
             first, is_right = self.unverified, self.unverified.tokens[0] == self.outcome.tokens[0]
-            return [("own" if first.is_own else first.source or "model", first.codes[:1], int(is_right))]
+            return [(first.source, first.codes[:1], int(is_right))]
         source = self.entry.source
-        if source is None or self.entry.is_forced:
+        if source is None or TRAITS[source].is_certain:
             return []
         codes = self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
         if not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:
             return self._claims_of_tree(self.entry.parents)
-        return [("own" if self.entry.is_own else source, codes, self._num_first_accepted)]
+        return [(source, codes, self._num_first_accepted)]
 
     def _claims_of_tree(self, parents: Sequence[int]) -> list[tuple[ClaimedOf, bytes, int]]:
         """Claims for all tokens that follow the base or an accepted token: the target's draw there is known."""
@@ -93,7 +94,7 @@ class Moved(Struct, frozen=True):
         claims: list[tuple[ClaimedOf, bytes, int]] = []
         for at in tried:
             for place, node in enumerate(node for node, parent in enumerate(parents) if parent == at):
-                source: ClaimedOf = "alternative" if place else self.entry.source or "model"
+                source: ClaimedOf = "alternative" if place else self.entry.source or MODEL
                 claims.append((source, self.entry.probabilities[node : node + 1], int(node in path)))
         return claims
 
@@ -118,7 +119,7 @@ class Moved(Struct, frozen=True):
             may_draft=may_draft,
             finish_reason=session.finish_reason,
             least_probability=least_probability,
-            source=self.entry.source,
+            source=None if self.entry.source is None else TRAITS[self.entry.source].told_as,
             promised=session.promised,
             logprobs=session.logprobs_from(self.base_len),
             num_cached=(session.num_cached or 0) if session.was_told_nothing else 0,
@@ -142,7 +143,7 @@ def commit(
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:
-        session.take_own(Drafted(outcome.own_tokens, outcome.own_codes, "self", is_own=True))
+        session.take_own(Drafted(outcome.own_tokens, outcome.own_codes, OWN))
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:

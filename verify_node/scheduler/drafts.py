@@ -5,12 +5,12 @@ from collections.abc import Container, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
+from goodspeed.drafting.sources import FORCED, SELF
 from goodspeed.exact import trees
 from goodspeed.fair.selection import Candidate, path_probability, rank
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
-from verify_node.session.calibration import ClaimedOf
 from verify_node.session.client import Client
 from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
@@ -30,14 +30,13 @@ def of_draft(session: Session) -> Drafted:
 
 def calibrated_probabilities(session: Session, drafted: Drafted) -> list[float]:
     """Returns each token's calibrated probability given its predecessors, for use under the session's rule."""
-    if drafted.is_forced:
+    if drafted.is_certain:
         return [1.0] * len(drafted.tokens)
     if session.verification == "ratio" or not drafted.codes:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
     if drafted.parents is not None:
         return _probabilities_in_tree(session.client, drafted, drafted.parents)
-    kind: ClaimedOf = "own" if drafted.is_own else drafted.source or "model"
-    return session.client.calibration(kind).probabilities(drafted.codes)
+    return session.client.calibration(drafted.source).probabilities(drafted.codes)
 
 
 def num_expected(session: Session, drafted: Drafted) -> float:
@@ -62,7 +61,7 @@ def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int,
 
     No alternative is likelier than the first choice.
     """
-    found = client.calibration(drafted.source or "model").probabilities(drafted.codes)
+    found = client.calibration(drafted.source).probabilities(drafted.codes)
     others = trees.alternatives(parents)
     claimed = client.calibration("alternative").probabilities(bytes([drafted.codes[node] for node, _ in others]))
     left: dict[int, float] = {}  # remaining probability, by first choice, after it and its alternatives so far
@@ -158,10 +157,10 @@ class SelfDrafts:
         stop_ids = session.opened.stop_ids
         if session.forced_next:
             tokens = _before(session.forced_next[: session.max_length], stop_ids)
-            return Drafted(tokens, bytes(len(tokens)), "self", is_forced=True)
+            return Drafted(tokens, bytes(len(tokens)), FORCED)
         found = self._find(session, min(MAX_LENGTH, session.max_length), least_probability)
         tokens = _before(found.tokens, stop_ids)
-        return Drafted(tokens, probabilities.encode(found.probabilities[: len(tokens)]), "self")
+        return Drafted(tokens, probabilities.encode(found.probabilities[: len(tokens)]), SELF)
 
     def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
         """Returns the continuation found by the text's index."""

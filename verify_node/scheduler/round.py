@@ -10,10 +10,11 @@ from math import inf, isfinite
 from msgspec import Struct
 from msgspec.structs import replace
 
+from goodspeed.drafting.sources import Source
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
-from goodspeed.wire.fields import MAX_DRAFT, DraftSource, Verification
-from goodspeed.wire.messages import Constraint, LogitRules, Sampling, TokenLogprobs
+from goodspeed.wire.fields import Verification
+from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Sampling, TokenLogprobs
 from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 
@@ -59,12 +60,10 @@ class Entry(Struct, frozen=True):
     stop_ids: tuple[int, ...] = ()  # banned below `may_stop_at`; empty unless that or `constraint` needs them
     may_stop_at: int = 0
     probabilities: bytes = b""  # codes of the drafted tokens' claimed probabilities; empty: none
-    source: DraftSource | None = None  # of the drafted tokens
+    source: Source | None = None  # of the drafted tokens
     parents: tuple[int, ...] | None = None  # index of each drafted token's predecessor, or -1; None: a chain
     answered: bool | None = None  # whether its draft node has answered the newest verdict; None: no draft was needed
     model_drafted: bool | None = None  # whether its draft model has drafted anew; None: no new draft was needed
-    is_forced: bool = False  # whether the draft is forced by the output's constraint, and so certain
-    is_own: bool = False  # whether the verify node's draft model drafted it
     rules: LogitRules | None = None  # for its logits
     constraint: Constraint | None = None  # for its output
     prompt_len: int = 0  # prompt tokens of its text
@@ -137,8 +136,6 @@ def make_entry(session: Session, cached: int, drafted: Drafted) -> Entry:
         probabilities=drafted.codes,
         source=drafted.source if drafted.tokens else None,
         parents=drafted.parents,
-        is_forced=drafted.is_forced,
-        is_own=drafted.is_own,
     )
 
 
@@ -170,16 +167,17 @@ def prompt_rows(session: Session, start: int, num_tokens: int) -> PromptRows | N
 class DraftRequest(Struct, frozen=True):
     """A session of a round for which the verify node's own draft model may draft once the round is decided."""
 
-    session_id: bytes
+    opened: OpenSession
     text: Sequence[int]  # prompt and committed tokens before the round; not a copy: a round in flight commits none
-    sampling: Sampling
-    stop_ids: tuple[int, ...]
     most: int  # tokens of the round and the draft together
     worth: float  # of one token
     calibrated: tuple[float, ...]  # probability of acceptance of a token, by the code of its claimed probability
     least_probability: float  # path probability below which a token is not worth verifying
-    max_draft: int = MAX_DRAFT  # tokens of the draft
     prefix_scope: bytes = b""  # group of sessions that share pages; empty: none
+
+    @property
+    def session_id(self) -> bytes:
+        return self.opened.session_id
 
 
 class Drafting(Struct, frozen=True):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace as replace_fields
 
+from goodspeed.drafting.sources import OWN, is_awaited
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.policies.base import Floats
@@ -207,7 +208,7 @@ class ByWorth(Choice):
         self._least_value = self._worth_per_s * (seconds[num_chosen + 1] - seconds[num_chosen])
         if value > alone > 0.0:
             self._net = smoothed(self._net, net_worth(alone, value, seconds[0] / seconds[num_chosen]), SMOOTHING)
-        unused = (pair for pair, count in zip(drafted, counts, strict=True) if not (count or pair[1].is_forced))
+        unused = (pair for pair, count in zip(drafted, counts, strict=True) if not (count or pair[1].is_certain))
         self.passed_over = {session.session_id: one for session, one in unused}
         return {
             session.session_id: one.pick(sorted(ranked[k].nodes[: counts[k]])) if k in ranked else one.cut(counts[k])
@@ -226,21 +227,17 @@ class ByWorth(Choice):
 
     def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
         """Adds what the verify node's draft model shall draft for: sessions without a draft of a draft node's model."""
-        wanting = [sessions[one.session_id] for one in planned.entries if one.samples and one.source != "model"]
-        wanting = [session for session in wanting if session.allows_own]
+        entries = [one for one in planned.entries if one.samples and not is_awaited(one.source)]
+        wanting = [session for session in (sessions[one.session_id] for one in entries) if session.allows_own]
         worths = self._worths(wanting)
-        calibrated = {one.client.name: one.client.calibration("own").by_code for one in wanting}
+        calibrated = {one.client.name: one.client.calibration(OWN).by_code for one in wanting}
         requests = [self._draft_request(one, worths[one.client.name], calibrated[one.client.name]) for one in wanting]
         return replace_fields(planned, draft_requests=tuple(requests), worth_per_s=self._worth_per_s)
 
     def _draft_request(self, session: Session, worth: float, calibrated: tuple[float, ...]) -> DraftRequest:
-        opened = session.opened
         return DraftRequest(
-            session_id=session.session_id,
-            text=session.tokens,
-            sampling=opened.sampling,
-            stop_ids=opened.stop_ids,
-            max_draft=opened.max_draft,
+            session.opened,
+            session.tokens,
             most=session.limit - len(session.tokens) - 1,
             worth=worth,
             calibrated=calibrated,
@@ -302,7 +299,8 @@ class ByWorth(Choice):
                 drafted = best(session, of_draft(session), session.drafts.own)
                 if drafted.tokens:
                     found.append((session, drafted))
-                if (not drafted.tokens or drafted.is_own) and self._self_drafts is not None and session.allows_ngrams:
+                lacks_draft = not drafted.tokens or drafted.source == OWN
+                if lacks_draft and self._self_drafts is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
                     wanting.append(Wanting(session, worth, self._price(session, worth)))
         if self._self_drafts is not None:

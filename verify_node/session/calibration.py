@@ -9,12 +9,11 @@ never gets a lower probability (pool adjacent violators).
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from goodspeed.drafting.sources import Source
 from goodspeed.wire import probabilities
-from goodspeed.wire.fields import DraftSource
 
-ClaimedOf: TypeAlias = DraftSource | Literal["alternative", "own"]
-"""Kinds of tokens that are calibrated separately: by draft source, those of the verify node's own draft model, and a
-tree's tokens that are not first choices."""
+ClaimedOf: TypeAlias = Source | Literal["alternative"]
+"""Kinds of tokens that are calibrated separately: by source, and a tree's tokens that are not first choices."""
 
 PRIOR_TRIES = 4.0
 """k: weight of a claim, in tries."""

@@ -6,9 +6,10 @@ No other module writes these fields (`tests/house/test_one_writer.py`).
 from collections import Counter
 from dataclasses import dataclass, field
 
+from goodspeed.drafting.sources import Source, is_awaited
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smoothed
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.fields import DraftSource, NodeSource
+from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.handshake import Hello
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import Calibration, ClaimedOf
@@ -125,8 +126,8 @@ class Client:
     prefilled: float = 0.0  # cost of its prefill by its weight, older rounds counting less
     retry_round: int = 0  # verify round before which rounds wait for none of its drafts
     num_tokens: int = 0  # delivered since this node started, like all counters below
-    num_drafted_by: Counter[DraftSource] = field(default_factory=Counter)  # verified drafted tokens, by source
-    num_accepted_by: Counter[DraftSource] = field(default_factory=Counter)
+    num_drafted_by: Counter[Source] = field(default_factory=Counter)  # verified drafted tokens, by source
+    num_accepted_by: Counter[Source] = field(default_factory=Counter)
     uplink_bytes: int = 0  # of messages from it
     downlink_bytes: int = 0  # of messages to it
 
@@ -195,10 +196,10 @@ class Client:
 
     def note_draft(self, source: NodeSource, depth: int) -> None:
         """Records a draft of `depth` successive tokens from this source."""
-        if source == "ngram":
-            self.has_index = True
-        else:
+        if is_awaited(source):
             self._observe_depth(depth)
+        else:
+            self.has_index = True
 
     def _observe_depth(self, depth: int) -> None:
         """Updates how far its draft model drafts. Longer drafts weigh more, because a chain is sent in parts."""
@@ -254,7 +255,7 @@ class Client:
         """Adds delivered tokens."""
         self.num_tokens += num_tokens
 
-    def count_draft(self, source: DraftSource, num_drafted: int, num_accepted: int) -> None:
+    def count_draft(self, source: Source, num_drafted: int, num_accepted: int) -> None:
         """Adds a verified draft."""
         self.num_drafted_by[source] += num_drafted
         self.num_accepted_by[source] += num_accepted

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from goodspeed.drafting.sources import is_awaited
 from goodspeed.wire.messages import Draft
 from verify_node.session.client import ANSWER_TOKENS, Client
 from verify_node.session.drafted import Drafted
@@ -46,7 +47,7 @@ class DraftState:
             self.client.note_draft(draft.source, drafted.depth)
         if is_new and draft.tokens:
             is_whole = draft.proposal is not None  # under the ratio rule
-            if draft.source == "model" or (is_whole and not self.client.has_model):
+            if is_awaited(draft.source) or (is_whole and not self.client.has_model):
                 self.model_calls.answered(now, len(draft.tokens) + 1 if is_whole else ANSWER_TOKENS)
             else:
                 self.model_calls.answered_by_index(now, only=is_whole)

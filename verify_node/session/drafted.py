@@ -8,9 +8,10 @@ from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
+from goodspeed.drafting.sources import MODEL, TRAITS, Source
 from goodspeed.exact import trees
 from goodspeed.exact.positions import cut
-from goodspeed.wire.fields import MAX_DRAFT, DraftSource
+from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.messages import Draft
 
 
@@ -28,11 +29,9 @@ class Drafted(NamedTuple):
 
     tokens: tuple[int, ...] = ()
     codes: bytes = b""  # of their claimed probabilities (`probabilities.encode`); empty: none are claimed
-    source: DraftSource | None = None  # None: no tokens
+    source: Source = MODEL
     proposal: bytes | None = None  # ratio rule: the distributions that the tokens were sampled from
     parents: tuple[int, ...] | None = None  # index of each token's predecessor, or -1; None: a chain
-    is_forced: bool = False  # by the output's constraint: each token is certain
-    is_own: bool = False  # by the verify node's draft model; `source` is `self`, as of all drafts made here
     made_on: int = 0  # draft nodes only: length of the text that the draft was made for
     num_gone: int = 0  # draft nodes only: number of its tokens now in the text
     complete: bool = False  # draft nodes only: no more tokens come until the text grows
@@ -57,6 +56,11 @@ class Drafted(NamedTuple):
         elif draft.parents is not None:
             found = found._cut_to(*trees.distinct(draft.tokens, trees.unpack(draft.parents)))
         return found.after(text[draft.base_len :])
+
+    @property
+    def is_certain(self) -> bool:
+        """True if each token is sure to be accepted."""
+        return TRAITS[self.source].is_certain
 
     @property
     def depth(self) -> int:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from goodspeed.drafting.sources import MODEL, NGRAM, OWN, Source, permits
 from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
-from goodspeed.wire.fields import DraftSource, FinishReason, Verification
+from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client, Peer
@@ -205,23 +206,23 @@ class Session:
     def allows_ngrams(self) -> bool:
         """True if n-gram drafts may be verified; under ratio they may not: tokens that are not sampled must be
         certain."""
-        return self.opened.drafter in ("auto", "ngram") and self.verification == "match"
+        return permits(self.opened.drafter, NGRAM) and self.verification == "match"
 
     @property
     def uses_model(self) -> bool:
         """True if its draft node's model may draft for it."""
-        return self.opened.drafter in ("auto", "model") and self.client.has_model and self.opened.max_draft > 0
+        return permits(self.opened.drafter, MODEL) and self.client.has_model and self.opened.max_draft > 0
 
     @property
     def allows_own(self) -> bool:
         """True if the verify node's draft model may draft for it: that model applies no logit rules or constraints."""
         opened = self.opened
         is_plain = opened.logit_rules is None and opened.constraint is None
-        return is_plain and opened.drafter == "auto" and self.verification == "match" and self.max_length > 0
+        return is_plain and permits(opened.drafter, OWN) and self.verification == "match" and self.max_length > 0
 
-    def allows_drafts_of(self, source: DraftSource | None) -> bool:
+    def allows_drafts_of(self, source: Source) -> bool:
         """True if drafts of this source may be verified."""
-        return self.opened.drafter in ("auto", source)
+        return permits(self.opened.drafter, source)
 
     @property
     def forced_next(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import get_args
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from goodspeed.drafting.sources import OWN, by_source
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, gauges, histogram
 from goodspeed.wire.channels import VerifyChannel
@@ -23,7 +24,6 @@ from verify_node.watch.present import Present, log_utility, present_clients, sho
 from verify_node.watch.round_events import WallTime
 from verify_node.watch.tiers import rows
 
-SOURCES: tuple[DraftSource, ...] = get_args(DraftSource)
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
     ("client_sessions", "Open sessions.", lambda one: len(one.sessions)),
@@ -86,9 +86,7 @@ class VerifyCollector(Collector):
         yield from metrics.speculation(counts.num_drafts, counts.num_drafted, counts.num_accepted)
         what = "Drafts whose token at this position was accepted."
         yield counters("spec_decode_num_accepted_tokens_per_pos", what, "position", by_position)
-        drafted, accepted = (
-            {source: by[source] for source in SOURCES} for by in (counts.drafted_by, counts.accepted_by)
-        )
+        drafted, accepted = by_source(counts.drafted_by), by_source(counts.accepted_by)
         yield counters("draft_tokens_by_source", "Drafted tokens verified, by what drafted them.", "source", drafted)
         yield counters("accepted_tokens_by_source", "Drafted tokens accepted.", "source", accepted)
         rejected = counts.num_alternatives - counts.num_alternatives_accepted
@@ -115,8 +113,8 @@ class VerifyCollector(Collector):
         yield gauge("own_model_may_draft", "1 while this node's own draft model may draft.", float(may_draft))
         yield counter("own_model_passes", "Forward passes of that model.", counts.num_own_passes)
         yield counter("own_model_seconds", "Time in which that model drafted.", counts.own_s)
-        yield counter("own_model_draft_tokens", "Its drafted tokens verified.", counts.num_own)
-        yield counter("own_model_accepted_tokens", "Its drafted tokens accepted.", counts.num_own_accepted)
+        yield counter("own_model_draft_tokens", "Its drafted tokens verified.", counts.drafted_by[OWN])
+        yield counter("own_model_accepted_tokens", "Its drafted tokens accepted.", counts.accepted_by[OWN])
 
     def _slos(self) -> Iterator[Metric]:
         """SLO metrics by tier, as measured at this node; draft nodes report the times that readers saw."""
@@ -164,14 +162,16 @@ class VerifyCollector(Collector):
             yield gauges(name, what, "client", {one.client.name: of(one) for one in clients})
         for name, what, of in CLIENT_COUNTERS:
             yield counters(name, what, "client", {one.client.name: of(one) for one in clients})
-        names, labels = [one.client.name for one in clients], ("client", "source")
-        drafted = Counter({(one.client.name, by): n for one in clients for by, n in one.client.num_drafted_by.items()})
-        accepted = Counter(
-            {(one.client.name, by): n for one in clients for by, n in one.client.num_accepted_by.items()}
-        )
-        yield counters_by("client_draft_tokens_by_source", "Drafted tokens verified.", labels, drafted, names, SOURCES)
-        what = "Drafted tokens accepted."
-        yield counters_by("client_accepted_tokens_by_source", what, labels, accepted, names, SOURCES)
+        names = [one.client.name for one in clients]
+        for name, what, by_client in (
+            ("draft", "Drafted tokens verified.", [one.client.num_drafted_by for one in clients]),
+            ("accepted", "Drafted tokens accepted.", [one.client.num_accepted_by for one in clients]),
+        ):
+            found = Counter(
+                {(of, by): n for of, each in zip(names, by_client, strict=True) for by, n in by_source(each).items()}
+            )
+            labels = ("client", "source")
+            yield counters_by(f"client_{name}_tokens_by_source", what, labels, found, names, get_args(DraftSource))
 
 
 def create_registry(core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> metrics.Registry:

@@ -5,12 +5,12 @@ Reads the daemon in its own event loop and changes nothing. Times are seconds si
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from goodspeed.wire.fields import DraftSource
+from goodspeed.drafting.sources import by_source
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import Counts, DiaryEntry
 from verify_node.watch import tiers
@@ -266,7 +266,8 @@ class Watch:
 
 
 def _sources(counts: Counts) -> tuple[Source, ...]:
-    return tuple(Source(name, counts.drafted_by[name], counts.accepted_by[name]) for name in get_args(DraftSource))
+    accepted = by_source(counts.accepted_by)
+    return tuple(Source(name, drafted, accepted[name]) for name, drafted in by_source(counts.drafted_by).items())
 
 
 def _activity(moved_at: float | None, now: float) -> Activity:

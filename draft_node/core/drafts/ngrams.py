@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 
 from draft_node.core.actions import Request
 from goodspeed.drafting.proposing import banned_at
+from goodspeed.drafting.sources import NGRAM, permits
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -35,7 +36,7 @@ class Ngrams:
 
     def begin(self, request: Request) -> "NgramDrafter | None":
         """Returns the drafter of this request; None if the request permits no n-gram drafts."""
-        if request.drafter not in ("auto", "ngram") or not request.max_draft:
+        if not permits(request.drafter, NGRAM) or not request.max_draft:
             return None
         return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
 

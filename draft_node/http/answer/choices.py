@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draft_node.core.actions import by_source
 from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
 from draft_node.parsing.formats import Call, ToolFormat
 from draft_node.service.answer import Piece
 from draft_node.service.request import Begun, Ended
 from draft_node.service.tokens import PromptTokens, Token
+from goodspeed.drafting.sources import by_source
 from goodspeed.serving.web.bodies import (
     CalledFunction,
     CompletionDetails,

@@ -2,8 +2,9 @@
 
 import json
 
-from draft_node.core.actions import Statistics, by_source
+from draft_node.core.actions import Statistics
 from draft_node.core.counts import total
+from goodspeed.drafting.sources import by_source
 
 
 def test_tokens_by_what_drafted_them_add_up_too():

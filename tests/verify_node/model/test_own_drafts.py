@@ -11,6 +11,7 @@ import torch
 from msgspec.structs import replace as replace_fields
 
 from goodspeed.app import generation
+from goodspeed.drafting.caches import COMPARED
 from goodspeed.engine import engines
 from goodspeed.engine.engine import Engine
 from goodspeed.errors import ConfigError
@@ -120,7 +121,7 @@ def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(ha
     expected = generation.generate(target, engines.start(target, num_pages=16), (3, 1, 4), WARM, 60, ())
     desk = OwnDesk(runners=(runner, own))
     assert desk.write(num_rounds=100, max_tokens=60, sampling=WARM) == tuple(expected)
-    assert (desk.core.counts.num_own_accepted > 30, desk.own.num_failures) == (True, 0)
+    assert (desk.core.counts.accepted_by["own"] > 30, desk.own.num_failures) == (True, 0)
 
 
 def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
@@ -128,8 +129,7 @@ def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
     assert desk.write(num_rounds=100, max_tokens=90, sampling=WARM) == alone(WARM, 90)
     assert len(desk.planned) <= 30
     counts = desk.core.counts
-    assert counts.drafted_by == counts.accepted_by == {"self": desk.num_drafted}
-    assert counts.num_own == counts.num_own_accepted == desk.num_drafted
+    assert counts.drafted_by == counts.accepted_by == {"own": desk.num_drafted}
     calibrated = desk.core.allocator.clients["a"].calibrations
     assert set(calibrated) == {"own"}  # the tokens of its index, had there been any, are calibrated apart
 
@@ -150,8 +150,7 @@ def test_a_pard_model_drafts_several_tokens_in_one_pass(monkeypatch: pytest.Monk
     assert [4] in passes
     assert all(drawn <= 4 for each in passes for drawn in each)
     assert sum(drafting.num_passes for drafting in desk.drafting) == len(passes)
-    cached = desk.own.runner.pool.length(session_id(1)) - len(desk.own._guessed[session_id(1)])
-    assert cached < len(desk.session(1).tokens)  # no masks are cached
+    assert desk.own.runner.pool.length(session_id(1)) < len(desk.session(1).tokens) + 8  # no masks are cached
 
 
 def test_one_slow_pass_does_not_end_drafting() -> None:
@@ -173,7 +172,7 @@ def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_part
         desk.acknowledge()
     for number, prompt in prompts.items():
         assert desk.text(number) == alone(replace_seed(number), prompt=prompt)
-    assert desk.core.counts.accepted_by["self"] > 20
+    assert desk.core.counts.accepted_by["own"] > 20
 
 
 def replace_seed(seed: int) -> Sampling:
@@ -208,11 +207,12 @@ def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_draft
 
 
 def request_of(**changes: Any) -> DraftRequest:
+    opened = make_open(
+        changes.pop("number", 1), prompt=(3, 1, 4), sampling=GREEDY, stop_ids=changes.pop("stop_ids", ())
+    )
     values: dict[str, Any] = {
-        "session_id": session_id(1),
+        "opened": opened,
         "text": (3, 1, 4),
-        "sampling": GREEDY,
-        "stop_ids": (),
         "most": 20,
         "worth": 1.0,
         "calibrated": Calibration().by_code,
@@ -263,7 +263,7 @@ def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
         ()
     ]  # a pass costs one token; 0.7 + 0.49 + 0.34 + 0.24 are expected
     own.pass_s = 0.02
-    assert draft(own, request_of(session_id=session_id(3)), worth_per_s=100.0) == [()]
+    assert draft(own, request_of(number=3), worth_per_s=100.0) == [()]
 
 
 def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
@@ -280,15 +280,12 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
     expected = draft(own, request_of(text=text, prefix_scope=b"ann"))
     for number, scope, num_fed in ((2, b"ann", 31 - 28), (3, b"ben", 31), (4, b"", 31), (5, b"", 31)):
         fed.clear()
-        assert draft(own, request_of(session_id=session_id(number), text=text, prefix_scope=scope)) == expected
+        assert draft(own, request_of(number=number, text=text, prefix_scope=scope)) == expected
         assert fed[0] == num_fed
     fed.clear()
-    both = [request_of(session_id=session_id(number), text=text, prefix_scope=b"cas") for number in (6, 7)]
-    assert draft(own, *both) == [*expected, ()]  # the other one waits for its pages
-    assert fed[0] == 31
-    fed.clear()
-    assert draft(own, both[1]) == expected
-    assert fed[0] == 31 - 28
+    both = [request_of(number=number, text=text, prefix_scope=b"cas") for number in (6, 7)]
+    assert draft(own, *both) == 2 * expected
+    assert fed[:2] == [31, 1 + 31 - 28]  # the other one waits for its pages
 
 
 def test_it_keeps_as_many_pages_of_ended_texts_as_the_target() -> None:
@@ -314,21 +311,21 @@ class Watched(list[int]):
 
 def test_of_a_long_text_only_new_tokens_are_read(monkeypatch: Any) -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET))
-    text = request_of(text=tuple(range(2, 62)))
+    text = request_of(text=(*range(2, 62), *range(2, 32)))
     prompt = Watched(text.text)
-    monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 20)
+    monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 30)
     for _ in range(3):  # it lags
         own.add_to(
             Round(1, (), draft_requests=(replace_fields(text, text=prompt),)), [Outcome(text.session_id, (5,), 0, 0.0)]
         )
-    assert prompt.num_read == 60
+    assert prompt.num_read <= 90 + 2 * COMPARED
     monkeypatch.undo()
     draft(own, text)
     grown = Watched([*text.text, *alone(GREEDY, 3, tuple(text.text))])
     outcomes = [Outcome(text.session_id, alone(GREEDY, 1, tuple(list.__iter__(grown))), 0, 0.0)]
     drafted = own.add_to(Round(2, (), draft_requests=(replace_fields(text, text=grown),)), outcomes)[0].own_tokens
     assert drafted == alone(GREEDY, 12, tuple(text.text))[4:]
-    assert grown.num_read <= 3
+    assert grown.num_read <= 4 + COMPARED < len(grown) / 2
 
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:
@@ -354,11 +351,13 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     assert pool.num_free == pool.num_pages
 
 
-def test_where_memory_is_short_some_texts_go_without() -> None:
+def test_where_memory_is_short_drafts_are_shorter() -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET, num_pages=4))  # 16 tokens
-    drafted = draft(own, request_of(), request_of(session_id=session_id(2), text=(5, 6, 7)))
-    assert drafted == [alone(GREEDY, 9)[1:], ()]
-    assert draft(own, request_of(session_id=session_id(2), text=(5, 6, 7))) != [()]  # takes the memory of an idle text
+    drafted = draft(own, request_of(), request_of(number=2, text=(5, 6, 7)))
+    expected = [alone(GREEDY, 9)[1:], alone(GREEDY, 9, (5, 6, 7))[1:]]
+    assert drafted == [tokens[: len(found)] for tokens, found in zip(expected, drafted, strict=True)]
+    assert 0 < sum(map(len, drafted)) < 16
+    assert draft(own, request_of(number=2, text=(5, 6, 7))) != [()]  # takes the memory of an idle text
 
 
 def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, monkeypatch: Any) -> None:

@@ -188,7 +188,7 @@ def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_ver
     """Else no draft of this kind would ever be verified for this client again."""
     session = repeating() if kind == "self" else make_session()
     if kind == "own":
-        session.take_own(Drafted((5, 6), probabilities.encode([0.9, 0.9]), "self", is_own=True))
+        session.take_own(Drafted((5, 6), probabilities.encode([0.9, 0.9]), "own"))
     known = session.client.calibration(kind)
     for code in [*range(256)] * 6:
         known.observe(bytes([code]), 0)
@@ -210,4 +210,4 @@ def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_ver
             session.take_own(passed_over)
     assert drafted[0] == 0
     assert drafted[-1] > 0
-    assert entry.is_own == (kind == "own")
+    assert entry.source == kind

@@ -1,0 +1,50 @@
+"""What drafts tokens: every source by its name, and the little in which they differ. Nothing else asks for a name."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from goodspeed.wire.fields import Drafter, DraftSource
+
+Source: TypeAlias = DraftSource | Literal["own", "forced"]
+"""`own`: the verify node's draft model; `forced`: the output's constraint."""
+
+MODEL: Literal["model"] = "model"
+NGRAM: Literal["ngram"] = "ngram"
+SELF: Literal["self"] = "self"
+OWN: Literal["own"] = "own"
+FORCED: Literal["forced"] = "forced"
+
+
+class Traits(NamedTuple):
+    """How the nodes treat tokens of a source."""
+
+    told_as: DraftSource  # in messages, metrics and replies
+    is_awaited: bool = False  # a draft model's: rounds may wait for its drafts, and they are its acceptance rate
+    is_certain: bool = False  # each token is accepted
+
+
+TRAITS: Mapping[Source, Traits] = {
+    MODEL: Traits(MODEL, is_awaited=True),
+    NGRAM: Traits(NGRAM),
+    SELF: Traits(SELF),
+    OWN: Traits(SELF),
+    FORCED: Traits(SELF, is_certain=True),
+}
+
+
+def is_awaited(source: Source | None) -> bool:
+    """Returns whether rounds may wait for drafts of this source; None: nothing was drafted."""
+    return source is not None and TRAITS[source].is_awaited
+
+
+def permits(drafter: Drafter, source: Source | None) -> bool:
+    """Returns whether a request with this drafter takes drafts of a source."""
+    return drafter in ("auto", source)
+
+
+def by_source(tokens: Mapping[Source, int]) -> dict[DraftSource, int]:
+    """Returns the tokens of every source, 0 included, by the name that it is told as."""
+    found: dict[DraftSource, int] = dict.fromkeys(get_args(DraftSource), 0)
+    for source, number in tokens.items():
+        found[TRAITS[source].told_as] += number
+    return found
