@@ -15,12 +15,14 @@ from draft_node.daemon import DraftDaemon
 from draft_node.histories import HistoryKeeper, Report
 from draft_node.model.drafting import Drafting
 from draft_node.preflight import read_keys
+from goodspeed.drafting.source import SourceDrafter, create
 from goodspeed.engine import sources
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.serving.events import QUIET
+from goodspeed.serving.options import SOURCE
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
@@ -50,7 +52,7 @@ def assemble(
 
 def load(config: DraftConfig) -> Vocabulary:
     """Returns the model's checkpoint, or only the tokenizer for a node that loads no weights itself."""
-    if config.is_url or not config.has_model:
+    if not config.has_weights:
         return sources.load_tokenizer(config.tokenizer or "")
     from draft_node.model import loading  # torch
 
@@ -91,9 +93,11 @@ def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
 
 
 def _model_name(config: DraftConfig) -> str:
-    """Returns the draft model's name for the verify node; the address of a server is private."""
+    """Returns the draft model's name for the verify node; the address of a server and a path are private."""
     if config.is_url:
         return "llama-server"
+    if config.is_source:
+        return config.model.rpartition(":")[2]
     return public_name(config.model) if config.has_model else ""
 
 
@@ -103,6 +107,8 @@ def _make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting | No
         from draft_node.model.llamacpp import opening
 
         return opening.make_drafting(config, vocabulary)
+    if config.is_source:
+        return Drafting(SourceDrafter(create(config.model.removeprefix(SOURCE))))
     if config.has_model:
         from draft_node.model import loading  # torch
 

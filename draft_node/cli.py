@@ -57,7 +57,7 @@ def _loading(config: DraftConfig, reporter: Reporter) -> AbstractContextManager[
     Importing HTTP and (with a model) torch takes seconds. The imports come after the checks, so that those fail soon,
     and before the node is built, because building starts the --connect-timeout-s timer.
     """
-    return reporter.progress("loading %s", config.model if config.has_model else "the tokenizer")
+    return reporter.progress("loading %s", config.model if config.has_weights else "the tokenizer")
 
 
 def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:

@@ -39,12 +39,12 @@ class DraftConfig(Settings):
 
     MOST_USED = ("model", "verify", "http", "name", "key", "verify_key")
 
-    model: str = options.model(f"draft model: {NO_MODEL}, http://HOST:PORT (llama.cpp), ")
+    model: str = options.model(f"draft model: {NO_MODEL}, http://HOST:PORT (llama.cpp), source:NAME (docs/SOURCE.md), ")
     tokenizer: str | None = option(
         None,
         shown="the model's own",
         group=options.MODEL,
-        help=f"the target's, with --model {NO_MODEL} (n-gram drafts) or http://; for a GGUF file in place of its own",
+        help=f"the target's, with --model {NO_MODEL}, http:// or source:; for a GGUF file in place of its own",
         metavar="NAME|PATH",
     )
     verify: tuple[str, ...] = option(
@@ -202,6 +202,16 @@ class DraftConfig(Settings):
     @property
     def is_url(self) -> bool:
         return options.is_url(self.model)
+
+    @property
+    def is_source(self) -> bool:
+        """True if a source of another package, or of the user's own, drafts."""
+        return self.model.startswith(options.SOURCE)
+
+    @property
+    def has_weights(self) -> bool:
+        """True if the node loads a draft model itself."""
+        return self.has_model and not self.is_url and not self.is_source
 
     @property
     def whose_history(self) -> History:

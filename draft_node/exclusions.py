@@ -48,14 +48,14 @@ def check_together(config: "DraftConfig") -> None:
 
 def _check_model(config: "DraftConfig") -> None:
     """Refuses model options without a model, and a tokenizer in addition to a model's own."""
-    if config.is_url:
-        _check_server(config)
+    if config.has_model and not config.has_weights:
+        _check_elsewhere(config)
         return
     if config.has_model:
         if config.tokenizer is not None and not is_gguf(config.model):
             raise ConfigError(
-                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf and http://HOST:PORT; {config.model} brings its own "
-                "tokenizer, so leave it out"
+                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf, http://HOST:PORT and source:NAME; {config.model} "
+                "brings its own tokenizer, so leave it out"
             )
         return
     if config.tokenizer is None:
@@ -67,18 +67,20 @@ def _check_model(config: "DraftConfig") -> None:
         raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
 
 
-def _check_server(config: "DraftConfig") -> None:
-    """Refuses what llama.cpp's server cannot do, or is told by its own options."""
+def _check_elsewhere(config: "DraftConfig") -> None:
+    """Refuses what llama.cpp's server or a draft source cannot do, or has settings of its own for."""
+    what = "a draft source" if config.is_source else "llama.cpp's server"
     if config.tokenizer is None:
         raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER|FILE, the target's")
     weights = "give the draft model itself: a GGUF file, a folder or a hub name"
     for flag in _given(config, OF_WEIGHTS):
-        raise ConfigError(f"{flag} is not for llama.cpp's server; leave it out, or {weights}")
+        raise ConfigError(f"{flag} is not for {what}; leave it out, or {weights}")
     if config.verification == "ratio":
-        what = "--verification ratio needs the draft model's whole distribution, which llama.cpp's server does not give"
-        raise ConfigError(f"{what}; leave it out, or {weights}")
+        needs = f"--verification ratio needs the draft model's whole distribution, which {what} does not give"
+        raise ConfigError(f"{needs}; leave it out, or {weights}")
     if config.threads is not None:
-        raise ConfigError("--threads is for a model in this process; start llama-server with --threads instead")
+        instead = "leave it out" if config.is_source else "start llama-server with --threads instead"
+        raise ConfigError(f"--threads is for a model in this process; {instead}")
 
 
 def _check_history(config: "DraftConfig") -> None:

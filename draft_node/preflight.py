@@ -56,7 +56,7 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
     _check_folders(config)
     http = bind_http(config.http, config.api_key)
-    if config.has_model and not config.is_url:
+    if config.has_weights:
         find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
     return Found(config, keys, http, prompts)
 

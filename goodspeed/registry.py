@@ -6,6 +6,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
+from goodspeed import extensions
 from goodspeed.errors import ConfigError, UnknownPolicyError, first_line
 
 logger = logging.getLogger("goodspeed.verify")
@@ -51,11 +52,7 @@ class Registry(Generic[T]):
         if name not in self._others:
             raise UnknownPolicyError(f"no {self.kind} is named {name!r}; choose one of: {', '.join(self.names)}")
         place = self._others[name]
-        try:
-            rule = place.load()
-        except Exception as error:  # whatever the package raises
-            what = f"{place.value} cannot be imported ({first_line(error)})"
-            raise ConfigError(f"the {self.kind} {name}: {what}") from error
+        rule = extensions.run(place.load, f"the {self.kind} {name}", place.value)
         self._known[name] = self._guard(name, rule)
         return self._known[name]
 

@@ -1,1 +1,1 @@
-"""Drafts of models, for both nodes: requests and answers, token trees, KV caches, one forward pass for all texts."""
+"""Drafts for both nodes: what drafts, requests and answers, token trees, and a draft model with its KV caches."""

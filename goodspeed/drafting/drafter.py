@@ -98,9 +98,6 @@ class Drafter(Jobs):
             self.forget(session_id)
         return given_up
 
-    def close(self) -> None:
-        """Does nothing: the end of the process frees all memory."""
-
     @torch.inference_mode()
     def step(self, room: float | None = None) -> list[Proposed]:
         """Runs one forward pass for all unfinished proposals; returns those that are complete.

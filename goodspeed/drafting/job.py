@@ -16,6 +16,7 @@ from goodspeed.errors import ConstraintError
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
 from goodspeed.wire import probabilities
+from goodspeed.wire.fields import MAX_DRAFT
 
 
 @dataclass(slots=True)
@@ -160,6 +161,10 @@ class Jobs:
         self._matchers = None if constraints is None else Matchers(constraints)
         self._jobs: dict[bytes, Job] = {}
 
+    def add(self, propose: Propose) -> None:
+        """Starts a proposal, which replaces an unfinished one of the same session."""
+        self._begin(Job(propose, min(propose.length, MAX_DRAFT)))
+
     @property
     def busy(self) -> bool:
         return bool(self._jobs)
@@ -179,6 +184,13 @@ class Jobs:
         given_up = [job.proposed(empty=empty) for job in self._jobs.values()]
         self._jobs.clear()
         return given_up
+
+    def abandon(self) -> list[Proposed]:
+        """Gives up after a step failed."""
+        return self.give_up()
+
+    def close(self) -> None:
+        """Releases what the end of the process does not."""
 
     def _begin(self, job: Job) -> None:
         """Adds a proposal, which replaces an unfinished one of the same session."""

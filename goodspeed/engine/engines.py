@@ -6,14 +6,13 @@ for checkpoints.
 """
 
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from goodspeed import extensions
 from goodspeed.engine.engine import Engine
 from goodspeed.engine.sources import kind_of
-from goodspeed.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
     from goodspeed.engine.engine import Checkpoint
@@ -94,12 +93,5 @@ def find(name: str) -> EngineKind:
     if name in BUILT_IN:
         built_in: Any = import_module(BUILT_IN[name])
         return built_in  # type: ignore[no-any-return]
-    others = {found.name: found for found in entry_points(group=GROUP)}
-    if name not in others:
-        raise ConfigError(f"--engine {name!r} is unknown; use auto, {', '.join(sorted({*BUILT_IN, *others}))}")
-    try:
-        loaded: EngineKind = others[name].load()
-    except Exception as error:  # whatever the package raises
-        where = others[name].value
-        raise ConfigError(f"--engine {name}: {where} cannot be imported ({first_line(error)})") from error
-    return loaded
+    other: EngineKind = extensions.packaged(GROUP, name, "--engine", ("auto", *BUILT_IN))
+    return other

@@ -12,6 +12,7 @@ from goodspeed.serving.config import from_namespace
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
 MODEL = ("--model", "tiny-draft-s")
 GGUF = ("--model", "x.gguf")
+SOURCE = ("--model", "source:mine:Mine", "--tokenizer", "tiny-target")
 SERVER = ("--model", "http://127.0.0.1:8080", "--tokenizer", "tiny-target")
 
 
@@ -23,7 +24,10 @@ def parsed(*words: str) -> DraftConfig:
     ("words", "message"),
     [
         (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER|FILE"),
-        ((*MODEL, "--tokenizer", "tiny-target"), "http://HOST:PORT; tiny-draft-s brings its own tokenizer"),
+        (
+            (*MODEL, "--tokenizer", "tiny-target"),
+            "and source:NAME; tiny-draft-s brings its own tokenizer",
+        ),
         ((*BARE, "--device", "cuda"), "--device needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),
         ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
@@ -31,6 +35,10 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--preset", "paper"), "--preset needs"),
         ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
         ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
+        ((*SOURCE, "--dtype", "bfloat16"), "--dtype is not for a draft source; leave it out"),
+        ((*SOURCE, "--verification", "ratio"), "whole distribution, which a draft source does not give"),
+        ((*SOURCE, "--threads", "2"), "--threads is for a model in this process; leave it out"),
+        (SOURCE[:2], "--model source:mine:Mine needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (SERVER[:2], "--model http://127.0.0.1:8080 needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (
             (*SERVER, "--dtype", "bfloat16"),
@@ -62,6 +70,8 @@ def test_a_node_without_a_model_or_with_one() -> None:
     assert parsed(*MODEL).has_model
     assert parsed("--model", "./none").has_model  # the folder of that name
     assert parsed(*SERVER, "--drafter", "model").is_url
+    loading = [parsed(*words).has_weights for words in (BARE, MODEL, GGUF, SERVER, SOURCE)]
+    assert loading == [False, True, True, False, False]
     assert parsed(*GGUF, "--tokenizer", "tiny-target").tokenizer == "tiny-target"  # else its own
     paper = parsed(*GGUF, "--preset", "paper", "--threads", "2", "--memory-fraction", "0.1")
     assert (paper.is_url, paper.verification, paper.threads) == (False, "ratio", 2)

@@ -51,7 +51,7 @@ def test_an_engine_of_another_package(other: Path) -> None:
 def test_an_engine_that_cannot_be_imported(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "engine_of_tests", raising=False)
     other.write_text("import a_missing_library")
-    with pytest.raises(ConfigError, match=r"--engine other: engine_of_tests cannot be imported .*a_missing_library"):
+    with pytest.raises(ConfigError, match=r"--engine other: engine_of_tests cannot be imported: .*a_missing_library"):
         engines.find("other")
 
 

@@ -22,13 +22,12 @@ import numpy as np
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.job import Job, Jobs
-from goodspeed.drafting.proposing import Propose, Proposed, banned_at
+from goodspeed.drafting.proposing import Proposed, banned_at
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.exact.counts import num_common
 from goodspeed.exact.kept import Kept
 from goodspeed.exact.noise_at import match_key, noise_at
 from goodspeed.exact.trees import BASE
-from goodspeed.wire.fields import MAX_DRAFT
 
 PREFILL_CHUNK = 256
 """Most tokens of a text that one request makes the server compute, so that no step takes too long."""
@@ -73,10 +72,6 @@ class LlamaDrafter(Jobs):
         self.context_len = server.context_len
         self.max_proposal_bytes = 0  # under the ratio rule nothing is drafted
         self._slots = self._unused_slots()
-
-    def add(self, propose: Propose) -> None:
-        """Starts a proposal, which replaces an unfinished one of the same session."""
-        self._begin(Job(propose, min(propose.length, MAX_DRAFT)))
 
     def forget(self, session_id: bytes) -> None:
         """Drops the state of a closed session; its slot is the next to be taken."""

@@ -6,16 +6,12 @@ a user's policy may be wrong, and the nodes rely on valid lengths.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import reprlib
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import index
-from pathlib import Path
-from types import ModuleType
 
+from goodspeed import extensions
 from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.fair.policies.base import ClientState, Policy, names, register
 from goodspeed.fair.policies.gradient import check_fairness
@@ -31,33 +27,7 @@ def load(name: str) -> None:
         raise ConfigError(f"--policy {name} names no class; give it after a colon, as in {name}:MyPolicy")
     if ":" not in name or name in names():
         return
-    place, _, class_name = name.rpartition(":")
-    try:
-        module = _file(Path(place)) if place.endswith(".py") else _module(place)
-    except Exception as error:
-        raise ConfigError(f"--policy {name}: {place} cannot be imported: {type(error).__name__}: {error}") from error
-    make = getattr(module, class_name, None)
-    if not callable(make):
-        raise ConfigError(f"--policy {name}: {place} has no class {class_name!r}; name the class after the colon")
-    register(name)(partial(OwnPolicy, name, make))
-
-
-def _module(name: str) -> ModuleType:
-    """Imports a module, installed or in the current folder. The folder is searched last, so it hides no library."""
-    if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
-    return importlib.import_module(name)
-
-
-def _file(path: Path) -> ModuleType:
-    name = str(path.resolve())  # no other module has such a name
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module there
-    spec.loader.exec_module(module)
-    return module
+    register(name)(partial(OwnPolicy, name, extensions.imported(name, "--policy")))
 
 
 class OwnPolicy:

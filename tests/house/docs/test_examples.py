@@ -70,7 +70,7 @@ def paste(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/HTTP.md", "docs/KEYS.md", "docs/POLICY.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/HTTP.md", "docs/KEYS.md", "docs/POLICY.md", "docs/SOURCE.md"])
 def test_all_examples_work_in_order_in_one_shell(name: str, tmp_path: Path) -> None:
     said = paste(script(ROOT / name), tmp_path)
     told = f"{said.stdout}\n--- standard error ---\n{said.stderr}"

@@ -1,0 +1,100 @@
+"""A draft source of one's own in place of a draft model (docs/SOURCE.md): it drafts for one text at a time.
+
+The draft node's n-grams have the same form. They are asked in the event loop, this one on the model thread.
+"""
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any, Protocol
+
+from goodspeed import extensions
+from goodspeed.drafting.job import Job, Jobs
+from goodspeed.drafting.proposing import Asked, Proposed
+from goodspeed.errors import ConfigError
+from goodspeed.exact.trees import BASE
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
+
+GROUP = "goodspeed.sources"
+"""Entry points of other packages' sources."""
+
+OPTION = "--model source:"
+
+
+class TextSource(Protocol):
+    """The drafts for one text."""
+
+    def draft(self, tokens: Sequence[int], room: int, /) -> Any:
+        """Returns at most `room` tokens in a row after the text `tokens`, and the probability of each.
+
+        A third item makes the tokens a tree: the index of each one's predecessor, -1 for the text's end. The text shows
+        what became of earlier drafts.
+        """
+
+
+class Source(Protocol):
+    """What drafts; one for a node."""
+
+    def begin(self, asked: Asked, /) -> TextSource:
+        """Returns what drafts for a new text."""
+
+
+def create(name: str) -> Source:
+    """Creates a source: a package's, by the name of its entry point, or a user's own, as `MODULE:CLASS` or
+    `PATH.py:CLASS`. Called with names of a command line only. ConfigError if that fails."""
+    make = extensions.imported(name, OPTION + name) if ":" in name else extensions.packaged(GROUP, name, OPTION)
+    try:
+        made: Source = make()
+    except Exception as error:  # whatever its code raises
+        raise ConfigError(f"the draft source {name} cannot be created: {type(error).__name__}: {error}") from error
+    if not callable(getattr(made, "begin", None)):
+        raise ConfigError(f"the draft source {name} has no method begin(asked); see docs/SOURCE.md")
+    return made
+
+
+class SourceDrafter(Jobs):
+    """Has a source draft for each text. Under the ratio rule nothing is drafted."""
+
+    num_parallel = MAX_DRAFT  # a source is asked for a whole draft
+    caches = None
+    max_proposal_bytes = 0
+    context_len = MAX_CONTEXT
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(None)
+        self.vocab_size = 1 << 31  # until a target says its own
+        self._source = source
+        self._texts: dict[bytes, TextSource] = {}
+
+    def forget(self, session_id: bytes) -> None:
+        super().forget(session_id)
+        self._texts.pop(session_id, None)
+
+    def abandon(self) -> list[Proposed]:
+        """Gives up after the source failed; it begins every text anew."""
+        self._texts.clear()
+        return self.give_up()
+
+    def step(self) -> list[Proposed]:
+        """Asks for a draft for every unfinished proposal; returns them all."""
+        for job in self.unfinished:
+            leaf = next(iter(job.leaves(1)), None)
+            if leaf is not None and job.length and job.by_match:
+                self._extend(job, leaf)
+        return self.give_up(empty=False)
+
+    def _extend(self, job: Job, leaf: int) -> None:
+        """Adds what the source drafts after a leaf. ValueError for what is no draft."""
+        if job.session_id not in self._texts:
+            self._texts[job.session_id] = self._source.begin(job.propose.request)
+        deepest = min(job.propose.max_depth, job.tree.depth(leaf) + job.length)
+        text = [*job.text, *job.path(leaf)]
+        tokens, claimed, *tree = self._texts[job.session_id].draft(text, deepest - job.tree.depth(leaf))
+        parents = tree[0] if tree else range(BASE, len(tokens) + BASE)
+        nodes = {BASE: leaf}
+        for node, (token, probability, above) in enumerate(zip(tokens, map(float, claimed), parents, strict=True)):
+            if index(token) < 0 or not 0.0 <= probability <= 1.0 or not BASE <= index(above) < node:
+                raise ValueError(f"token {token} of a draft has probability {probability} and follows token {above}")
+            parent = nodes.get(above)
+            fits = token < self.vocab_size and len(nodes) <= MAX_DRAFT
+            if fits and parent is not None and job.tree.depth(parent) < deepest:
+                nodes[node] = job.tree.add(index(token), probability, parent)

@@ -1,0 +1,158 @@
+"""A draft source of one's own: the page's, found by name, and what it may not do."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from draft_node import assembly
+from draft_node.config import DraftConfig
+from draft_node.core.actions import Request
+from goodspeed.app import generation
+from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.source import GROUP, SourceDrafter, create
+from goodspeed.drafting.tree import Nodes
+from goodspeed.engine.engine import Checkpoint
+from goodspeed.errors import ConfigError
+from goodspeed.wire.messages import Sampling
+from tests.fakes import session_id
+from tests.memory_network import MemoryNetwork
+from tests.micro import make_runner
+from tests.together.line import TARGET, Line
+
+PAGE = Path(__file__).parents[2] / "docs" / "SOURCE.md"
+BOOT = b"aaaaaaaa"
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    """The page's file; returns the name of its class."""
+    found = re.search(r"cat > mine.py <<'END'\n(.*?)\nEND\n", PAGE.read_text(), re.DOTALL)
+    (file := tmp_path / "mine.py").write_text(found[1])
+    return f"{file}:Mine"
+
+
+class Fixed:
+    """Drafts the same whatever the text is."""
+
+    def __init__(self, *drafted: Any) -> None:
+        self.drafted: Any = drafted
+        self.rooms: list[int] = []
+
+    def begin(self, asked: Any) -> "Fixed":
+        return self
+
+    def draft(self, tokens: Sequence[int], room: int) -> Any:
+        self.rooms.append(room)
+        return self.drafted
+
+
+def asked(**changes: Any) -> Propose:
+    request = Request(session_id(1), (5, 6, 7), Sampling(temperature=0.0), max_tokens=60)
+    return replace(Propose(request, 1, 1, request.prompt, 8, max_depth=8, wants_alternatives=True), **changes)
+
+
+def drafted(source: Any, propose: Propose, vocab_size: int = 100) -> Proposed:
+    drafter = SourceDrafter(source)
+    drafter.vocab_size = vocab_size
+    drafter.add(propose)
+    [proposed] = drafter.step()
+    assert not drafter.busy
+    return proposed
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(seed=3)], ids=["T=0", "T=1"])
+def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: str, sampling: Sampling) -> None:
+    line = Line(4)
+    line.drafter = drafter = SourceDrafter(create(mine))  # type: ignore[assignment]
+    prompts = [(number, *(1, 2, 3, 4) * 3) for number in range(1, 4)]
+    line.run(*(Request(session_id(n), prompt, sampling, max_tokens=60) for n, prompt in enumerate(prompts)))
+    for user, prompt in zip(line.users.values(), prompts, strict=True):
+        assert user.tokens == list(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, 60, ()))
+    assert sum(user.session.statistics.drafted["model"] for user in line.users.values()) > 0
+    assert not drafter._texts
+
+
+def test_a_chain_and_a_tree_are_drafted_behind_the_likeliest_leaf() -> None:
+    chain = drafted(Fixed([1, 2], [0.9, 0.8]), asked())
+    assert (chain.tokens, chain.probabilities, chain.parents) == ((1, 2), (0.9, 0.8), (-1, 0))
+    tree = drafted(Fixed([1, 2, 3], [0.5, 0.3, 0.9], [-1, -1, 1]), asked(tree=Nodes((9,), (0.9,), (-1,))))
+    assert (tree.tokens, tree.parents) == ((1, 2, 3), (0, 0, 2))
+
+
+def test_what_does_not_fit_is_dropped_with_all_that_follows() -> None:
+    source = Fixed([1, 2, 3, 4], [0.9] * 4)
+    assert drafted(source, asked(max_depth=3, tree=Nodes((9,), (0.9,), (-1,)))).tokens == (1, 2)
+    assert source.rooms == [2]
+    assert drafted(source, asked(), vocab_size=3).tokens == (1, 2)
+    assert drafted(Fixed([], []), asked()).tokens == ()
+    assert drafted(source, asked(length=0)).tokens == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        ([1],),
+        ([1], []),
+        ([-1], [0.5]),
+        ([1.5], [0.5]),
+        ([1], [1.5]),
+        ([1], [float("nan")]),
+        ([1, 2], [0.5, 0.5], [-1]),
+        ([1, 2], [0.5, 0.5], [1, -1]),
+        ([1], [0.5], [-2]),
+    ],
+)
+def test_what_is_no_draft_fails_as_a_draft_model_does(answer: Any) -> None:
+    source = Fixed()
+    source.drafted = answer
+    drafter = SourceDrafter(source)
+    drafter.add(asked())
+    with pytest.raises((TypeError, ValueError)):
+        drafter.step()
+    assert [proposed.tokens for proposed in drafter.abandon()] == [()]
+    assert not drafter.busy
+
+
+def test_under_the_ratio_rule_nothing_is_drafted() -> None:
+    propose = asked()
+    ratio = replace(propose, request=replace(propose.request, verification="ratio"))
+    assert drafted(Fixed([1], [0.5]), ratio).tokens == ()
+
+
+def test_a_node_drafts_with_it_without_a_model(mine: str) -> None:
+    config = DraftConfig(model=f"source:{mine}", tokenizer="tiny-target")
+    vocabulary = assembly.load(config)
+    assert not isinstance(vocabulary, Checkpoint)
+    daemon = assembly.build(config, vocabulary, MemoryNetwork().connect_draft(BOOT), BOOT)
+    assert daemon.link.hello.draft_model == "Mine"
+    assert isinstance(daemon.drafter, SourceDrafter)
+
+
+def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (info := tmp_path / "my_source-1.0.dist-info").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-source\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nothers = mine:Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert type(create("others")).__name__ == "Mine"
+    with pytest.raises(ConfigError, match="--model source: 'nobodys' is unknown; use others"):
+        create("nobodys")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("class Other: pass", "has no class 'Mine'; name the class after the colon"),
+        ("class Mine: pass", r"Mine has no method begin\(asked\); see docs/SOURCE.md"),
+        ("class Mine:\n    def __init__(self, what): pass", "Mine cannot be created: TypeError"),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused(code: str, told: str, tmp_path: Path) -> None:
+    (file := tmp_path / "mine.py").write_text(code)
+    with pytest.raises(ConfigError, match=told):
+        create(f"{file}:Mine")
