@@ -31,7 +31,7 @@ def imported(name: str, option: str) -> Callable[..., Any]:
     place, _, class_name = name.rpartition(":")
     import_it = _file if place.endswith(".py") else _module
     module = run(lambda: import_it(place), f"{option} {name}", place)
-    make = getattr(module, class_name, None)
+    make: Callable[..., Any] | None = getattr(module, class_name, None)
     if not callable(make):
         raise ConfigError(f"{option} {name}: {place} has no class {class_name!r}; name the class after the colon")
     return make
