@@ -38,6 +38,7 @@ from experiments.simulation.arrays.optimum import optimum
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 from goodspeed.serving.options import NO_MODEL
+from training.chats import load
 
 SPARE = 300
 """Texts beyond one a round: a client may be asked for some before all others have come."""
@@ -101,7 +102,7 @@ def experiment(config: Config) -> Outcome:
         )
         raise ConfigError(f"{what} the policy {OURS}; not {config}")
     folder = Path(config.prompts) if config.prompts else chats.FOLDER
-    asked = chats.load(folder, config.domains)
+    asked = load(folder, config.domains)
     requests = chats.Requests(asked, config.target, config.temperature, config.max_tokens)
     return outcome(config, {world: serve(config, requests, world) for world in config.worlds})
 

@@ -1,55 +1,19 @@
-"""Chats by domain, from a folder with a file of JSON lines for each, and as requests to draft nodes."""
+"""Chats by domain, as requests to draft nodes."""
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from experiments.benchmarks.nodes.workers import Wanted
 from goodspeed.engine import sources
 from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import ConfigError
+from training.chats import Chat
 
 FOLDER = Path(__file__).parents[1] / "prompts"
 MAX_PROMPT = 1024
 """The most tokens of a prompt; longer ones are left out, so that prompt and answer fit into 2,048 tokens."""
 
 SEEDS_APART = 1_000_003
-
-
-class Chat(msgspec.Struct, frozen=True):
-    """A user's messages, of which the first one is asked."""
-
-    id: str
-    turns: tuple[str, ...]
-
-
-def load(folder: Path, domains: Sequence[str]) -> dict[str, list[Chat]]:
-    """Reads DOMAIN.jsonl of each domain. ConfigError names what is missing, or the line that is wrong."""
-    return {domain: _read(folder / f"{domain}.jsonl") for domain in domains}
-
-
-def _read(path: Path) -> list[Chat]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} cannot be read ({error}); give a folder with a file DOMAIN.jsonl a domain"
-        ) from error
-    chats = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            chats.append(msgspec.json.decode(line, type=Chat))
-        except msgspec.DecodeError as error:
-            raise ConfigError(f"{path}, line {number}: {error}; write an object with `id` and `turns`") from error
-        if not chats[-1].turns:
-            raise ConfigError(f"{path}, line {number}: the chat has no turn; write what the user asks")
-    if not chats:
-        raise ConfigError(f"{path} has no chat; write one a line")
-    return chats
 
 
 class Requests:

@@ -11,16 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from experiments.harness.progress import parts
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import MOST, ModelPath, Source, Text, Title
-from goodspeed.errors import ConfigError, PromptError, reason
+from goodspeed.errors import ConfigError, PromptError
 from goodspeed.serving import running
 from goodspeed.serving.events import Reporter
 from goodspeed.serving.measuring import recording
 from goodspeed.serving.parser import CommandLine
+from training import chats
 
 if TYPE_CHECKING:  # after the options are checked: torch takes seconds
     from experiments.simulation.texts.target_texts import TargetText
@@ -30,41 +29,6 @@ Item = TypeVar("Item")
 PROMPTS = Path(__file__).parents[1] / "prompts"
 NONE = "none"
 EXAMPLE = f"{proposals.COMMAND} --model smollm2 --draft smollm2-draft --out mine.jsonl.gz"
-
-
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of a file of prompts."""
-
-    id: str
-    turns: tuple[str, ...]  # the user's; the first one is asked
-
-
-def read_prompts(path: Path) -> list[tuple[str, Line]]:
-    """Returns the domain and the line of each prompt of a file, or of all *.jsonl files in a folder; a domain is a
-    file's name."""
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    found = []
-    for file in files:
-        try:
-            lines = file.read_text("utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise PromptError(f"--prompts {file}: it cannot be read ({reason(error)}); give another file") from error
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                found.append((file.stem, _parsed(line, f"--prompts {file}, line {number}")))
-    if not found:
-        raise PromptError(f"--prompts {path}: there are no prompts; give a file or a folder of *.jsonl files")
-    return found
-
-
-def _parsed(line: str, where: str) -> Line:
-    try:
-        found = msgspec.json.decode(line, type=Line)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise PromptError(f'{where}: {error}; write {{"id": "...", "turns": ["..."]}}') from error
-    if not found.turns or not found.turns[0]:
-        raise PromptError(f"{where}: the first of its turns is empty; write a question")
-    return found
 
 
 def questions(
@@ -77,13 +41,13 @@ def questions(
 
     is_chat = bool(getattr(target.tokenizer, "chat_template", None))
     found = []
-    for seed, (domain, line) in enumerate(read_prompts(path)):
-        ids = tuple(encode(target.tokenizer, line.turns[0], chat=is_chat))
+    for seed, (domain, chat) in enumerate((domain, chat) for domain, own in chats.load(path).items() for chat in own):
+        ids = tuple(encode(target.tokenizer, chat.turns[0], chat=is_chat))
         room = context_len - len(ids) - num_tokens - MOST
         if room < 0:
-            what = f"prompt {line.id} of {domain} has {len(ids)} tokens, {-room} too many for the models' context"
+            what = f"prompt {chat.id} of {domain} has {len(ids)} tokens, {-room} too many for the models' context"
             raise PromptError(f"{what}; leave it out, or lower --max-tokens")
-        found.append(TargetText(domain, Sampling(0.0, seed=seed), ids, id=line.id))
+        found.append(TargetText(domain, Sampling(0.0, seed=seed), ids, id=chat.id))
     return [
         one._replace(sampling=Sampling(temperature, seed=one.sampling.seed))
         for temperature in temperatures
@@ -209,7 +173,7 @@ def run(options: argparse.Namespace) -> int:
     reporter = Reporter(proposals.COMMAND)
     for name in (options.model, *names):
         running.find_model(name, reporter, options.device)
-    read_prompts(options.prompts)
+    chats.load(options.prompts)  # raises
     from goodspeed.engine import engines
 
     target, *drafts = [

@@ -3,7 +3,6 @@
 Several answers are drawn from each prompt: its prefill costs as much as writing an answer.
 """
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training import prompts
+from training import chats, prompts
 from training.prompts import passages
 from training.smollm2.stored import NUM_LIKELY, Answer
 from training.smollm2.target import Batch, Target, likeliest
@@ -51,11 +50,10 @@ class Job:
 def real(folder: Path, *, held_out: bool) -> list[tuple[str, str, str]]:
     """Returns the domain, id and first turn of the prompts in a folder of DOMAIN.jsonl files, held out or not."""
     found = []
-    for file in sorted(folder.glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            if (sha256(row["id"].encode()).hexdigest()[-1] in ENDS) == held_out:
-                found.append((file.stem, row["id"], row["turns"][0]))
+    for domain, own in chats.load(folder).items():
+        for chat in own:
+            if (sha256(chat.id.encode()).hexdigest()[-1] in ENDS) == held_out:
+                found.append((domain, chat.id, chat.turns[0]))
     return found
 
 

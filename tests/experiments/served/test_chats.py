@@ -3,8 +3,9 @@
 import pytest
 
 from experiments.served import chats
-from experiments.served.chats import Chat, Requests, load
+from experiments.served.chats import Requests
 from goodspeed.errors import ConfigError
+from training.chats import Chat, load
 
 DOMAINS = ("chat", "coding", "translation", "summarization", "qa", "math", "rag", "sql")
 
@@ -14,23 +15,6 @@ def test_the_project_has_chats_of_every_domain_that_fit():
     assert min(map(len, found.values())) >= 3
     everything = [chat.id for own in found.values() for chat in own]
     assert len(set(everything)) == len(everything)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (None, "cannot be read .*; give a folder with a file DOMAIN.jsonl"),
-        ("\n", "has no chat"),
-        ('{"id": "1", "turns": ["a"]}\n{"id": 1, "turns": ["a"]}', "line 2: .*write an object with `id` and `turns`"),
-        ("what?", "line 1: "),
-        ('{"id": "1", "turns": []}', "line 1: the chat has no turn"),
-    ],
-)
-def test_a_wrong_file_is_named(tmp_path, text, why):
-    if text is not None:
-        (tmp_path / "chat.jsonl").write_text(text)
-    with pytest.raises(ConfigError, match=rf"chat\.jsonl.*{why}"):
-        load(tmp_path, ["chat"])
 
 
 def chat(number, text):

@@ -179,29 +179,6 @@ def test_the_command_records_the_answers_to_prompts_of_ones_own(tmp_path, monkey
     assert found.texts[0].prompt_len > 8  # by the chat template
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2: .*; write"),
-        ('{"id": "1"}', "line 2: .*`turns`"),
-        ('{"id": "1", "turns": []}', "line 2: the first of its turns is empty"),
-        ('{"id": "1", "turns": ["a"], "answer": "b"}', "line 2: .*`answer`"),
-    ],
-)
-def test_a_wrong_prompt_is_named(line, message, tmp_path) -> None:
-    file = tmp_path / "mine.jsonl"
-    file.write_text('{"id": "0", "turns": ["a"]}\n' + line)
-    with pytest.raises(PromptError, match=message):
-        recorder.read_prompts(file)
-
-
-def test_without_prompts_nothing_is_recorded(tmp_path) -> None:
-    with pytest.raises(PromptError, match="there are no prompts"):
-        recorder.read_prompts(tmp_path)
-    with pytest.raises(PromptError, match="cannot be read"):
-        recorder.read_prompts(tmp_path / "none.jsonl")
-
-
 def test_a_prompt_that_does_not_fit_is_named(target, tmp_path) -> None:
     file = tmp_path / "long.jsonl"
     file.write_text('{"id": "number 1", "turns": ["one two three four five six seven eight nine ten"]}')
@@ -212,11 +189,3 @@ def test_a_prompt_that_does_not_fit_is_named(target, tmp_path) -> None:
 def test_a_draft_model_has_the_targets_tokenizer(target, draft) -> None:
     with pytest.raises(ConfigError, match="--draft tiny-draft-s: its tokenizer is not that of tiny-target"):
         recorder.check(target, replace(draft, tokenizer_fingerprint="another"))
-
-
-def test_the_shipped_prompts_are_of_eight_domains() -> None:
-    found = recorder.read_prompts(recorder.PROMPTS)
-    domains = [domain for domain, _ in found]
-    assert len(set(domains)) == 8
-    assert min(domains.count(domain) for domain in set(domains)) >= 25
-    assert len({line.turns for _, line in found}) == len({line.id for _, line in found}) == len(found)
