@@ -1,4 +1,4 @@
-"""`goodspeed-draft`: loads the draft model, connects to the verify node, and serves prompts."""
+"""`goodspeed-draft`: loads the draft model, connects to the verify node, and serves users or runs prompts."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from draft_node.config import DraftConfig
 from draft_node.preflight import Found, check
-from goodspeed.errors import TransportError
+from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.events import EventLog, Reporter, print_json
 from goodspeed.serving.output import streams
@@ -18,7 +18,7 @@ from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # these modules import HTTP
     from draft_node.daemon import DraftDaemon
-    from draft_node.service.console import Console
+    from draft_node.service.batch import Batch
     from goodspeed.serving import web
 
 PROGRAM = "goodspeed-draft"
@@ -38,13 +38,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def serve(namespace: argparse.Namespace) -> int:
-    """Serves HTTP until a stop signal, or the prompts in a file, or standard input until it ends.
+    """Serves HTTP until a stop signal, or runs the prompts in a file.
 
     Exit status: 1 if a prompt failed, 130 if a signal left a text unfinished.
     """
-    reporter = Reporter(PROGRAM, quiet=namespace.quiet)
+    reporter = Reporter(PROGRAM, quiet=namespace.log_level == "error")
     descriptors.check_limit()
-    found = check(from_namespace(DraftConfig, namespace), reporter)
+    config = from_namespace(DraftConfig, namespace)
+    if config.prompts is not None and not namespace.json:
+        raise ConfigError("--prompts writes JSON events; give --json, too")
+    found = check(config, reporter)
     events = EventLog(enabled=namespace.json)
     if found.http is not None:
         return _serve_http(found, found.http, events, reporter)
@@ -82,37 +85,36 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     config = found.config
     with _loading(config, reporter):
         from draft_node.assembly import assemble
-        from draft_node.service.console import Console
+        from draft_node.service.batch import Batch
 
         daemon, vocabulary = assemble(config, found.keys, reporter.say)
-    console = Console(config, vocabulary, daemon, events, found.prompts)
+    batch = Batch(config, vocabulary, daemon, events, found.prompts)
     interrupted = False
     try:
-        interrupted = asyncio.run(until_signal(_work(config, daemon, console, events, reporter)))
-        if interrupted and console.unfinished:
-            print(f"{PROGRAM}: interrupted; unfinished prompts: {len(console.unfinished)}", file=sys.stderr)
-            console.give_up("interrupted", "this draft node was told to stop")
+        interrupted = asyncio.run(until_signal(_work(config, daemon, batch, events, reporter)))
+        if interrupted and batch.unfinished:
+            print(f"{PROGRAM}: interrupted; unfinished prompts: {len(batch.unfinished)}", file=sys.stderr)
+            batch.give_up("interrupted", "this draft node was told to stop")
             return INTERRUPTED
     except TransportError as error:
-        console.give_up("verify_away", str(error))
+        batch.give_up("verify_away", str(error))
         raise
     finally:
-        console.give_up("closed", "this draft node stopped after an error; see its log")
-        if events.enabled:
-            print_json({"name": config.name, "model": config.model, "prompts": console.results})
+        batch.give_up("closed", "this draft node stopped after an error; see its log")
+        print_json({"name": config.name, "model": config.model, "prompts": batch.results})
     if not interrupted:
         streams.wait()  # waits for all of the user's results; after an error `run` waits a limited time
-    return 1 if console.num_failed else 0
+    return 1 if batch.num_failed else 0
 
 
 async def _work(
-    config: DraftConfig, daemon: "DraftDaemon", console: "Console", events: EventLog, reporter: Reporter
+    config: DraftConfig, daemon: "DraftDaemon", batch: "Batch", events: EventLog, reporter: Reporter
 ) -> None:
-    """Runs daemon and console until the prompts are done or the daemon gives up."""
+    """Runs daemon and batch until the prompts are done or the daemon gives up."""
     from draft_node.service.connection import first_end, stop, tell
 
     serving = asyncio.create_task(daemon.serve())
-    asking = asyncio.create_task(console.run())
+    asking = asyncio.create_task(batch.run())
     events.write("ready", name=config.name, model=config.model)
     telling = asyncio.create_task(tell(config, daemon, events, reporter))
     try:

@@ -11,7 +11,7 @@ from goodspeed.serving.options import NO_MODEL
 if TYPE_CHECKING:
     from draft_node.config import DraftConfig
 
-OF_PROMPTS = ("prompts", "temperature", "seed", "tier")
+OF_PROMPTS = ("prompts", "temperature")
 """Settings that HTTP requests specify themselves."""
 
 OF_HTTP = (
@@ -25,7 +25,7 @@ OF_HTTP = (
 )
 """Settings for requests over HTTP only."""
 
-OF_WEIGHTS = ("engine", "device", "dtype", "memory_fraction", "preset", "proposal")
+OF_WEIGHTS = ("engine", "device", "dtype", "memory_fraction", "preset")
 """Settings that concern only a draft model in this process."""
 
 OF_MODEL = (*OF_WEIGHTS, "threads")
@@ -42,8 +42,6 @@ def check_together(config: "DraftConfig") -> None:
         what = "is for prompts, but --http serves requests, and each sets this itself"
         instead = ", or give --sampling temperature=T for those that do not" if flag == "--temperature" else ""
         raise ConfigError(f"{flag} {what}; drop one{instead}")
-    if config.node_sampling.temperature is not None and config.temperature is not None:
-        raise ConfigError("--temperature and --sampling both set the temperature; drop one of them")
 
 
 def _check_model(config: "DraftConfig") -> None:

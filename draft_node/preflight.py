@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from draft_node import histories
 from draft_node.config import NAME, DraftConfig, default_name
-from draft_node.service import standard_input
 from goodspeed.engine import sources
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file
@@ -34,7 +33,7 @@ class Found:
     config: DraftConfig  # with the name from the key
     keys: ClientKeys | None  # this node's and the verify node's; None: the wire uses no keys
     http: "web.BoundAddress | None"  # None without --http
-    prompts: list[Prompt] | None  # None: prompts come from standard input or HTTP
+    prompts: list[Prompt]  # of the file of --prompts
 
 
 def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
@@ -51,9 +50,9 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         parse_endpoint(endpoint, config.trusted_network or config.key is not None, "connecting")
     if config.trusted_network:
         warn_trusted_network(", ".join(config.verify))
-    prompts = None
-    if config.prompts is not None and config.prompts != standard_input.NAME:
-        prompts = read_file(config.prompts, instead=f", or {standard_input.NAME} for standard input")
+    if config.http is None and config.prompts is None:
+        raise ConfigError("give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts")
+    prompts = [] if config.prompts is None else read_file(config.prompts)
     _check_folders(config)
     http = bind_http(config.http, config.api_key)
     if config.has_weights:

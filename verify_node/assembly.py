@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -98,15 +98,15 @@ def _assemble(
 
 def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafts | None]:
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
+    split: dict[str, Any] = {} if ranks is None else {"split": ranks.split}
     with nullcontext() if ranks is None else ranks.together():
         checkpoint = engines.load(
             config.model,
             engine=config.engine,
             device=config.device,
             dtype=config.dtype,
-            generation_config=config.generation_config,
             num_threads=config.threads or 1,
-            **({} if ranks is None else {"split": ranks.split}),
+            **split,
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         runner = make_runner(config, checkpoint, ranks, draft)

@@ -45,7 +45,7 @@ def serve(namespace: argparse.Namespace) -> int:
     if namespace.record and not namespace.json:
         raise ConfigError("--record adds to the events that --json prints; give both, or neither")
     events = EventLog(enabled=namespace.json)
-    daemon, serving = load(namespace, events, Reporter(PROGRAM, quiet=namespace.quiet))
+    daemon, serving = load(namespace, events, Reporter(PROGRAM, quiet=namespace.log_level == "error"))
 
     asyncio.run(until_signal(serving()))
     told, counts = dict[str, object](), daemon.core.counts

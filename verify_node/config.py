@@ -1,11 +1,12 @@
 """The verify node's settings; those made with `option` are also options of `goodspeed-verify`."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Literal
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
-from goodspeed.serving.config import Settings, option
+from goodspeed.serving.config import option
+from goodspeed.serving.options import MODEL, NETWORK, NodeSettings
 from goodspeed.slo import admit
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.endpoints import is_loopback
@@ -24,97 +25,80 @@ GPU_ROUND_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyConfig(Settings):
+class VerifyConfig(NodeSettings):
     """See `goodspeed-verify --help`."""
 
     MOST_USED = ("model", "bind", "http", "device", "key", "enrolled")
 
-    model: str = options.model("target model: ")
+    model: str = option(MISSING, MODEL, f"target model: {options.NAMES}", metavar="NAME")
     draft_model: str | None = option(
         None,
-        shown="none",
-        group=options.MODEL,
-        help=f"drafts here for texts without a draft of a draft node's model: {options.NAMES}",
+        MODEL,
+        f"drafts here for texts without a draft of a draft node's model: {options.NAMES}",
         metavar="NAME",
     )
-    bind: str = option(
-        "tcp://127.0.0.1:5555", group=options.NETWORK, help="where draft nodes connect", metavar="tcp://HOST:PORT"
-    )
+    bind: str = option("tcp://127.0.0.1:5555", NETWORK, "where draft nodes connect", metavar="tcp://HOST:PORT")
     policy: str = options.policy(DEFAULTS.policy)
     preset: str | None = options.preset()
     budget: int | Literal["auto"] | None = option(
         None,
+        "rounds",
+        "C: drafted tokens verified in a round; auto: the most that make a measured round at most twice as long",
+        shown=f"{DEFAULTS.budget}; on a GPU auto",
         minimum=1,
         maximum=1 << 30,
-        shown=f"{DEFAULTS.budget}; on a GPU auto",
-        group="rounds",
-        help="C: drafted tokens verified in a round; auto: the most that make a measured round at most twice as long",
         metavar="N|auto",
     )
     max_round_tokens: int | None = option(
         None,
+        "rounds",
+        "tokens of one forward pass, with prefill",
+        shown=f"{DEFAULTS.max_round_tokens}, on a GPU {GPU_ROUND_TOKENS}; 4 x budget if more",
         minimum=16,
         maximum=1 << 30,
-        shown=f"{DEFAULTS.max_round_tokens}, on a GPU {GPU_ROUND_TOKENS}; 4 x budget if more",
-        group="rounds",
-        help="tokens of one forward pass, with prefill",
-        metavar="N",
     )
     order: str = option(
         DEFAULTS.order,
+        "rounds",
+        "who keeps the KV cache when it is short: the first, or the shortest texts (LAPS-SD)",
         choices=ORDERS.names,
-        group="rounds",
-        help="who keeps the KV cache when it is short: the first, or the shortest texts (LAPS-SD)",
     )
-    slo_tier: tuple[str, ...] = options.slo_tier("a service level that requests may name; may be repeated")
+    slo_tier: tuple[str, ...] = option(
+        (),
+        "service levels",
+        "a service level that requests may name; may be repeated",
+        metavar="NAME:ttft=500ms,tpot=50ms,window=10",
+    )
     admission: str | None = option(
         None,
-        choices=tuple(admit.names()),
+        "service levels",
+        "how service levels are promised: dp: to the feasible set of highest value; edf: by deadline; none: to no text",
         shown="dp where there are tiers, else none",
-        group="service levels",
-        help="how service levels are promised: dp: to the feasible set of highest value; edf: one text after the "
-        "other, by deadline; none: to no text",
+        choices=tuple(admit.names()),
     )
-    max_sessions: int = option(
-        DEFAULTS.max_sessions, minimum=1, group="limits", help="sessions open at once", metavar="N"
-    )
-    max_client_sessions: int = option(
-        DEFAULTS.max_client_sessions, minimum=1, group="limits", help="of these, one client's", metavar="N"
-    )
-    memory_fraction: float | None = options.memory_fraction()
-    generation_config: str = options.generation_config("sampling defaults: auto: the checkpoint's, none: the API's")
-    engine: str = options.engine("of the target: ")
-    device: str = options.device()
-    dtype: str = options.dtype()
-    threads: int | None = options.threads()
+    max_sessions: int = option(DEFAULTS.max_sessions, "limits", "sessions open at once", minimum=1)
+    max_client_sessions: int = option(DEFAULTS.max_client_sessions, "limits", "of these, one client's", minimum=1)
     tp: int = option(
         1,
+        MODEL,
+        "processes that share the model, each with a GPU or --threads",
         minimum=1,
         maximum=64,
-        group=options.MODEL,
-        help="processes that share the model, each with a GPU or --threads",
         metavar="K",
     )
     http: str | None = option(
-        None, shown="no page", group=options.NETWORK, help="serve the live page and /metrics there", metavar="HOST:PORT"
+        None, NETWORK, "serve the live page and /metrics there", shown="no page", metavar="HOST:PORT"
     )
-    api_key: str | None = options.api_key()
-    key: str | None = options.key("goodspeed keygen verify")
     enrolled: str | None = option(
-        None,
-        shown="all may connect",
-        group=options.NETWORK,
-        help="public files of draft nodes; re-read",
-        metavar="FOLDER",
+        None, NETWORK, "public files of draft nodes; re-read", shown="all may connect", metavar="FOLDER"
     )
-    trusted_network: bool = options.trusted_network()
     peers: str | None = option(
-        None, shown="this node alone", group=options.NETWORK, help="the replicas of this fleet; re-read", metavar="FILE"
+        None, NETWORK, "the replicas of this fleet; re-read", shown="this node alone", metavar="FILE"
     )
     replica: str | None = option(
-        None, shown="by its key or --bind", group=options.NETWORK, help="this node's name in --peers", metavar="NAME"
+        None, NETWORK, "this node's name in --peers", shown="by its key or --bind", metavar="NAME"
     )
-    record: bool = option(False, group="logging", help="with --json: a recording of the run, too")
+    record: bool = option(False, "logging", "with --json: a recording of the run, too")
     heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life
     kv_pages: int | None = None  # pages of the KV cache; None: by `memory_fraction`
 

@@ -1,4 +1,4 @@
 """Generates texts for a draft node's users: encodes prompts, opens sessions and turns tokens into pieces of text.
 
-HTTP and the console use this package.
+HTTP and `--prompts` use this package.
 """

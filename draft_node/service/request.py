@@ -36,7 +36,7 @@ class Wanted:
     prediction: tuple[int, ...] = ()  # expected output, a source of drafts
     priority: int = 0  # among its user's waiting texts; lower first
     prefix_cache: bool = True  # its KV cache may be shared with other texts of its user
-    user: str = ""  # by `goodspeed.serving.web.user_of`; empty on the console
+    user: str = ""  # by `goodspeed.serving.web.user_of`; empty for --prompts
     verification: Verification = "match"
     restarts: bool = False  # restart, not fail, if the verify node returns with another target
     parser: ParserSettings = ONLY_CONTENT  # how to parse a chat's text

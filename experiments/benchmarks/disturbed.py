@@ -41,7 +41,7 @@ from goodspeed.app.demo.processes import Child, Event, Processes, environment
 from goodspeed.embedded.prompts import load
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.serving import prompts
-from goodspeed.serving.options import NO_MODEL
+from goodspeed.serving.options import draft_words
 from goodspeed.serving.prompts import Prompt
 
 SLOWER = 10.0
@@ -223,10 +223,11 @@ async def start(processes: Processes, site: Site, endpoint: str, file: Path) -> 
         words = [*draft_command(plan, name, address), f"--prompts={file}", f"--max-tokens={MAX_TOKENS}"]
         children.append(await processes.start(name, words, nodes[name].hear))
     if "prompt" in plan.by:
-        words = [*draft_command(plan, "greedy", endpoint), "--prompts=-", "--max-tokens=1"]
-        greedy = site.greedy = Greedy(long_prompts(plan.target, plan.prompt_tokens))
-        greedy.child = await processes.start("greedy", words, greedy.hear, takes_input=True)
-        await greedy.child.expect("connected", START_S)
+        words = [*draft_command(plan, "greedy", endpoint), "--http=127.0.0.1:0"]
+        child = await processes.start("greedy", words, ignore)
+        await child.expect("connected", START_S)
+        url = (await child.expect("ready"))["url"]
+        site.greedy = Greedy(long_prompts(plan.target, plan.prompt_tokens), url)
     site.honest = [gaps for name, gaps in nodes.items() if name != "slow"]
     await asyncio.gather(*(child.expect("tokens", START_S) for child in children))
     if "flood" in plan.by:
@@ -252,7 +253,7 @@ def verify_command(plan: Plan) -> list[str]:
 
 
 def draft_command(plan: Plan, name: str, endpoint: str) -> list[str]:
-    model = [f"--model={plan.draft}", *([f"--tokenizer={plan.target}"] * (plan.draft == NO_MODEL))]
+    model = draft_words(plan.draft, plan.target)
     return command("draft_node", *model, f"--name={name}", f"--verify={endpoint}", "--max-sessions=1")
 
 

@@ -31,9 +31,9 @@ import sys
 from typing import Any
 
 from experiments.benchmarks import slo_bursts, slo_steady
-from experiments.benchmarks.nodes.workers import NO_MODEL
 from experiments.harness import benchmark
 from goodspeed.embedded.prompts import NUM_DOMAINS
+from goodspeed.serving.options import NO_MODEL
 
 LOADS = ("steady", "bursts")
 

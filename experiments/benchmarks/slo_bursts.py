@@ -20,13 +20,14 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from experiments.benchmarks.nodes.processes import free_port
-from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.benchmarks.slo_steady import PATIENCE, TIERS
 from experiments.harness import benchmark
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts import target_texts
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.embedded import prompts
+from goodspeed.serving.options import NO_MODEL
 from goodspeed.slo.objectives import Objectives, parse_tiers
 
 TRACE, BEGIN_S = "azure_llm_2023_code", 1786.0

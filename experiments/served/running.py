@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.benchmarks.nodes.processes import free_port
-from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Wanted, fork
+from experiments.benchmarks.nodes.workers import DraftWorker, Wanted, fork
 from experiments.served.recorded import Run, collect
-from goodspeed.embedded.models import is_gguf
 
 SILENCE_S = 300.0
 """The longest time between two events of a verify node, its start included."""
@@ -32,7 +31,7 @@ class Verify:
     """A verify node's process. A thread reads its events as they come, for those that nobody reads are dropped."""
 
     def __init__(self, words: Sequence[str], core: int | None) -> None:
-        self.process = fork(["verify_node", *words, "--json", "--record", "--quiet", "--log-level=error"], core)
+        self.process = fork(["verify_node", *words, "--json", "--record", "--log-level=error"], core)
         self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
@@ -116,12 +115,11 @@ def nodes(
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     of_verify, of_drafts = (cores[-1], cores[:-1]) if len(cores) > 1 else (None, [])
     found = Nodes(target, f"tcp://127.0.0.1:{free_port()}", verify_options, of_verify)
-    options = ["--history=off", *draft_options, *([f"--tokenizer={target}"] if is_gguf(draft) else [])]
+    options = ["--history=off", *draft_options]
     try:
         for number, name in enumerate(names):
             core = of_drafts[number % len(of_drafts)] if of_drafts else None
-            tokenizer = {"tokenizer": target} if draft == NO_MODEL else {}
-            found.workers.append(DraftWorker(name, found.endpoint, draft, options, core, launch=fork, **tokenizer))
+            found.workers.append(DraftWorker(name, found.endpoint, draft, options, core, target=target, launch=fork))
         yield found
     finally:
         for worker in found.workers:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from math import nan
 from pathlib import Path
 
 from goodspeed.errors import ConfigError, reason
 from goodspeed.serving import options
-from goodspeed.serving.config import Settings, option
+from goodspeed.serving.config import option
 from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_BIASES, MAX_CONSTRAINT_CHARS, MAX_CONTEXT, ConstraintKind
 from goodspeed.wire.generation import Constraint, TokenBias
@@ -18,121 +18,37 @@ MAX_DIGITS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateConfig(Settings):
+class GenerateConfig(options.ModelSettings, options.SamplingSettings):
     """Settings of `goodspeed generate`; see its --help."""
 
-    model: str = options.model(default="tiny-target")
-    prompt: str = option(group="text", help="the text to go on from", metavar="TEXT")
-    chat: bool = option(
-        False, group="text", help="put the prompt through the tokenizer's chat template, as one user message"
-    )
-    max_tokens: int = option(
-        150, minimum=1, maximum=MAX_CONTEXT, group="text", help="most tokens generated", metavar="N"
-    )
-    temperature: float | None = options.temperature(
-        group="text", shown="what the model's makers say, else 1, with --chat 0.7"
-    )
-    top_k: int | None = option(
-        None,
-        minimum=0,
-        maximum=(1 << 31) - 1,
-        shown="what the model's makers say, else 0",
-        group="text",
-        help="sample among the K likeliest; 0 is off",
-        metavar="K",
-    )
-    top_p: float | None = option(
-        None,
-        minimum=1e-6,
-        maximum=1.0,
-        shown="what the model's makers say, else 1, with --chat 0.95",
-        group="text",
-        help="sample among the likeliest that make P",
-        metavar="P",
-    )
-    seed: int = options.seed(group="text", default=0, help="the same seed gives the same text")
-    presence_penalty: float | None = option(
-        None,
-        minimum=-2.0,
-        maximum=2.0,
-        shown="0",
-        group="text",
-        help="taken from the logit of each token that the output has",
-        metavar="X",
-    )
-    frequency_penalty: float | None = option(
-        None,
-        minimum=-2.0,
-        maximum=2.0,
-        shown="0",
-        group="text",
-        help="taken from the logit of each token for each time that the output has it",
-        metavar="X",
-    )
-    repetition_penalty: float | None = option(
-        None,
-        minimum=0.01,
-        maximum=100.0,
-        shown="what the model's makers say, else 1",
-        group="text",
-        help="makes what prompt or output have less likely; 1 is off",
-        metavar="X",
-    )
-    min_p: float | None = option(
-        None,
-        minimum=0.0,
-        maximum=1.0,
-        shown="what the model's makers say, else 0",
-        group="text",
-        help="sample among what has this part of the likeliest token's probability; 0 is off",
-        metavar="P",
-    )
+    model: str = option("tiny-target", options.MODEL, options.NAMES, metavar="NAME")
+    prompt: str = option(MISSING, "text", "the text to go on from", metavar="TEXT")
+    chat: bool = option(False, "text", "put the prompt through the tokenizer's chat template, as one user message")
+    max_tokens: int = option(150, "text", "most tokens generated", minimum=1, maximum=MAX_CONTEXT)
+    seed: int = options.seed("text", "the same seed gives the same text", default=0)
     logit_bias: tuple[str, ...] = option(
-        (),
-        shown="none",
-        group="text",
-        help="added to the logit of the token of this id, -100 to 100; may be repeated",
-        metavar="ID=BIAS",
+        (), "text", "added to the logit of the token of this id, -100 to 100; may be repeated", metavar="ID=BIAS"
     )
-    min_tokens: int = option(
-        0, minimum=0, maximum=MAX_CONTEXT, group="text", help="tokens before which nothing ends the text", metavar="N"
-    )
+    min_tokens: int = option(0, "text", "tokens before which nothing ends the text", minimum=0, maximum=MAX_CONTEXT)
     stop_token_id: tuple[str, ...] = option(
-        (),
-        shown="none",
-        group="text",
-        help="token that ends the text, beside the model's own; may be repeated",
-        metavar="ID",
+        (), "text", "token that ends the text, beside the model's own; may be repeated", metavar="ID"
     )
-    json_schema: str | None = option(
-        None, shown="none", group="constraint", help="a file with the JSON schema of the text", metavar="FILE"
-    )
-    json_object: bool = option(False, group="constraint", help="the text is one JSON object")
-    regex: str | None = option(
-        None, shown="none", group="constraint", help="the text matches this, as a whole", metavar="REGEX"
-    )
+    json_schema: str | None = option(None, "constraint", "a file with the JSON schema of the text", metavar="FILE")
+    json_object: bool = option(False, "constraint", "the text is one JSON object")
+    regex: str | None = option(None, "constraint", "the text matches this, as a whole", metavar="REGEX")
     choice: tuple[str, ...] = option(
-        (),
-        shown="none",
-        group="constraint",
-        help="the text is this, or another choice; may be repeated",
-        metavar="TEXT",
+        (), "constraint", "the text is this, or another choice; may be repeated", metavar="TEXT"
     )
     grammar: str | None = option(
-        None,
-        shown="none",
-        group="constraint",
-        help="a file with a grammar of the text, in Lark's syntax",
-        metavar="FILE",
+        None, "constraint", "a file with a grammar of the text, in Lark's syntax", metavar="FILE"
     )
-    generation_config: str = options.generation_config(
+    generation_config: str = option(
+        "auto",
+        options.MODEL,
         "auto: options left out come from the checkpoint's generation_config.json (with --chat "
-        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings"
+        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings",
+        choices=("auto", "none"),
     )
-    engine: str = options.engine()
-    device: str = options.device()
-    dtype: str = options.dtype()
-    threads: int | None = options.threads()
 
     def constraint(self) -> Constraint | None:
         """Returns the constraint; ConfigError for an unreadable file or for two constraints."""
@@ -150,18 +66,10 @@ class GenerateConfig(Settings):
         return found[0] if found else None
 
     def sampling_request(self, vocab_size: int) -> SamplingRequest:
-        """Returns the sampling options; ConfigError for a bad bias or a token id not below vocab_size."""
-        return SamplingRequest(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            seed=self.seed,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            repetition_penalty=self.repetition_penalty,
-            min_p=self.min_p,
-            logit_bias=read_biases(self.logit_bias, vocab_size),
-        )
+        """Returns the sampling options; ConfigError for a bad one, or a token id not below vocab_size."""
+        biases = read_biases(self.logit_bias, vocab_size)
+        asked = SamplingRequest(temperature=self.temperature, seed=self.seed, logit_bias=biases)
+        return asked.filled(self.node_sampling)
 
 
 def flag(kind: ConstraintKind) -> str:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from goodspeed.fair.round_time import Linear, describe, knee
-from goodspeed.serving import options
-from goodspeed.serving.config import Settings, add_options, from_namespace, group_of, option
+from goodspeed.serving.config import add_options, from_namespace, group_of, option
 from goodspeed.serving.events import Reporter, print_json
+from goodspeed.serving.options import ModelSettings
 from goodspeed.serving.running import LOGGING, add_log_option, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
@@ -27,26 +27,13 @@ WANTED_R2 = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileConfig(Settings):
+class ProfileConfig(ModelSettings):
     """Settings of `goodspeed profile`; see its --help."""
 
-    model: str = options.model()
-    engine: str = options.engine()
-    device: str = options.device()
-    dtype: str = options.dtype()
-    threads: int | None = options.threads()
-    seconds: float = option(
-        20.0, minimum=0.1, maximum=3600.0, group="measuring", help="about how long to measure", metavar="S"
-    )
-    max_tokens: int = option(
-        512, minimum=1, maximum=1 << 20, group="measuring", help="most tokens of a forward pass", metavar="N"
-    )
-    max_context: int = option(
-        1024, minimum=0, maximum=MAX_CONTEXT, group="measuring", help="most tokens cached of a session", metavar="N"
-    )
-    max_sessions: int = option(
-        16, minimum=1, maximum=4096, group="measuring", help="most sessions of a forward pass", metavar="N"
-    )
+    seconds: float = option(20.0, "measuring", "about how long to measure", minimum=0.1, maximum=3600.0, metavar="S")
+    max_tokens: int = option(512, "measuring", "most tokens of a forward pass", minimum=1, maximum=1 << 20)
+    max_context: int = option(1024, "measuring", "most tokens cached of a session", minimum=0, maximum=MAX_CONTEXT)
+    max_sessions: int = option(16, "measuring", "most sessions of a forward pass", minimum=1, maximum=4096)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

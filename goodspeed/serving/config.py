@@ -19,10 +19,10 @@ FIRST_GROUP = "most used"
 
 
 def option(
-    default: Any = MISSING,
-    *,
+    default: Any,
+    group: str,
     help: str,
-    group: str = "options",
+    *,
     shown: str | None = None,
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
@@ -33,13 +33,13 @@ def option(
     """Returns a dataclass field that is also a command-line option. Bounds are inclusive; a pattern must match fully.
 
     A type like `int | Literal["auto"]` accepts a number within the bounds, or the word. An option of type
-    `tuple[str, ...]` may be repeated. `--no-NAME` turns off an option that is on by default.
-    group: heading in the help. shown: the default's text in the help; required for a default of None.
+    `tuple[str, ...]` may be repeated. `--no-NAME` turns off an option that is on by default. MISSING: required.
+    group: heading in the help. shown: the default's text in the help; "none" for a default of None or ().
     """
-    if default is None and shown is None:
-        raise RuntimeError(f"an option's default is None, and `shown` does not say what that means: {help}")
+    if shown is None:
+        shown = "off" if isinstance(default, bool) else "none" if default in (None, ()) else str(default)
     bounds = {"choices": choices, "minimum": minimum, "maximum": maximum, "pattern": pattern}
-    return field(default=default, metadata={"help": help, "group": group, "shown": shown, "metavar": metavar, **bounds})
+    return field(default=default, metadata={"group": group, "help": help, "shown": shown, "metavar": metavar, **bounds})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,28 +74,25 @@ def _check(entry: "Field[Any]", value: Any) -> None:
 
 def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
     """Adds an option per field under its group's heading; a field without default is required."""
-    hints = get_type_hints(settings)
-    by_name = {entry.name: entry for entry in _options(settings)}
+    hints, required = get_type_hints(settings), list[str]()
+    by_name = {entry.name: entry for entry in fields(settings) if entry.metadata}
     for entry in {name: by_name[name] for name in (*settings.MOST_USED, *by_name)}.values():
-        group = group_of(parser, FIRST_GROUP if entry.name in settings.MOST_USED else entry.metadata["group"])
-        kind = _parser(hints[entry.name])
-        how: dict[str, Any]
-        if kind is bool:
+        rules, kind = entry.metadata, _parser(hints[entry.name])
+        how: dict[str, Any] = {"metavar": rules["metavar"] or "|".join(rules["choices"]) or _metavar(entry, kind)}
+        shown = f"default: {rules['shown']}"
+        if entry.default is MISSING:
+            how, shown = {"type": kind, "required": True, **how}, "required"
+            required.append(f"{_flag(entry)} {how['metavar']}")
+        elif kind is bool:
             how = {"action": "store_false" if entry.default else "store_true"}
         elif get_origin(hints[entry.name]) is tuple:
-            how = {"action": "append", "metavar": entry.metadata["metavar"]}
+            how |= {"action": "append"}
         else:
-            metavar = entry.metadata["metavar"] or "|".join(entry.metadata["choices"]) or _metavar(entry, kind)
-            how = {"type": kind, "required": _is_required(entry), "metavar": metavar}
-            how["default"] = None if _is_required(entry) else entry.default
-        group.add_argument(_flag(entry), dest=entry.name, help=_help(entry), **how)
-    required = [f"{_flag(entry)} {entry.metadata['metavar']}" for entry in by_name.values() if _is_required(entry)]
+            how |= {"type": kind, "default": entry.default}
+        group = group_of(parser, FIRST_GROUP if entry.name in settings.MOST_USED else rules["group"])
+        about = f"{rules['help']} ({shown})".replace("%", "%%")
+        group.add_argument(_flag(entry), dest=entry.name, help=about, **how)
     parser.usage = " ".join(["%(prog)s", *required, "[options]"])
-
-
-def _options(settings: type[Settings]) -> "list[Field[Any]]":
-    """Returns the fields that are command-line options."""
-    return [entry for entry in fields(settings) if entry.metadata]
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._ArgumentGroup":
@@ -106,33 +103,15 @@ def group_of(parser: argparse.ArgumentParser, title: str) -> "argparse._Argument
 
 def from_namespace(settings: type[T], namespace: argparse.Namespace) -> T:
     """Makes settings from a parsed command line; ConfigError names a value out of bounds."""
-    return settings(**{entry.name: _given(getattr(namespace, entry.name), entry) for entry in _options(settings)})
-
-
-def _given(value: Any, entry: "Field[Any]") -> Any:
-    """Converts argparse's value: for a repeatable option a list or None, which becomes a tuple."""
-    return tuple(value or entry.default) if isinstance(entry.default, tuple) else value
+    given = {entry.name: getattr(namespace, entry.name) for entry in fields(settings) if entry.metadata}
+    repeated = {entry.name: entry.default for entry in fields(settings) if isinstance(entry.default, tuple)}
+    return settings(**given | {name: tuple(given[name] or default) for name, default in repeated.items()})
 
 
 def _metavar(entry: "Field[Any]", kind: Callable[[str], Any]) -> str:
     if kind is str:
         return entry.name.upper()
     return "S" if entry.name.endswith("_s") else "MS" if entry.name.endswith("_ms") else "N"
-
-
-def _is_required(entry: "Field[Any]") -> bool:
-    return entry.default is MISSING
-
-
-def _help(entry: "Field[Any]") -> str:
-    text = f"{entry.metadata['help']} ({'required' if _is_required(entry) else f'default: {_shown(entry)}'})"
-    return text.replace("%", "%%")
-
-
-def _shown(entry: "Field[Any]") -> str:
-    if entry.metadata["shown"] is not None:
-        return str(entry.metadata["shown"])
-    return "off" if isinstance(entry.default, bool) else str(entry.default)
 
 
 def _flag(entry: "Field[Any]") -> str:

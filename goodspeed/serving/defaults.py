@@ -36,7 +36,7 @@ def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSampling:
-    """Sampling that a draft node's operator chose (`--sampling`) for what requests leave open; None: not chosen."""
+    """Sampling that an operator chose (`--sampling`) for what requests leave open; None: not chosen."""
 
     temperature: float | None = None
     top_p: float | None = None

@@ -1,17 +1,18 @@
-"""Options shared by several commands, as fields of their settings.
+"""Options shared by several commands, as fields or base classes of their settings.
 
 A default of None leaves the choice to the checkpoint, or to the node that serves the request; `shown` explains it in
 the help.
 """
 
-from dataclasses import MISSING, fields
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
-from goodspeed.embedded.models import GGUF_NAMES
+from goodspeed.embedded.models import GGUF_NAMES, is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
-from goodspeed.wire.fields import Verification
+from goodspeed.serving.defaults import BOUNDS, NodeSampling
 
 NO_MODEL = "none"
 """Value of `--model` for a draft node without a model."""
@@ -26,6 +27,12 @@ def is_url(model: str) -> bool:
     return model.startswith(("http://", "https://"))
 
 
+def draft_words(model: str, target: str) -> list[str]:
+    """Returns `goodspeed-draft`'s options for a draft model, with the target's tokenizer if the model needs it."""
+    needs = model == NO_MODEL or is_url(model) or is_gguf(model)
+    return [f"--model={model}", *([f"--tokenizer={target}"] if needs else [])]
+
+
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""
 
@@ -38,71 +45,100 @@ PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model", 
 NAMES = f"an embedded name, {', '.join(GGUF_NAMES)}, FILE.gguf, a folder, or a hub name"
 """What names a model, in help."""
 
+TRUST = "allow more than loopback without keys or encryption"
+
+MAKERS = "what the target's makers say, else"
+"""Beginning of what defaults of sampling are, in help."""
+
 MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
 """Help headings of some of these options."""
 
 
-def model(which: str = "", *, default: Any = MISSING) -> Any:
-    """which: prefix of the help. default: if missing, the option is required."""
-    return option(default, group=MODEL, help=which + NAMES, metavar="NAME")
-
-
-def device() -> Any:
-    return option("cpu", pattern=r"(cpu|cuda)(:\d+)?", group=MODEL, help="cpu, cuda, or cuda:INDEX")
-
-
-def engine(which: str = "") -> Any:
-    """which: prefix of the help."""
-    return option("auto", group=MODEL, help=which + "torch, openvino, or a package's (docs/ENGINE.md)", metavar="NAME")
-
-
-def dtype(auto: str = "float32 on a CPU (OpenVINO: 8-bit activations), the checkpoint's own on a GPU") -> Any:
+def precision(auto: str) -> Any:
     """auto: what the default stands for, in the help."""
     kinds = ("auto", "float32", "bfloat16", "float16")
-    about = f"precision of the forward pass; auto: {auto}"
-    return option("auto", choices=kinds, group=MODEL, help=about, metavar="TYPE")
+    return option("auto", MODEL, f"precision of the forward pass; auto: {auto}", choices=kinds, metavar="TYPE")
 
 
-def threads() -> Any:
-    return option(None, minimum=1, shown="one", group=MODEL, help="CPU threads of the model", metavar="N")
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(Settings):
+    """Options of every command that runs a model: what computes it, and where."""
+
+    model: str = option(MISSING, MODEL, NAMES, metavar="NAME")
+    engine: str = option("auto", MODEL, "torch, openvino, or a package's (docs/ENGINE.md)", metavar="NAME")
+    device: str = option("cpu", MODEL, "cpu, cuda, or cuda:INDEX", pattern=r"(cpu|cuda)(:\d+)?")
+    dtype: str = precision("float32 on a CPU (OpenVINO: 8-bit activations), the checkpoint's own on a GPU")
+    threads: int | None = option(None, MODEL, "CPU threads of the model", shown="one", minimum=1)
 
 
-def memory_fraction() -> Any:
-    return option(
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings(ModelSettings):
+    """Options of both nodes."""
+
+    memory_fraction: float | None = option(
         None,
+        MODEL,
+        "share of memory for the KV cache",
+        shown="0.1; of a GPU's free memory 0.85",
         minimum=0.001,
         maximum=0.95,
-        shown="0.1; of a GPU's free memory 0.85",
-        group=MODEL,
-        help="share of memory for the KV cache",
         metavar="F",
+    )
+    key: str | None = option(
+        None, NETWORK, "secret key, of `goodspeed keygen`", shown="none: loopback only", metavar="FILE"
+    )
+    trusted_network: bool = option(False, NETWORK, TRUST)
+    api_key: str | None = option(
+        None, NETWORK, "keys, one a line, that HTTP clients need", shown="none: loopback only", metavar="FILE"
     )
 
 
-def generation_config(help: str) -> Any:
-    return option("auto", choices=("auto", "none"), group=MODEL, help=help)
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings(Settings):
+    """Sampling of what leaves it open."""
+
+    temperature: float | None = option(
+        None, "sampling", "0 is greedy", shown=f"{MAKERS} 1, of chats 0.7", minimum=0.0, maximum=100.0, metavar="T"
+    )
+    sampling: str | None = option(
+        None,
+        "sampling",
+        f"of what leaves it open: {', '.join(BOUNDS)}",
+        shown=f"{MAKERS} the API's, of chats temperature=0.7,top_p=0.95",
+        metavar="NAME=VALUE,...",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.node_sampling.temperature is not None and self.temperature is not None:
+            raise ConfigError("--temperature and --sampling both set the temperature; drop one of them")
+
+    @cached_property
+    def node_sampling(self) -> NodeSampling:
+        """The values of `--sampling`; ConfigError if one is wrong."""
+        return NodeSampling() if self.sampling is None else NodeSampling.parse(self.sampling)
 
 
-def temperature(*, group: str, default: float | None = None, shown: str | None = None, maximum: float = 100.0) -> Any:
-    return option(default, minimum=0.0, maximum=maximum, shown=shown, group=group, help="0 is greedy", metavar="T")
+def temperature(group: str, *, default: float | None = None, shown: str | None = None, maximum: float = 100.0) -> Any:
+    return option(default, group, "0 is greedy", shown=shown, minimum=0.0, maximum=maximum, metavar="T")
 
 
-def seed(*, group: str, help: str, default: int | None = None, shown: str | None = None) -> Any:
-    return option(default, minimum=0, maximum=(1 << 63) - 1, shown=shown, group=group, help=help, metavar="N")
+def seed(group: str, help: str, *, default: int | None = None, shown: str | None = None) -> Any:
+    return option(default, group, help, shown=shown, minimum=0, maximum=(1 << 63) - 1)
 
 
 def policy(default: str) -> Any:
     return option(
         default,
-        group="rounds",
-        help=f"who may draft how much: {', '.join(policies.names())}, or your own (docs/POLICY.md)",
+        "rounds",
+        f"who may draft how much: {', '.join(policies.names())}, or your own (docs/POLICY.md)",
         metavar="NAME|MODULE:CLASS",
     )
 
 
 def preset(group: str = "rounds") -> Any:
     what = "paper: the rounds as published; give it to both nodes"
-    return option(None, choices=("paper",), shown="none", group=group, help=what)
+    return option(None, group, what, choices=("paper",))
 
 
 def take_preset(settings: Settings, name: str | None) -> None:
@@ -113,35 +149,6 @@ def take_preset(settings: Settings, name: str | None) -> None:
         if getattr(settings, entry.name) not in (entry.default, value):
             raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")
         object.__setattr__(settings, entry.name, value)
-
-
-def slo_tier(help: str) -> Any:
-    return option((), shown="none", group="service levels", help=help, metavar="NAME:ttft=500ms,tpot=50ms,window=10")
-
-
-def verification() -> Any:
-    return option("match", choices=get_args(Verification), group=DRAFTING, help="how drafts are verified")
-
-
-def proposal() -> Any:
-    kinds = ("lattice", "dense-fp16", "dense-fp32")
-    what = "with ratio: what is sent of distributions"
-    return option("lattice", choices=kinds, group=DRAFTING, help=what)
-
-
-def trusted_network() -> Any:
-    return option(False, group=NETWORK, help="allow more than loopback without keys or encryption")
-
-
-def key(command: str) -> Any:
-    """command: makes such a key."""
-    about = f"secret key, of `{command}`"
-    return option(None, shown="none: loopback only", group=NETWORK, help=about, metavar="FILE")
-
-
-def api_key(group: str = NETWORK) -> Any:
-    about = "keys, one a line, that HTTP clients need"
-    return option(None, shown="none: loopback only", group=group, help=about, metavar="FILE")
 
 
 def check_keys(key: str | None, other: str | None, name_of_other: str, *, trusted_network: bool) -> None:

@@ -20,23 +20,17 @@ class Prompt:
     )
 
 
-def read_file(path: str | Path, *, instead: str = "") -> list[Prompt]:
-    """Reads a JSONL file's prompts; PromptError names a bad line. instead: text appended to the error's advice."""
+def read_file(path: str | Path) -> list[Prompt]:
+    """Reads a JSONL file's prompts; PromptError names a bad line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would split inside JSON strings
     except (OSError, UnicodeDecodeError) as error:
-        what = f"--prompts {path}: cannot read it ({reason(error)}); give a file with one JSON object a line{instead}"
+        what = f"--prompts {path}: cannot read it ({reason(error)}); give a file with one JSON object a line"
         raise PromptError(what) from error
     prompts = [parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:
-        raise no_prompts_error(path)
+        raise PromptError(f"{path} has no prompts; give one JSON object with a `prompt` per line")
     return prompts
-
-
-def no_prompts_error(where: str | Path, *, jsonl: bool = True) -> PromptError:
-    """Returns the error for a file or standard input without prompts."""
-    wanted = "one JSON object with a `prompt` per line" if jsonl else "a line of text for each prompt"
-    return PromptError(f"{where} has no prompts; give {wanted}")
 
 
 def parse(line: str, where: str) -> Prompt:

@@ -58,19 +58,11 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_daemon_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options common to both nodes."""
-    add_common_options(parser)
-    group_of(parser, LOGGING).add_argument(
-        "--quiet", action="store_true", help="no status lines on standard error (default: off)"
-    )
-
-
 def daemon_parser(name: str, settings: type[Settings], *, description: str, example: str) -> argparse.ArgumentParser:
     """Returns the parser of a node with these settings."""
     parser = CommandLine(prog=name, description=description, example=example, version=True)
     add_options(parser, settings)
-    add_daemon_options(parser)
+    add_common_options(parser)
     return parser
 
 

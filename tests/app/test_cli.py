@@ -223,12 +223,13 @@ sys.exit(cli.main())
 
 APP = ("rich", "httpx2")
 VERIFY = ("verify", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
-DRAFT = ("draft", "--verify", "tcp://127.0.0.1:9", "--connect-timeout-s", "0.1")
+PROMPTS = str(ROOT / "goodspeed/app/demo/questions.jsonl")
+DRAFT = ("draft", "--verify=tcp://127.0.0.1:9", "--connect-timeout-s=0.1", "--json", "--prompts", PROMPTS)
 
 
 def without(missing: tuple[str, ...], *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", WITHOUT.format(missing, words)]
-    return subprocess.run(command, cwd=ROOT, input="A prompt\n", capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_extras_are_what_the_project_file_has() -> None:

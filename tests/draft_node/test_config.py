@@ -33,7 +33,6 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
         ((*BARE, "--threads", "2"), "--threads needs"),
         ((*BARE, "--preset", "paper"), "--preset needs"),
-        ((*BARE, "--proposal", "dense-fp16"), "--proposal needs"),
         ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
         ((*SOURCE, "--dtype", "bfloat16"), "--dtype is not for a draft source; leave it out"),
         ((*SOURCE, "--verification", "ratio"), "whole distribution, which a draft source does not give"),

@@ -19,7 +19,7 @@ from goodspeed import __version__
 from goodspeed.app import cli
 from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import cli as fleet_cli
-from goodspeed.serving.config import Settings, option
+from goodspeed.serving.config import Settings
 from verify_node import cli as verify_cli
 from verify_node.config import VerifyConfig
 
@@ -204,11 +204,6 @@ def test_a_daemon_imports_nothing_from_the_current_folder(name: str, tmp_path: P
     script = Path(sys.executable).parent / "goodspeed"
     ended = subprocess.run([str(script), name, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_none_needs_words() -> None:
-    with pytest.raises(RuntimeError, match="does not say what that means"):
-        option(None, help="nobody knows")
 
 
 @pytest.mark.thorough

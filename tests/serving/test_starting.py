@@ -57,11 +57,14 @@ def test_an_interrupt_among_the_imports_leaves_no_traceback(name: str, as_script
 
 
 VERIFY = ("verify_node.__main__:main", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
-DRAFT = ("draft_node.__main__:main", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:9", "--quiet")
+ERRORS = "--log-level=error"
+DRAFT = ("draft_node.__main__:main", "--model", "tiny-draft-s", "--http", "127.0.0.1:0", ERRORS)
 GENERATE = ("goodspeed.__main__:main", "generate", "--prompt", "The river")
 
 
-@pytest.mark.parametrize("words", [(*VERIFY, "--quiet"), DRAFT, GENERATE], ids=["verify", "draft", "generate"])
+@pytest.mark.parametrize(
+    "words", [(*VERIFY, "--log-level=error"), DRAFT, GENERATE], ids=["verify", "draft", "generate"]
+)
 def test_nor_while_torch_is_imported(words: tuple[str, ...]) -> None:
     ended = interrupted_at("torch.nn", *words)
     assert ended.returncode == 130

@@ -58,6 +58,7 @@ held = [open("/dev/null") for _ in range(84)]
 
 VERIFY = ("verify_node", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 DRAFT = ("draft_node", "--model", "tiny-draft-s", "--verify", "tcp://127.0.0.1:5999")
+SERVED = (*DRAFT, "--http", "127.0.0.1:0")
 SMOLLM2 = ("--model", "smollm2")
 NO_MODEL = ("--model", "tiny-goose")  # a fault of the machine is said before one of the model
 IN_USE = "BUSY: Address already in use; another program listens"
@@ -109,11 +110,11 @@ REFUSED = [
     ((*DRAFT, "--http", "BUSY", *NO_MODEL), 1, [f"cannot bind --http {IN_USE}"]),
     ((*DRAFT, "--http", "127.0.0.1:0", *NO_MODEL, "SCARCE"), 2, ["too few to serve HTTP"]),
     (
-        (*DRAFT, "--prompts", "/no/such/file"),
+        (*DRAFT, "--prompts", "/no/such/file", "--json"),
         1,
         [
             "--prompts /no/such/file: cannot read it (No such file or directory); "
-            "give a file with one JSON object a line, or - for standard input"
+            "give a file with one JSON object a line"
         ],
     ),
     ((*DRAFT, "--verify", "tcp://127.0.0.1:0"), 2, ["a port to connect to is 1 to 65535"]),
@@ -123,10 +124,12 @@ REFUSED = [
     ((*DRAFT, "--temperature", "-1"), 2, ["--temperature -1.0 is too small"]),
     ((*DRAFT, "--temperature", "200"), 2, ["--temperature 200.0 is too large"]),
     ((*DRAFT, "--verification", "trust"), 2, ["--verification 'trust' is unknown"]),
-    ((*DRAFT, *NO_MODEL), 1, ["model 'tiny-goose' was not found"]),
-    ((*DRAFT, "--model", "no/such.gguf"), 1, ["no/such.gguf: it cannot be read (No such file or directory); give"]),
-    ((*DRAFT, "--model", "KEYS/damaged.gguf"), 1, ["KEYS/damaged.gguf: this is no GGUF file; get it again"]),
-    ((*DRAFT, "--model", "none", "--tokenizer", "no.gguf"), 1, ["--tokenizer no.gguf: it cannot be read (No such"]),
+    ((*DRAFT, *NO_MODEL), 2, ["give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts"]),
+    ((*DRAFT, "--prompts", "prompts.jsonl"), 2, ["--prompts writes JSON events; give --json, too"]),
+    ((*SERVED, *NO_MODEL), 1, ["model 'tiny-goose' was not found"]),
+    ((*SERVED, "--model", "no/such.gguf"), 1, ["no/such.gguf: it cannot be read (No such file or directory); give"]),
+    ((*SERVED, "--model", "KEYS/damaged.gguf"), 1, ["KEYS/damaged.gguf: this is no GGUF file; get it again"]),
+    ((*SERVED, "--model", "none", "--tokenizer", "no.gguf"), 1, ["--tokenizer no.gguf: it cannot be read (No such"]),
 ]
 
 
@@ -211,14 +214,24 @@ def test_any_free_port_is_free() -> None:
 
 
 @pytest.mark.nodes
-def test_the_waiting_is_told_from_the_beginning() -> None:
-    """A person sees at once that the node is loading, and then what it waits for; --quiet says nothing."""
+def test_the_waiting_is_told_from_the_beginning(tmp_path: Path) -> None:
+    """A person sees at once that the node is loading, and then what it waits for; `--log-level error` is silent."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
-        words = ("--model", "tiny-draft-s", "--verify", endpoint, "--connect-timeout-s", "4", "--json")
-        with Fork("draft_node", *words, reads=True) as loud, Fork("draft_node", *words, "--quiet", reads=True) as quiet:
-            (_, told), (_, errors) = (node.communicate("The river\n", timeout=120) for node in (loud, quiet))
+        file = tmp_path / "prompts.jsonl"
+        file.write_text('{"prompt": "The river"}')
+        words = (
+            "--model",
+            "tiny-draft-s",
+            "--verify",
+            endpoint,
+            "--connect-timeout-s=4",
+            "--json",
+            f"--prompts={file}",
+        )
+        with Fork("draft_node", *words) as loud, Fork("draft_node", *words, "--log-level=error") as quiet:
+            (_, told), (_, errors) = (node.communicate(timeout=120) for node in (loud, quiet))
             assert (loud.returncode, quiet.returncode) == (1, 1)
     lines = told.splitlines()
     assert lines[0] == "goodspeed-draft: loading tiny-draft-s ..."

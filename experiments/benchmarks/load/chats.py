@@ -13,6 +13,7 @@ from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.benchmarks.rivals.ours import PLAIN, Ours
 from experiments.benchmarks.rivals.results import Turns, Way
 from goodspeed.embedded.models import PACKAGED
+from goodspeed.serving.options import draft_words
 
 DRAFTERS = {"ngram": None, "same_size": "smollm2", "smollm2-draft": "smollm2-draft"}
 """What drafts, by name: a model at each user's draft node; None: n-grams of the text itself."""
@@ -45,7 +46,7 @@ async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
     }
     for drafter in options.drafters:
         draft = DRAFTERS[drafter]
-        model = [f"--model={draft or 'none'}", f"--tokenizer={target}", "--history=off", *options.draft]
+        model = [*draft_words(draft or "none", target), "--history=off", *options.draft]
         named = [[f"--name=user-{number}", *model] for number in range(1, options.clients + 1)]
         async with http_nodes(named, "--threads=1", *options.verify, target=target, cores=cores) as nodes:
             ports = [int(urlsplit(url).port or 0) for url in nodes.urls]

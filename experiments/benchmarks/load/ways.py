@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from experiments.benchmarks.nodes.workers import NO_MODEL, DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from goodspeed.engine import checkpoints
+from goodspeed.serving.options import NO_MODEL
 from goodspeed.wire.fields import MAX_DRAFT
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")

@@ -3,15 +3,15 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
-from goodspeed.app.demo.processes import Child, Event
+import httpx2
+
+from goodspeed.app.demo.processes import Event
 from goodspeed.embedded.prompts import load
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
-from goodspeed.serving import prompts
-from goodspeed.serving.prompts import Prompt
 
 PROMPT_S = 600.0
 """The longest that a prompt may take."""
@@ -19,22 +19,12 @@ PROMPT_S = 600.0
 
 @dataclass
 class Greedy:
-    """The user; `hear` gets the events of the draft node, which is `child` once it has started."""
+    """The user of the draft node at `url`."""
 
     texts: Iterator[str]
-    child: Child | None = None
+    url: str
     failed: str | None = None
-    _first_at: float = 0.0  # when the newest text's first token came
-    _done: asyncio.Event = field(default_factory=asyncio.Event)
     _asking: asyncio.Task[list[float]] | None = None
-
-    def hear(self, event: Event) -> None:
-        if event["event"] == "tokens":
-            self._first_at = event["at"]
-        if event["event"] == "fail":
-            self.failed = event["what"]
-        if event["event"] in ("finish", "fail"):
-            self._done.set()
 
     async def ask(self, is_on: bool) -> Event:
         """Begins to ask, or ends when the prompt under way is done; returns the times to the first token."""
@@ -47,14 +37,15 @@ class Greedy:
         return {"prompt_ttfts_s": await asyncio.wait_for(asking, PROMPT_S)}
 
     async def _ask(self) -> list[float]:
-        assert self.child is not None
         times: list[float] = []
-        while not times or self._asking is asyncio.current_task():
-            self._done.clear()
-            asked_at = time.monotonic()
-            self.child.give(prompts.to_json(Prompt(next(self.texts))))
-            await self._done.wait()
-            times.append(self._first_at - asked_at)
+        async with httpx2.AsyncClient(timeout=PROMPT_S, trust_env=False) as client:
+            while self.failed is None and (not times or self._asking is asyncio.current_task()):
+                asked_at = time.monotonic()
+                body = {"prompt": next(self.texts), "max_tokens": 1}
+                answer = await client.post(f"{self.url}/v1/completions", json=body)
+                if answer.status_code != 200:
+                    self.failed = answer.text
+                times.append(time.monotonic() - asked_at)
         return times
 
 

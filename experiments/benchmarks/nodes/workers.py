@@ -15,7 +15,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,11 +24,11 @@ import msgspec
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Request
-from draft_node.service import standard_input
 from experiments.benchmarks.nodes.hardware import Emulation
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.harness.forks import Fork
 from goodspeed.serving.config import from_namespace
+from goodspeed.serving.options import draft_words
 from goodspeed.slo.kept import NO_OBJECTIVES, Outcome, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
@@ -36,9 +36,6 @@ from goodspeed.wire.messages import Sampling
 
 CONNECT_TIMEOUT_S = 300.0  # a verify node with 14B parameters loads for minutes
 TARGET = "tiny-target"
-NO_MODEL = "none"
-"""The `--model` of a draft node that has none, whose drafts are n-grams."""
-
 
 STDERR = 2
 Process: TypeAlias = "subprocess.Popen[str] | Fork"
@@ -90,16 +87,15 @@ class DraftWorker:
         core: int | None,
         before: Sequence[str] = (),
         *,
-        tokenizer: str = TARGET,
+        target: str = TARGET,
         launch: Callable[[Sequence[str], int | None], Process] | None = None,
     ) -> None:
-        """before: words before the module on the command line. tokenizer: of a node without a model.
+        """before: words before the module on the command line. target: its tokenizer is given where there is need.
 
         launch: `fork`; None: `start`.
         """
-        words = [f"--name={name}", f"--verify={endpoint}", f"--model={model}", *options]
+        words = [f"--name={name}", f"--verify={endpoint}", *draft_words(model, target), *options]
         words += [f"--connect-timeout-s={CONNECT_TIMEOUT_S}"]  # the verify node may load for longer than this node
-        words += [f"--tokenizer={tokenizer}"] if model == NO_MODEL else []
         self.name = name
         self._process = (launch or start)([*before, "experiments.benchmarks.nodes.workers", *words], core)
 
@@ -234,7 +230,7 @@ async def _work(config: DraftConfig) -> None:
     print(_line("connected"), end="", flush=True)
     answering: asyncio.Task[None] | None = None
     async with asyncio.TaskGroup() as tasks:
-        async for line in standard_input.lines():
+        async for line in _lines():
             if answering is not None:
                 answering.cancel()
                 await asyncio.wait([answering])
@@ -243,6 +239,11 @@ async def _work(config: DraftConfig) -> None:
         if answering is not None:
             answering.cancel()
     serving.cancel()
+
+
+async def _lines() -> AsyncIterator[str]:
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        yield line
 
 
 def _line(what: Any) -> str:

@@ -12,6 +12,7 @@ from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.llama import post
 from experiments.benchmarks.rivals.running import Written
 from experiments.benchmarks.rivals.worker import Request, without_end
+from goodspeed.serving.options import NO_MODEL, draft_words
 
 PLAIN, NGRAM, DRAFT = "goodspeed", "goodspeed_ngram", "goodspeed_draft"
 WAYS = (PLAIN, NGRAM, DRAFT)
@@ -51,10 +52,9 @@ async def ours(
     ways: Sequence[str], target: str, draft: Files, num_at_once: int, cores: list[int], cores_of_drafts: list[int]
 ) -> AsyncIterator[dict[str, Ours]]:
     """Yields our ways; their nodes keep no history. cores: of the verify node. cores_of_drafts: of all draft nodes."""
-    tokenizer = f"--tokenizer={target}"
-    of_model = [f"--model={draft.name}", *([] if draft.gguf is None else [tokenizer])]
     num_plain = 0 if {*ways} == {DRAFT} else num_at_once
-    models = [["--model=none", tokenizer]] * num_plain + [of_model] * (num_at_once if DRAFT in ways else 0)
+    with_model = num_at_once if DRAFT in ways else 0
+    models = [draft_words(NO_MODEL, target)] * num_plain + [draft_words(draft.name or NO_MODEL, target)] * with_model
     options = [[f"--name=user-{number}", "--history=off", *model] for number, model in enumerate(models, 1)]
     async with http_nodes(options, f"--threads={len(cores)}", target=target, cores=(cores, cores_of_drafts)) as nodes:
         ports = [int(urlsplit(url).port or 0) for url in nodes.urls]

@@ -18,23 +18,21 @@ NODE = "what the node says"
 class ChatConfig(Settings):
     """Settings of `goodspeed chat`; see its --help."""
 
-    url: str = option("http://127.0.0.1:8000", group="node", help="where a draft node serves HTTP", metavar="URL")
-    model: str | None = option(None, shown="the first", group="node", help="its name there", metavar="NAME")
+    url: str = option("http://127.0.0.1:8000", "node", "where a draft node serves HTTP", metavar="URL")
+    model: str | None = option(None, "node", "its name there", shown="the first", metavar="NAME")
     api_key: str | None = option(
-        None, shown=f"the key in {KEY_VARIABLE}, if set", group="node", help="file with the key", metavar="FILE"
+        None, "node", "file with the key", shown=f"the key in {KEY_VARIABLE}, if set", metavar="FILE"
     )
-    system: str | None = option(
-        None, shown="nothing", group="texts", help="what the model is told first", metavar="TEXT"
-    )
+    system: str | None = option(None, "texts", "what the model is told first", shown="nothing", metavar="TEXT")
     max_tokens: int | None = option(
-        None, minimum=1, maximum=MAX_CONTEXT, shown=NODE, group="texts", help="most tokens of an answer", metavar="N"
+        None, "texts", "most tokens of an answer", shown=NODE, minimum=1, maximum=MAX_CONTEXT
     )
-    temperature: float | None = options.temperature(group="texts", shown=NODE, maximum=2.0)
-    seed: int | None = options.seed(group="texts", shown="a random one", help="the same seed gives the same answers")
+    temperature: float | None = options.temperature("texts", shown=NODE, maximum=2.0)
+    seed: int | None = options.seed("texts", "the same seed gives the same answers", shown="a random one")
     tier: str | None = option(
-        None, shown=NODE, group="texts", help="service level of answers, by its name (--slo-tier)", metavar="NAME"
+        None, "texts", "service level of answers, by its name (--slo-tier)", shown=NODE, metavar="NAME"
     )
-    speculate: bool = option(True, group="drafting", help="the target alone decodes")
+    speculate: bool = option(True, "drafting", "the target alone decodes")
 
     def __post_init__(self) -> None:
         super().__post_init__()

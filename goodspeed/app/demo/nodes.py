@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from goodspeed.app.demo.options import DemoConfig, shown
 from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.app.demo.view import View
-from goodspeed.embedded import models
-from goodspeed.serving.options import NO_MODEL, is_url
+from goodspeed.serving.options import draft_words
 from goodspeed.untrusted import python_module
 
 FREE_PORT = "127.0.0.1:0"
@@ -38,15 +37,14 @@ def verify_command(config: DemoConfig, log_level: str) -> list[str]:
 def draft_command(config: DemoConfig, name: str, draft_model: str, endpoint: str, log_level: str) -> list[str]:
     """Returns a draft node's command line. It keeps no history: a run must not draft from the answers of an earlier
     one."""
-    words = [f"--model={draft_model}", f"--verify={endpoint}", f"--name={name}", f"--http={FREE_PORT}", "--history=off"]
-    if draft_model == NO_MODEL or is_url(draft_model) or models.is_gguf(draft_model):
-        words += [f"--tokenizer={config.model}"]
+    words = [f"--verify={endpoint}", f"--name={name}", f"--http={FREE_PORT}", "--history=off"]
+    words += draft_words(draft_model, config.model)
     return _command("draft_node", config, [*words, *config.draft_option], log_level)
 
 
 def _command(module: str, config: DemoConfig, words: list[str], log_level: str) -> list[str]:
     shared = [f"--preset={config.preset}"] if config.preset is not None else []
-    return [*python_module(module), *words, *shared, "--json", "--quiet", f"--log-level={log_level}"]
+    return [*python_module(module), *words, *shared, "--json", f"--log-level={log_level}"]
 
 
 async def start(

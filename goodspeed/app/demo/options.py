@@ -28,48 +28,38 @@ DRAFT_MODELS = {
 class DemoConfig(Settings):
     """Settings of `goodspeed demo`; see its --help."""
 
-    model: str = option(TARGET, group="model", help=f"target model, which can chat: {options.NAMES}", metavar="NAME")
+    model: str = option(TARGET, "model", f"target model, which can chat: {options.NAMES}", metavar="NAME")
     draft_models: str | None = option(
         None,
+        "model",
+        "one for each draft node; none: n-grams only. Users are dealt out to the draft nodes",
         shown="four that fit the target",
-        group="model",
-        help="one for each draft node; none: n-grams only. Users are dealt out to the draft nodes",
         metavar="NAME,NAME",
     )
     policy: str = options.policy("gradient")
     preset: str | None = options.preset()
     verify_option: tuple[str, ...] = option(
-        (),
-        shown="none",
-        group="nodes",
-        help="option of the verify node, as in --verify-option=--budget=16; may be repeated",
-        metavar="WORD",
+        (), "nodes", "option of the verify node, as in --verify-option=--budget=16; may be repeated", metavar="WORD"
     )
     draft_option: tuple[str, ...] = option(
-        (),
-        shown="none",
-        group="nodes",
-        help="option of all draft nodes, as in --draft-option=--drafter=model",
-        metavar="WORD",
+        (), "nodes", "option of all draft nodes, as in --draft-option=--drafter=model", metavar="WORD"
     )
-    clients: int = option(
-        8, minimum=1, maximum=100, group="prompts", help="users, who all ask at the same time", metavar="N"
-    )
-    max_tokens: int = option(120, minimum=1, group="prompts", help="most tokens of an answer", metavar="N")
-    temperature: float = options.temperature(group="prompts", default=0.0, maximum=2.0)
-    seed: int = options.seed(group="prompts", default=0, help="seed of prompts without one")
+    clients: int = option(8, "prompts", "users, who all ask at the same time", minimum=1, maximum=100)
+    max_tokens: int = option(120, "prompts", "most tokens of an answer", minimum=1)
+    temperature: float = options.temperature("prompts", default=0.0, maximum=2.0)
+    seed: int = options.seed("prompts", "seed of prompts without one", default=0)
     prompts: str | None = option(
         None,
+        "prompts",
+        "JSONL, a `prompt` and optionally `domain` and `seed` a line",
         shown="a question of each domain",
-        group="prompts",
-        help="JSONL, a `prompt` and optionally `domain` and `seed` a line",
         metavar="FILE",
     )
     http: bool = option(
-        False, group="results", help="open the verify node's page and a draft node's chat page; serve until Ctrl-C"
+        False, "results", "open the verify node's page and a draft node's chat page; serve until Ctrl-C"
     )
     svg: str | None = option(
-        None, shown="none is drawn", group="results", help="picture of the answers and the result", metavar="FILE"
+        None, "results", "picture of the answers and the result", shown="none is drawn", metavar="FILE"
     )
 
     def check(self) -> None:

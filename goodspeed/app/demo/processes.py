@@ -62,13 +62,6 @@ class Child:
             raise self.failure()
         raise self._error(f"was not {kind} within {timeout_s:g} s")
 
-    def give(self, line: str) -> None:
-        """Writes one line to the child's standard input."""
-        stdin = self.process.stdin
-        if stdin is None:
-            raise RuntimeError(f"{self.name} was started without standard input")
-        stdin.write(line.encode() + b"\n")
-
     async def ended(self) -> int:
         """Waits until the child has ended and its output is read; returns the exit status."""
         return await asyncio.shield(self._ended)

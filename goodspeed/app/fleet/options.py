@@ -1,6 +1,6 @@
 """The settings of `goodspeed-fleet up`."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
 from goodspeed.errors import ConfigError
 from goodspeed.fleet.replicas import MAX_REPLICAS
@@ -24,27 +24,21 @@ ENROLLED = "folder with the public files of the draft nodes that may connect"
 class UpConfig(Settings):
     """See `goodspeed-fleet up --help`."""
 
-    model: str = options.model("target model: ")
-    replicas: int = option(2, minimum=1, maximum=MAX_REPLICAS, group="fleet", help="verify nodes to start")
+    model: str = option(MISSING, options.MODEL, f"target model: {options.NAMES}", metavar="NAME")
+    replicas: int = option(2, "fleet", "verify nodes to start", minimum=1, maximum=MAX_REPLICAS)
     max_replicas: int | None = option(
-        None, minimum=1, maximum=MAX_REPLICAS, group="fleet", shown="as --replicas: no more, no fewer", help=GROW
+        None, "fleet", GROW, shown="as --replicas: no more, no fewer", minimum=1, maximum=MAX_REPLICAS
     )
-    name: str = option("default", pattern=NAME, group="fleet", help=WHAT_NAME)
-    tp: int = option(1, minimum=1, maximum=64, group="fleet", metavar="K", help="processes that each is split over")
-    gpus: int | None = option(
-        None, minimum=0, maximum=64, group="fleet", shown="K of --tp if that is more than 1", help=GPUS
-    )
-    address: str | None = option(
-        None, group="fleet", metavar="HOST:PORT|auto", shown="one of its own, on loopback", help=RAY
-    )
-    host: str = option("127.0.0.1", group="connection", help=HOST)
-    port: int = option(5555, minimum=0, maximum=LAST_PORT, group="connection", help=PORT)
-    http: str | None = option(
-        None, pattern=options.ADDRESS, group="connection", metavar="HOST:PORT", shown="no page", help=HTTP
-    )
-    trusted_network: bool = options.trusted_network()
-    key: str | None = option(None, group="keys", metavar="FILE", shown="none: loopback only", help="secret key of all")
-    enrolled: str | None = option(None, group="keys", metavar="FOLDER", shown="nobody is asked", help=ENROLLED)
+    name: str = option("default", "fleet", WHAT_NAME, pattern=NAME)
+    tp: int = option(1, "fleet", "processes that each is split over", minimum=1, maximum=64, metavar="K")
+    gpus: int | None = option(None, "fleet", GPUS, shown="K of --tp if that is more than 1", minimum=0, maximum=64)
+    address: str | None = option(None, "fleet", RAY, shown="one of its own, on loopback", metavar="HOST:PORT|auto")
+    host: str = option("127.0.0.1", "connection", HOST)
+    port: int = option(5555, "connection", PORT, minimum=0, maximum=LAST_PORT)
+    http: str | None = option(None, "connection", HTTP, shown="no page", pattern=options.ADDRESS, metavar="HOST:PORT")
+    trusted_network: bool = option(False, options.NETWORK, options.TRUST)
+    key: str | None = option(None, "keys", "secret key of all", shown="none: loopback only", metavar="FILE")
+    enrolled: str | None = option(None, "keys", ENROLLED, shown="nobody is asked", metavar="FOLDER")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -44,7 +44,8 @@ async def test_events_are_heard_in_order_and_other_lines_are_not() -> None:
     text = "say(event='a', n=1)\nprint('noise')\nprint('3')\nsay(x=1)\nsay(event='b', text=sys.stdin.readline())\n"
     async with started(text, heard.append) as child:
         assert (await child.expect("a", TIMEOUT_S))["n"] == 1
-        child.give("hello")
+        assert child.process.stdin is not None
+        child.process.stdin.write(b"hello\n")
         assert await child.ended() == 0
     assert heard == [{"event": "a", "n": 1}, {"event": "b", "text": "hello\n"}]
 

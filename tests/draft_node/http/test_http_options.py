@@ -8,7 +8,7 @@ from draft_node.cli import build_parser, serve
 from goodspeed.errors import ConfigError
 
 DRAFT = ["--model", "there-is-no-such-model"]
-OF_PROMPTS = {"--prompts": "x", "--temperature": "0", "--seed": "1", "--tier": "x"}
+OF_PROMPTS = {"--prompts": "x", "--temperature": "0"}
 OF_HTTP = {
     "--api-key": "keys",
     "--served-model-name": "x",

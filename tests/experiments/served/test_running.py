@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from draft_node.config import DraftConfig
-from draft_node.service import standard_input
 from experiments.benchmarks.nodes import workers
 from experiments.benchmarks.nodes.workers import Wanted
 from experiments.served import running
@@ -144,7 +143,7 @@ def worked(monkeypatch, capsys, *lists):
                 await asyncio.sleep(0)
 
     monkeypatch.setattr("draft_node.assembly.assemble", lambda config: (Daemon(), None))
-    monkeypatch.setattr(standard_input, "lines", lines)
+    monkeypatch.setattr(workers, "_lines", lines)
     asyncio.run(asyncio.wait_for(workers._work(DraftConfig(model="m")), DEADLINE_S))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()], left
 

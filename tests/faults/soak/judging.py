@@ -26,7 +26,6 @@ class Text:
     rule: Literal["match", "ratio"]
     wanted: Wanted
     started_at: float
-    may_stop: bool = False  # at the end of a sequence, before max_tokens
     tokens: list[str] = field(default_factory=list)
     ended_at: float | None = None
     ending: Ending | None = None
@@ -76,7 +75,7 @@ def compared(text: Text, compare: Compare) -> Comparison | None:
     """Under match every token is compared, also of a text without an end; None under ratio: it is not repeatable."""
     if text.rule == "ratio" or not text.tokens:
         return None
-    return compare(text.wanted, text.tokens, text.ending == "finished" and not text.may_stop)
+    return compare(text.wanted, text.tokens, text.ending == "finished")
 
 
 def judge(text: Text, weather: Weather, comparison: Comparison | None) -> tuple[Verdict, str]:
@@ -101,12 +100,10 @@ def judge(text: Text, weather: Weather, comparison: Comparison | None) -> tuple[
 
 def _of_finished(text: Text, comparison: Comparison | None) -> tuple[Verdict, str]:
     num_tokens, wanted = len(text.tokens), text.wanted.max_tokens
-    if text.reason == "stop" and not text.may_stop:
+    if text.reason == "stop":
         return "wrong", "it ended before its length"
-    if text.reason != "stop" and num_tokens != wanted:
+    if num_tokens != wanted:
         return "wrong", f"{num_tokens} tokens instead of {wanted}"
-    if text.reason == "stop" and num_tokens > wanted:
-        return "wrong", f"{num_tokens} tokens, more than {wanted}"
     if text.rule == "ratio":
         return "complete", ""
     return ("near_tie" if comparison is not None and comparison.num_near_ties else "exact"), ""

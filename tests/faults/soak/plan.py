@@ -16,18 +16,16 @@ class Role:
     name: str
     model: str
     rule: Literal["match", "ratio"]
-    takes: Literal["http", "stdin"]
     is_mortal: bool  # killed at any time; the others only in the first quarter
 
 
 def roles(num_nodes: int) -> list[Role]:
-    """Every second one is mortal, every fourth takes prompts on standard input, every fourth is under ratio."""
+    """Every second one is mortal, every fourth is under ratio."""
     return [
         Role(
             name=f"edge-{n + 1}",
             model=MODELS[n // 2 % 2],
             rule="ratio" if n % 4 == 2 else "match",
-            takes="stdin" if n % 4 == 3 else "http",
             is_mortal=n % 2 == 1,
         )
         for n in range(num_nodes)

@@ -44,16 +44,10 @@ class Promise:
 
 
 def rows(outcome: Outcome) -> list[Row]:
-    """The rows of each life's figures that are long enough to have a slope, then those of the verify node's metrics.
-
-    The memory of nodes with prompts on standard input is told and not judged: under --json they keep every result for
-    their last line, which is some kilobytes a text.
-    """
+    """The rows of each life's figures that are long enough to have a slope, then those of the verify node's metrics."""
     found = []
-    collecting = {role.name for role in outcome.plan.cast if role.takes == "stdin"}
     for (life, figure), series in outcome.records.of_processes.items():
-        is_judged = not (figure == "rss_mb" and life.name in collecting)
-        found += list(_row(_name(life), figure, series, FLAT_PER_HOUR.get(figure) if is_judged else None))
+        found += list(_row(_name(life), figure, series, FLAT_PER_HOUR.get(figure)))
     for figure, series in outcome.records.of_verify.items():
         found += list(_row("verify", figure, series, OF_VERIFY.get(figure)))
     return found

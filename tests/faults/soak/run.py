@@ -19,7 +19,7 @@ from tests.faults.soak.plan import Plan
 from tests.faults.soak.resources import Life, Records, scrape
 from tests.faults.soak.schedule import VERIFY
 from tests.faults.soak.site import Site
-from tests.faults.soak.users import Desk, HttpUser, InputUser, pool
+from tests.faults.soak.users import Desk, HttpUser, pool
 from tests.faults.soak.weather import Weather
 from tests.faults.texts import Comparison, Wanted
 
@@ -109,29 +109,11 @@ class _Running:
         wanted = pool(self.plan.seed)
         places = Counter(self.plan.cast[n % self.plan.num_nodes].name for n in range(self.plan.num_texts))
         asking: list[Coroutine[Any, Any, None]] = []
-        readers: dict[str, InputUser] = {}
         for name, num in places.items():
             role, seed = site.cast[name], f"{self.plan.seed}/{name}"
-            if role.takes == "http":
-                url = str(site.nodes[name].events[0]["url"])
-                asking += [HttpUser(role, url, wanted, self.desk, f"{seed}/{n}").ask_on() for n in range(num)]
-            else:
-                readers[name] = InputUser(role, site.nodes[name].write, wanted, self.desk, num, seed)
-                asking.append(self._keep_asking(site, readers[name]))
-        site.on_event = lambda name, event: readers[name].hear(event) if name in readers else None
+            url = str(site.nodes[name].events[0]["url"])
+            asking += [HttpUser(role, url, wanted, self.desk, f"{seed}/{n}").ask_on() for n in range(num)]
         return asking
-
-    async def _keep_asking(self, site: Site, user: InputUser) -> None:
-        """Prompts on standard input are lost with the process that read them."""
-        node = site.nodes[user.name]
-        generation = node.generation
-        while True:
-            if node.generation != generation or not node.is_running:
-                user.loses_all()
-                generation = node.generation
-            if node.is_running and not site.is_dying(node.name):
-                user.ask()
-            await asyncio.sleep(0.2)
 
     async def _strike(self) -> None:
         for fault in self.plan.faults():

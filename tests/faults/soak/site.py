@@ -16,7 +16,7 @@ from tests.faults.soak.plan import Role
 from tests.faults.soak.processes import SoakedNode
 from tests.faults.soak.schedule import VERIFY, Fault
 from tests.faults.soak.weather import Weather
-from tests.nodes import ANYWHERE, Event, with_settings
+from tests.nodes import ANYWHERE, with_settings
 
 STRANGER = "stranger"
 """Enrolled, and says nothing but nonsense."""
@@ -27,12 +27,8 @@ for as long as more texts come together than ever before (by huge pages of 2 MB:
 measured). So few are all used within a minute; what grows after that is something else. Twelve texts want up to a
 hundred: some wait."""
 
-STDIN_TOKENS = 48
-STDIN_TEMPERATURE = 1.0
 GRACE_S = 45.0
 """The time for a node to end in good order: a draining draft node lets its texts end for 30 s."""
-
-EventSink = Callable[[str, Event], None]
 
 
 class Site:
@@ -41,7 +37,6 @@ class Site:
     def __init__(self, folder: Path, cast: list[Role], weather: Weather, clock: Callable[[], float]) -> None:
         self.cast = {role.name: role for role in cast}
         self.weather = weather
-        self.on_event: EventSink = lambda name, event: None  # in the event loop: what stdin nodes tell
         self.nodes: dict[str, SoakedNode] = {}
         self.proxies: dict[str, Proxy] = {}
         self.statuses: dict[str, int | None] = {}  # of nodes that were told to end; None: it had to be killed
@@ -52,7 +47,6 @@ class Site:
         self._busy: set[asyncio.Task[None]] = set()  # faults that go on
 
     async def __aenter__(self) -> "Site":
-        self._loop = asyncio.get_running_loop()
         try:
             await asyncio.to_thread(make_keys, self._folder, (*self.cast, STRANGER))
             verify = self._start_verify()
@@ -198,17 +192,8 @@ class Site:
         proxy = self.proxies[role.name] = Proxy(endpoint, seed=len(self.proxies))
         words = ["--model", role.model, "--verify", proxy.endpoint, "--verification", role.rule]
         words += ["--key", str(self._folder / f"{role.name}.key"), "--verify-key", str(self._folder / "verify.pub")]
-        if role.takes == "http":
-            words += ["--http", ANYWHERE]
-        else:
-            words += ["--prompts", "-", "--max-tokens", str(STDIN_TOKENS), "--temperature", str(STDIN_TEMPERATURE)]
-
-        def tell(event: Event) -> None:
-            self._loop.call_soon_threadsafe(self.on_event, role.name, event)
-
-        self.nodes[role.name] = SoakedNode(
-            role.name, "draft_node", *words, ports={"--http": "url"} if role.takes == "http" else {}, on_event=tell
-        )
+        words += ["--http", ANYWHERE]
+        self.nodes[role.name] = SoakedNode(role.name, "draft_node", *words, ports={"--http": "url"})
 
     def _targets(self) -> list[str]:
         """Addresses of the verify node, and of every face."""

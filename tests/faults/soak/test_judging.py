@@ -50,12 +50,6 @@ def test_whole_texts() -> None:
     assert verdict(text(OWN, "finished", "stop")) == "wrong", "nothing may stop it"
 
 
-def test_texts_that_may_stop_early() -> None:
-    assert verdict(text(OWN[:4], "finished", "stop", may_stop=True)) == "exact"
-    assert verdict(text([*OWN[:3], "x"], "finished", "stop", may_stop=True)) == "wrong"
-    assert verdict(text(OWN[:4], "finished", "length", may_stop=True)) == "wrong"
-
-
 def test_under_ratio_lengths_are_all_that_can_be_held_against_anything() -> None:
     assert verdict(text("x" * len(OWN), "finished", rule="ratio")) == "complete"
     assert verdict(text("x" * (len(OWN) - 1), "finished", rule="ratio")) == "wrong"

@@ -1,5 +1,4 @@
-"""The users who want texts, one after another, from one draft node each: over HTTP as streams, or as lines of its
-input.
+"""The users who want texts, one after another, from one draft node each, as streams over HTTP.
 
 They ask until told to stop, think a moment between two texts, and some go away in mid-stream. What they get is put down
 in `Text`s; what that is worth is judged elsewhere.
@@ -14,20 +13,15 @@ from dataclasses import dataclass, field, replace
 
 import httpx2
 
-from draft_node.http.answer.logprobs import name as token_name
-from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints
 from goodspeed.wire.messages import Sampling
 from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
-from tests.faults.soak.site import STDIN_TEMPERATURE, STDIN_TOKENS
 from tests.faults.texts import Wanted
 from tests.nodes import Event
 
 NUM_WANTED = 40
-NUM_OF_INPUT = 8
-"""Different prompts over HTTP and on standard input: what the target alone writes is computed once for each text."""
+"""Different prompts: what the target alone writes is computed once for each text."""
 
 LENGTHS = (20, 80)
 LEAVING_SHARE = 0.08
@@ -61,7 +55,7 @@ class Desk:
     is_open: bool = True  # texts are asked for
 
     def begin(self, role: Role, wanted: Wanted) -> tuple[int, Text]:
-        text = Text(role.name, role.rule, wanted, self.clock(), may_stop=role.takes == "stdin")
+        text = Text(role.name, role.rule, wanted, self.clock())
         self.num_asked += 1
         self.running[self.num_asked] = text
         return self.num_asked, text
@@ -155,71 +149,3 @@ async def _chunks(client: httpx2.AsyncClient, url: str, wanted: Wanted) -> Async
             data = line.removeprefix("data: ")
             if data != line and data != "[DONE]":  # other lines are blank, or comments
                 yield json.loads(data)
-
-
-class InputUser:
-    """Keeps so many lines of a node's standard input unanswered; told every event of that node (`hear`)."""
-
-    def __init__(
-        self, role: Role, write: Callable[[str], None], wanted: list[Wanted], desk: Desk, num: int, seed: str
-    ) -> None:
-        self._role, self._write, self._desk, self._num = role, write, desk, num
-        self._wanted = wanted[:NUM_OF_INPUT]
-        self._rng = random.Random(seed)
-        self._index = 0  # of the next line, in this life of the node
-        self._numbers: dict[int, int] = {}  # at the desk, by index
-        self._names = names()
-
-    @property
-    def name(self) -> str:
-        return self._role.name
-
-    def loses_all(self) -> None:
-        """The node died: what was written to it is gone, and the next life counts its lines from 0."""
-        for number in self._numbers.values():
-            if text := self._desk.running.get(number):
-                text.end("broke", "its node was killed", self._desk.clock())
-            self._desk.end(number)
-        self._numbers.clear()
-        self._index = 0
-
-    def ask(self) -> None:
-        """Asks for as many texts as there is room for."""
-        while self._desk.is_open and len(self._numbers) < self._num:
-            prompt = self._rng.choice(self._wanted).prompt
-            seed = self._rng.randrange(4)
-            wanted = Wanted(prompt, STDIN_TOKENS, Sampling(temperature=STDIN_TEMPERATURE, seed=seed))
-            self._numbers[self._index], _ = self._desk.begin(self._role, wanted)
-            self._index += 1
-            self._write(json.dumps({"prompt": prompt, "seed": seed}))
-
-    def hear(self, event: Event) -> None:
-        """Takes an event; the end of a sequence that ends a text is a token, too: the target has to draw it there."""
-        number = self._numbers.get(event.get("index", -1), -1)
-        text = self._desk.running.get(number)
-        if text is None:
-            return
-        match event["event"]:
-            case "tokens":
-                text.tokens += [self._names(token) for token in event["token_ids"]]
-            case "finish":
-                if event["finish_reason"] == "stop":
-                    text.tokens.append(self._names(eos_id()))
-                text.end("finished", event["finish_reason"], self._desk.clock())
-            case "fail":
-                text.end("broke", f"{event['code']}: {event['what']}", self._desk.clock())
-        if text.ending is not None:
-            del self._numbers[event["index"]]
-            self._desk.end(number)
-            self.ask()
-
-
-def names() -> Callable[[int], str]:
-    """A token as the API tells it."""
-    texts = TokenTexts(checkpoints.load("tiny-target").tokenizer)
-    return lambda token: token_name(Token(token, *texts[token]))
-
-
-def eos_id() -> int:
-    [token] = checkpoints.load("tiny-target").eos_ids
-    return token

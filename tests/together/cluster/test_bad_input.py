@@ -72,7 +72,7 @@ def test_a_draft_model_of_another_family(tmp_path: Path, run: Command, verify: V
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"prompt": "hello"}')
-    status, error = run(draft(verify.endpoint, "--model", str(other), "--prompts", str(prompts)))
+    status, error = run(draft(verify.endpoint, "--model", str(other), "--prompts", str(prompts), "--json"))
     assert status == 1
     assert "(tokenizer)" in error
     assert "choose a draft model of the target's family" in error
@@ -82,7 +82,7 @@ def test_bad_prompts_fail_alone(tmp_path: Path, run: Command, verify: VerifyNode
     prompts = tmp_path / "prompts.jsonl"
     long = "word " * 5000
     prompts.write_text("\n".join(json.dumps({"prompt": text, "seed": 1}) for text in ("The first", long, "The last")))
-    status, error = run(draft(verify.endpoint, "--prompts", str(prompts), "--max-tokens", "8"))
+    status, error = run(draft(verify.endpoint, "--prompts", str(prompts), "--max-tokens", "8", "--json"))
     assert status == 1
     assert "prompt 2 failed" in error
     assert "leave no room in the target's context of 2048" in error

@@ -1,4 +1,4 @@
-"""With settings of its makers, a target's text is the same on the console, through the service, and alone."""
+"""With settings of its makers, a target's text is the same with --prompts, through the service, and alone."""
 
 import asyncio
 import secrets
@@ -16,7 +16,7 @@ from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import of_chat, of_completion
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest
 from draft_node.service.answer import Piece
-from draft_node.service.console import Console
+from draft_node.service.batch import Batch
 from draft_node.service.request import Wanted
 from draft_node.service.service import Service
 from goodspeed.app.generate import generate, ignore
@@ -47,7 +47,7 @@ def target() -> Checkpoint:
 
 
 async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns what the console tells of every prompt, and the texts of the service."""
+    """Returns what is told of every prompt of a file, and the texts of the service."""
     network, boot_id = MemoryNetwork(), secrets.token_bytes(8)
     verify_config, checkpoint = VerifyConfig(model="tiny-target", kv_pages=256), target()
     welcome = verify_assembly.make_welcome(verify_config, checkpoint)
@@ -58,14 +58,14 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
     config = DraftConfig(model="tiny-draft-s", name="edge", max_tokens=MAX_TOKENS, **options)
     draft = load("tiny-draft-s")
     daemon = draft_assembly.build(config, draft, network.connect_draft(boot_id), boot_id)
-    console = Console(config, draft, daemon, EventLog(enabled=False), ASKED)
+    batch = Batch(config, draft, daemon, EventLog(enabled=False), ASKED)
     serving = [asyncio.create_task(node.serve()) for node in (daemon, verify)]
     try:
-        await (daemon.connected.wait() if chat else console.run())  # the console has no chats
+        await (daemon.connected.wait() if chat else batch.run())  # a file has no chats
         service = Service(daemon, draft, max_waiting=8)
         wanted = [await _wanted(prompt, service, chat, options) for prompt in ASKED]
         texts = await asyncio.gather(*(_text(service, one) for one in wanted))
-        return sorted(console.results, key=lambda row: row["index"]), texts
+        return sorted(batch.results, key=lambda row: row["index"]), texts
     finally:
         for task in serving:
             task.cancel()
@@ -115,11 +115,8 @@ def test_one_text_whoever_is_asked(chat: bool, options: dict[str, Any]) -> None:
         assert not chat or row["text"] == row["text"].lstrip()
 
 
-@pytest.mark.parametrize(("generation_config", "stop"), [("auto", ("\n\n",)), ("none", ())])
-def test_what_a_verify_node_tells_of_the_embedded_target(generation_config: str, stop: tuple[str, ...]) -> None:
-    config = VerifyConfig(
-        model="tiny-target", bind="tcp://127.0.0.1:0", kv_pages=16, generation_config=generation_config
-    )
+def test_what_a_verify_node_tells_of_the_embedded_target() -> None:
+    config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", kv_pages=16)
 
     async def told() -> Welcome:
         daemon = verify_assembly.assemble(config, EventLog(enabled=False), check(config))
@@ -127,4 +124,4 @@ def test_what_a_verify_node_tells_of_the_embedded_target(generation_config: str,
         return daemon.core.welcome
 
     welcome = asyncio.run(told())
-    assert (welcome.chat_defaults.stop, welcome.defaults) == (stop, Defaults())
+    assert (welcome.chat_defaults.stop, welcome.defaults) == (("\n\n",), Defaults())

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.nodes
 
 
 def start(endpoint: str, *words: str) -> Fork:
-    return Fork(
-        "draft_node", "--model", "tiny-draft-s", "--verify", endpoint, "--json", "--max-tokens", *words, reads=True
-    )
+    return Fork("draft_node", "--model", "tiny-draft-s", "--verify", endpoint, "--json", "--max-tokens", *words)
 
 
 @pytest.fixture
@@ -42,20 +40,6 @@ def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, verif
     result = json.loads(out.splitlines()[-1])
     assert [row["error"]["code"] for row in result["prompts"]] == ["interrupted"] * 3
     assert [row["prompt"] for row in result["prompts"]] == ["one", "two", "three"]
-
-
-def test_interrupted_when_nothing_is_unfinished(verify: VerifyNode) -> None:
-    with start(verify.endpoint, "4") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("The river\n")
-        process.stdin.flush()
-        while json.loads(process.stdout.readline())["event"] != "finish":
-            pass
-        process.send_signal(signal.SIGTERM)
-        last = process.stdout.read().splitlines()[-1]
-        assert process.wait(timeout=30) == 0
-    assert [row["num_tokens"] for row in json.loads(last)["prompts"]] == [4]
 
 
 def test_the_verify_node_is_away(prompts: Path) -> None:

@@ -84,7 +84,17 @@ def test_prompts_are_served_without_torch(words: tuple[str, ...], endpoint: str,
         "print(*{'torch', 'fastapi'} & sys.modules.keys(), file=sys.stderr)\n"
         "sys.exit(status)"
     )
-    words = (*words, "--verify", endpoint, "--prompts", str(prompts), "--max-tokens", "40", "--quiet", "--json")
+    words = (
+        *words,
+        "--verify",
+        endpoint,
+        "--prompts",
+        str(prompts),
+        "--max-tokens",
+        "40",
+        "--log-level=error",
+        "--json",
+    )
     run = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=600)
     assert (run.returncode, run.stderr.strip()) == (0, "")
     results = sorted(json.loads(run.stdout.splitlines()[-1])["prompts"], key=lambda result: result["index"])

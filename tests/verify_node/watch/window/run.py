@@ -55,8 +55,8 @@ def _draft(index: int, name: str, endpoint: str, folder: Path) -> Process:
     """Each has its own kind of text; enough of them that it never runs out."""
     all_prompts = prompts.demo()
     file = folder / f"prompts-{index}.jsonl"
-    line = json.dumps({"prompt": all_prompts[index % len(all_prompts)].prompt})
+    line = json.dumps({"prompt": all_prompts[index % len(all_prompts)].prompt, "seed": 7})
     file.write_text(f"{line}\n" * 1000, "utf-8")
     who = ("--model", MODELS[index % len(MODELS)], "--verify", endpoint, "--name", name)
-    texts = ("--prompts", str(file), *f"--max-tokens {MAX_TOKENS} --max-sessions {1 + index % 2} --seed 7".split())
+    texts = ("--prompts", str(file), *f"--max-tokens {MAX_TOKENS} --max-sessions {1 + index % 2}".split())
     return Process("draft_node", *who, *texts, ports={})

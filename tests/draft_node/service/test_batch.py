@@ -1,15 +1,13 @@
-"""Prompts on the console: how many at once, what is told, and what becomes of those that nobody serves."""
+"""Prompts of a file: how many at once, what is told, and what becomes of those that nobody serves."""
 
 import asyncio
-import json
 import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -19,15 +17,13 @@ from msgspec.structs import replace as replace_struct
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
 from draft_node.core.queue import Queue
-from draft_node.service import queues, standard_input
-from draft_node.service.console import Console
+from draft_node.service import queues
+from draft_node.service.batch import Batch
 from goodspeed.engine import checkpoints
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.errors import PromptError
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.prompts import Prompt, read_file
-from goodspeed.wire.fields import DraftSource
+from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, SloTerms
 from tests.waiting import run_async
 
@@ -103,44 +99,30 @@ class FakeDaemon:
         return SimpleNamespace(statistics=Statistics(), target="one", promised=None)
 
 
-def make_console(daemon: FakeDaemon, asked: list[Prompt] | None, **options: Any) -> Console:
+def make_batch(daemon: FakeDaemon, asked: list[Prompt], **options: Any) -> Batch:
     config = DraftConfig(model="tiny-draft-s", **options)
-    return Console(config, draft_model(), daemon, EventLog(enabled=False), asked)  # type: ignore[arg-type]
+    return Batch(config, draft_model(), daemon, EventLog(enabled=False), asked)  # type: ignore[arg-type]
 
 
-def run(console: Console) -> dict[int, dict[str, Any]]:
+def run(batch: Batch) -> dict[int, dict[str, Any]]:
     """Returns what came of each prompt, by its index."""
-    asyncio.run(asyncio.wait_for(console.run(), timeout=30))
-    assert not console.unfinished
-    return {row["index"]: row for row in console.results}
-
-
-@pytest.fixture
-def give(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the lines of standard input."""
-
-    def give(*given: str) -> None:
-        async def lines() -> AsyncGenerator[str, None]:
-            for line in given:
-                yield line
-
-        monkeypatch.setattr(standard_input, "lines", lines)
-
-    return give
+    asyncio.run(asyncio.wait_for(batch.run(), timeout=30))
+    assert not batch.unfinished
+    return {row["index"]: row for row in batch.results}
 
 
 @pytest.mark.parametrize(("options", "num_tokens"), [({}, 150), ({"max_tokens": 4}, 4)])
 def test_how_long_a_prompts_text_may_be(options: dict[str, int], num_tokens: int) -> None:
-    console = make_console(FakeDaemon().connect(), None, **options)
-    assert asyncio.run(console.wanted(Prompt("hi"))).max_tokens == num_tokens
+    batch = make_batch(FakeDaemon().connect(), [], **options)
+    assert asyncio.run(batch.wanted(Prompt("hi"))).max_tokens == num_tokens
 
 
 @run_async
 async def test_the_target_says_where_a_text_ends() -> None:
     daemon = FakeDaemon()
-    console = make_console(daemon, [Prompt("The river")])
+    batch = make_batch(daemon, [Prompt("The river")])
     assert draft_model().eos_ids != EOS_IDS
-    asking = asyncio.create_task(console.run())
+    asking = asyncio.create_task(batch.run())
     await daemon.connected.awaited.wait()
     assert not asking.done()
     daemon.connect()
@@ -149,101 +131,63 @@ async def test_the_target_says_where_a_text_ends() -> None:
 
 
 def test_a_wrong_prompt_fails_at_once_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    console = make_console(FakeDaemon().connect(), [Prompt("one"), Prompt("\ud800"), Prompt("three")])
-    rows = run(console)
+    batch = make_batch(FakeDaemon().connect(), [Prompt("one"), Prompt("\ud800"), Prompt("three")])
+    rows = run(batch)
     assert [rows[0]["text"], rows[2]["text"]] == ["one", "three"]
     assert rows[1]["error"]["code"] == "prompt"
-    assert console.num_failed == 1
-    captured = capsys.readouterr()
-    assert captured.err.startswith("prompt 2 failed: ")
-    assert sorted(captured.out.splitlines()) == ["--- prompt 1 ", "--- prompt 3 ", "oneone", "threethree"]
+    assert batch.num_failed == 1
+    assert capsys.readouterr().err.startswith("prompt 2 failed: ")
 
 
 def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = FakeDaemon(at_once=2).connect()
-    console = make_console(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
+    batch = make_batch(daemon, [Prompt(f"number {i}") for i in range(12)], max_sessions=2)
     ahead, num_encoded = [], 0
 
     def watched(tokenizer: Any, text: str) -> list[int]:
         nonlocal num_encoded
         assert threading.current_thread() is not threading.main_thread()
         num_encoded += 1
-        ahead.append(num_encoded - len(console.results))
+        ahead.append(num_encoded - len(batch.results))
         return encode_prompt(tokenizer, text)
 
     monkeypatch.setattr(queues, "encode_prompt", watched)
-    assert len(run(console)) == 12
+    assert len(run(batch)) == 12
     assert max(ahead) == 2
     assert daemon.most_active == 2
-
-
-def test_json_lines_are_served_together(give: Callable[..., None]) -> None:
-    give('{"prompt": "one"}', "nonsense", "", json.dumps({"prompt": "three", "seed": 5}))
-    daemon = FakeDaemon(at_once=2).connect()  # neither ends without the other
-    rows = run(make_console(daemon, None, prompts=standard_input.NAME))
-    assert [rows[0]["text"], rows[2]["text"]] == ["one", "three"]
-    assert rows[2]["seed"] == 5
-    assert rows[1]["prompt"] == "nonsense"
-    assert "standard input, line 2: not JSON" in rows[1]["error"]["what"]
-
-
-def test_lines_of_text_are_prompts(give: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    give("one", " ", "two")
-    rows = run(make_console(FakeDaemon().connect(), None))
-    assert [rows[index]["prompt"] for index in range(2)] == ["one", "two"]
-    assert sorted(capsys.readouterr().out.splitlines()) == ["--- prompt 1 ", "--- prompt 2 ", "oneone", "twotwo"]
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "wanted"),
-    [((" ", ""), {}, "a line of text"), ((), {"prompts": "-"}, "one JSON object")],
-)
-def test_an_empty_standard_input_is_as_an_empty_file(
-    given: tuple[str, ...], options: dict[str, str], wanted: str, give: Callable[..., None], tmp_path: Path
-) -> None:
-    give(*given)
-    console = make_console(FakeDaemon().connect(), None, **options)
-    with pytest.raises(PromptError, match=f"; give {wanted}") as caught:
-        run(console)
-    assert str(caught.value).startswith("standard input has no prompts; ")
-    file = tmp_path / "prompts.jsonl"
-    file.write_text("\n".join(given))
-    with pytest.raises(PromptError) as of_file:
-        read_file(file)
-    assert str(of_file.value).startswith(f"{file} has no prompts; ")
 
 
 @run_async
 async def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished() -> None:
     daemon = FakeDaemon(at_once=9).connect()  # so many never come: all wait
-    console = make_console(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)
-    running = asyncio.create_task(console.run())
+    batch = make_batch(daemon, [Prompt("one"), Prompt("two"), Prompt("three")], max_sessions=2)
+    running = asyncio.create_task(batch.run())
     while daemon.num_active < 2:
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert daemon.num_active == 0
-    assert console.unfinished == {0: "one", 1: "two", 2: "three"}
-    console.give_up("interrupted", "told to stop")
+    assert batch.unfinished == {0: "one", 1: "two", 2: "three"}
+    batch.give_up("interrupted", "told to stop")
     error = {"code": "interrupted", "what": "told to stop"}
-    assert console.results == [
+    assert batch.results == [
         {"index": index, "prompt": text, "error": error} for index, text in enumerate(("one", "two", "three"))
     ]
-    assert console.num_failed == 3
-    console.give_up("closed", "nothing is left to say")
-    assert len(console.results) == 3
+    assert batch.num_failed == 3
+    batch.give_up("closed", "nothing is left to say")
+    assert len(batch.results) == 3
 
 
 def test_a_plain_prompt_has_no_chats_defaults() -> None:
     daemon = FakeDaemon(chat_defaults=Defaults(temperature=0.5, stop=(" river",))).connect()
-    row = run(make_console(daemon, [Prompt(" The river runs")]))[0]
+    row = run(make_batch(daemon, [Prompt(" The river runs")]))[0]
     assert row["text"] == " The river runs"  # the fake answers with its prompt
     assert daemon.served[0].sampling.temperature == 1.0
 
 
 def test_prompts_are_sampled_as_the_operator_says() -> None:
     daemon = FakeDaemon().connect()
-    run(make_console(daemon, [Prompt(" The river runs")], sampling="temperature=0.3,top_k=9"))
+    run(make_batch(daemon, [Prompt(" The river runs")], sampling="temperature=0.3,top_k=9"))
     assert (daemon.served[0].sampling.temperature, daemon.served[0].sampling.top_k) == (0.3, 9)
 
 
@@ -276,7 +220,7 @@ def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_w
                 yield Finish("length")
 
     daemon = Retargeted().connect()
-    row = run(make_console(daemon, [Prompt("The river runs on")]))[0]
+    row = run(make_batch(daemon, [Prompt("The river runs on")]))[0]
     if not is_begun_anew:
         assert row["error"] == {"code": "target_changed", "what": "another target"}
         return
@@ -285,31 +229,3 @@ def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_w
     assert (first.target, second.target) == ("one", "two")
     assert second.sampling == replace_struct(first.sampling, temperature=0.5)  # the same seed
     assert first.session_id != second.session_id
-
-
-def test_tokens_are_told_with_what_drafted_them_so_far(capsys: pytest.CaptureFixture[str]) -> None:
-    class Drafting(FakeDaemon):
-        so_far = Statistics()
-
-        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-            drafted: dict[DraftSource, int] = {"model": 7, "ngram": 4, "self": 6}
-            for source, number in drafted.items():
-                self.so_far.drafted.update({source: number})
-                self.so_far.accepted.update({source: number - 2})
-                yield Deliver(request.prompt[:1])
-            yield Finish("length")
-
-        def session(self) -> Any:
-            return SimpleNamespace(statistics=self.so_far, target="one", promised=None)
-
-    console = make_console(Drafting().connect(), [Prompt("The river runs on")])
-    console.events = EventLog(enabled=True)
-    run(console)
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    tokens = [event for event in told if event["event"] == "tokens"]
-    assert [event["drafted"] for event in tokens] == [
-        {"model": 7, "ngram": 0, "self": 0},
-        {"model": 7, "ngram": 4, "self": 0},
-        {"model": 7, "ngram": 4, "self": 6},
-    ]
-    assert tokens[-1]["accepted"] == {"model": 5, "ngram": 2, "self": 4}
