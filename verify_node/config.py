@@ -20,6 +20,9 @@ LEASE_HEARTBEATS = 3
 """Silent heartbeats after which a draft node loses its sessions: one lost heartbeat must not end them."""
 
 
+SHARES = 16
+"""A client may have this part of many sessions."""
+
 GPU_ROUND_TOKENS = 2048
 """Tokens of a forward pass on a GPU, where prefill of more tokens at once takes little longer."""
 
@@ -76,8 +79,12 @@ class VerifyConfig(NodeSettings):
         shown="dp where there are tiers, else none",
         choices=tuple(admit.names()),
     )
-    max_sessions: int = option(DEFAULTS.max_sessions, "limits", "sessions open at once", minimum=1)
-    max_client_sessions: int = option(DEFAULTS.max_client_sessions, "limits", "of these, one client's", minimum=1)
+    max_sessions: int = option(
+        DEFAULTS.max_sessions,
+        "limits",
+        f"sessions open at once; of a client {DEFAULTS.max_client_sessions}, or a 16th if that is more",
+        minimum=1,
+    )
     tp: int = option(
         1,
         MODEL,
@@ -155,7 +162,7 @@ class VerifyConfig(NodeSettings):
             weigh_evidence=not self.is_paper,
             beta=PAPER_BETA if self.is_paper else DEFAULTS.beta,
             max_sessions=self.max_sessions,
-            max_client_sessions=self.max_client_sessions,
+            max_client_sessions=max(DEFAULTS.max_client_sessions, self.max_sessions // SHARES),
             heartbeat_s=self.heartbeat_s,
             lease_s=LEASE_HEARTBEATS * self.heartbeat_s,
         )

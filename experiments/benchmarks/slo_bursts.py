@@ -192,7 +192,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     texts = [text for text in written if len(text.written) == LENGTHS[1]]  # those that do not end before
     comparison, port = Comparison(), free_port()
     models = [NO_MODEL] * max(1, options.clients // 2)
-    draft, shared = ["--history=off", f"--max-sessions={MAX_SESSIONS}"], [f"--max-client-sessions={MAX_SESSIONS}"]
+    draft, shared = ["--history=off", f"--max-sessions={MAX_SESSIONS}"], [f"--max-sessions={16 * MAX_SESSIONS}"]
     with ExitStack() as nodes:
         none = nodes.enter_context(cluster(models, ["--admission=none", *shared], draft, pin=True))
         plain = calibrate(comparison, none, texts, options)

@@ -24,7 +24,7 @@ class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     public_key: Key
     weight: Annotated[float, Meta(ge=0.001, le=1000.0)] = 1.0  # in the utility that the policy maximizes
-    max_sessions: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None  # open at once; None: --max-client-sessions
+    max_sessions: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None  # open at once; None: as any client
     max_round_tokens: Annotated[int, Meta(ge=1, le=MAX_ROUND_TOKENS)] | None = (
         None  # drafted tokens in a round; None: the budget
     )

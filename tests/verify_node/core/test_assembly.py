@@ -32,8 +32,7 @@ def test_every_setting_of_the_core_is_one_of_the_daemon():
     same: dict[str, Any] = {
         "budget": 7,
         "max_round_tokens": 99,
-        "max_sessions": 11,
-        "max_client_sessions": 12,
+        "max_sessions": 3200,
         "heartbeat_s": 0.5,
         "admission": "none",
         "order": "laps",
@@ -42,12 +41,19 @@ def test_every_setting_of_the_core_is_one_of_the_daemon():
     own = VerifyConfig(model="m", preset="paper", policy="random", **renamed, **same).core
     tiers = (Objectives(tpot_s=0.05, tier="chat"),)
     paper: dict[str, Any] = {"rounds": "barrier", "weigh_evidence": False}
-    derived: dict[str, Any] = {"is_shared": False, "drafts_first": True, "lease_s": 1.5, "beta": 0.5}
+    derived: dict[str, Any] = {
+        "max_client_sessions": 200,
+        "is_shared": False,
+        "drafts_first": True,
+        "lease_s": 1.5,
+        "beta": 0.5,
+    }
     assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
     # nothing is promised here, and what is left is for simulations and tests
     others = {"self_draft", "policy_seed", "eta", "has_draft_model", "prefix_cache"}
     names = {one.name for one in fields(DEFAULTS)} - others
     assert all(getattr(own, name) != getattr(DEFAULTS, name) for name in names)
+    assert VerifyConfig(model="m", max_sessions=11).core.max_client_sessions == 64
     assert VerifyConfig(model="m", draft_model="d").core.has_draft_model  # not with a preset
 
 
