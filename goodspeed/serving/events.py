@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
-from goodspeed.serving.output.streams import Output
+from goodspeed.serving.output import streams
 
 DROPPABLE = frozenset({"round", "recorded"})
 """Events that a daemon drops and counts while nobody reads standard output, because there is one per round and rounds
@@ -107,8 +107,8 @@ def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable
     stream = stream or sys.stdout
     is_utf8 = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
     line = json.dumps(value, ensure_ascii=not is_utf8, separators=(",", ":"))
-    if droppable and isinstance(stream, Output):
-        stream.offer(line)
+    if droppable:
+        streams.offer(line, stream)
     else:
         print(line, file=stream, flush=True)
 

@@ -15,8 +15,7 @@ import pytest
 
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
 from goodspeed.serving import running
-from goodspeed.serving.output import streams
-from goodspeed.serving.output.writer import Writer
+from goodspeed.serving.output import streams, writer
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
@@ -120,21 +119,21 @@ def test_wrong_usage_is_told_before_the_command_ends(
 ) -> None:
     """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
     is_ending = threading.Event()
-    finish, write = streams.finish, Writer._write
+    finish, write = streams.finish, writer.write_all
 
     def announce() -> None:
         is_ending.set()
         finish()
 
-    def write_late(writer: Writer, text: bytes) -> None:
+    def write_late(descriptor: int, text: bytes) -> None:
         is_ending.wait(10.0)
-        write(writer, text)
+        write(descriptor, text)
 
     monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
     monkeypatch.setattr(streams, "finish", announce)
-    monkeypatch.setattr(Writer, "_write", write_late)
+    monkeypatch.setattr(writer, "write_all", write_late)
     with pytest.raises(SystemExit):
         running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)
     assert "unrecognized arguments: --unknown" in capfd.readouterr().err

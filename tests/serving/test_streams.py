@@ -4,20 +4,21 @@ A daemon waits for no reader, and counts what it drops.
 """
 
 import asyncio
+import io
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.output import streams, writer
-from goodspeed.serving.output.streams import Output, Stream
+from goodspeed.serving.output.streams import Log, Output
 from goodspeed.serving.output.writer import Writer
 from tests.pipes import Pipe
 from tests.waiting import run_async, until
@@ -148,9 +149,13 @@ class Pausing:
 
     def __init__(self) -> None:
         self.pipe = Pipe()
-        self.output = Output(os.fdopen(self.pipe.writing, "w", encoding="utf-8", closefd=False))
-        self.output.writer = Writer(self.pipe.writing)
-        self.events = EventLog(enabled=True, stream=self.output)  # type: ignore[arg-type]
+        self.output = Output(self.pipe.writing, Writer(self.pipe.writing))
+        self.stdout = io.TextIOWrapper(self.output, "utf-8", line_buffering=True)
+        self.events = EventLog(enabled=True, stream=self.stdout)
+
+    def log(self) -> TextIO:
+        """Standard error into the same pipe."""
+        return io.TextIOWrapper(Log(self.pipe.writing, self.output.writer, "name"), "utf-8", line_buffering=True)
 
 
 @pytest.fixture
@@ -190,7 +195,7 @@ def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
 
 @run_async
 async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", pausing.output)
+    monkeypatch.setattr(sys, "stdout", pausing.stdout)
 
     async def produce() -> None:
         for number in range(1000):
@@ -216,32 +221,31 @@ def test_a_failure_is_told_once_however_many_lines_fail(pausing: Pausing) -> Non
     assert told == ["failed", "had failed"]
 
 
-def test_a_line_may_be_logged_while_one_is(pausing: Pausing) -> None:
-    """A garbage collection within `write` may run a finalizer that logs."""
-    log = Stream(pausing.output._stream, "name", pausing.output.writer)
+def test_a_line_may_be_logged_while_one_is(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A garbage collection within `put` may run a finalizer that logs."""
+    log, append = pausing.log(), Writer._append
 
-    class Collecting(list[str]):
-        def append(self, text: str) -> None:
-            super().append(text)
-            if text == "outer":
-                log.write("inner ")
+    def collect(self: Writer, text: bytes, source: Log) -> None:
+        append(self, text, source)
+        if text == b"outer\n":
+            print("inner", file=log)
 
-    log._unflushed = Collecting()
-    writing = threading.Thread(target=log.write, args=("outer",), daemon=True)
+    monkeypatch.setattr(Writer, "_append", collect)
+    writing = threading.Thread(target=log.write, args=("outer\n",), daemon=True)
     writing.start()
     writing.join(30)
     assert not writing.is_alive()
-    log.write("\n")
-    assert pausing.pipe.read_until("outer") == ["outerinner "]
+    assert pausing.pipe.read_until("inner") == ["outer", "inner"]
 
 
 def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
-    log = Stream(pausing.output._stream, "name", pausing.output.writer)
+    log, writer = pausing.log(), pausing.output.writer
+    assert writer is not None
     for number in range(2000):
         print("line", number, file=log)
-    log.writer.keep_last_words()
+    writer.keep_last_words()
     print("stopping", file=log)
-    log.writer.finish(time.monotonic() - 1)  # nobody reads: at once
+    writer.finish(time.monotonic() - 1)  # nobody reads: at once
     told = pausing.pipe.read_until("stopping")
     assert told[-2].startswith("name: standard error was not read for a while; lines dropped: ")
     assert told[-1] == "stopping"
@@ -270,13 +274,13 @@ def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
     """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
     failing_once = """
 import os
-from goodspeed.serving.output.writer import Writer
+from goodspeed.serving.output import writer
 
-def fail(writer, text, write=Writer._write):
-    Writer._write = write
+def fail(descriptor, text, write=writer.write_all):
+    writer.write_all = write
     raise OSError(28, os.strerror(28))
 
-Writer._write = fail
+writer.write_all = fail
 """
     ended = run(failing_once + SERVING, "2>&1")
     assert ended.returncode == 74

@@ -3,7 +3,9 @@
 AWQ (Lin et al., 2024) stores qweight int32 [num_inputs, num_outputs / 8], qzeros int32 [num_groups, num_outputs / 8],
 scales [num_groups, num_outputs]. The 4 bits at place i of a word belong to output ORDER[i] of the word's eight outputs.
 fp8, as in DeepSeek's and Qwen's checkpoints, stores weight float8_e4m3fn [num_outputs, num_inputs] and its factor
-weight_scale_inv [block rows, block columns]. Activations are not quantised here.
+weight_scale_inv [block rows, block columns]. Activations are not quantised here. transformers would dequantise fp8 on a
+CPU, too, but it divides a weight evenly by the number of its scales: where the last block is not whole, it is silently
+wrong (192 rows with blocks of 128) or fails.
 """
 
 from dataclasses import dataclass

@@ -3,8 +3,8 @@
 Standard output carries a command's result, so a failure there is an OutputError. Standard error is a log, so a failure
 there loses only the line. In a daemon a separate thread writes (`Writer`). If the reader is too slow,
 
-- standard output queues all lines but those of `Output.offer`, the events of rounds, which it drops and counts. Other
-  events are few, or results whose producer waits for `room`;
+- standard output queues all lines but those of `offer`, the events of rounds, which it drops and counts. Other events
+  are few, or results whose producer waits for `room`;
 - standard error drops and counts lines.
 """
 
@@ -17,11 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import suppress
 from typing import Any, TextIO
 
 from goodspeed.errors import OutputError
-from goodspeed.serving.output.writer import Writer
+from goodspeed.serving.output.writer import Writer, write_all
 
 LAST_WORD_S = 5.0
 """Longest time that an ending daemon waits for its output to be read. An active reader takes milliseconds."""
@@ -30,90 +30,72 @@ LOOK_S = 0.05
 """Interval at which `room` checks the queue."""
 
 
-class Stream:
-    """Passes texts to another stream. With a writer, passes them to it at each flush and line end instead.
+class Log(io.RawIOBase):
+    """Where standard error writes: a descriptor, or in a daemon its writer. What cannot be written is lost; what comes
+    later is still tried."""
 
-    A text that cannot be written is lost; later ones are still tried.
-    """
+    is_droppable = True
 
-    IS_DROPPABLE = True
-
-    def __init__(self, stream: Any, name: str = "", writer: Writer | None = None) -> None:
-        """name: the command's, the prefix of the stream's own lines."""
+    def __init__(self, descriptor: int, writer: Writer | None = None, name: str = "") -> None:
+        """name: the command's, the prefix of the log's own lines."""
+        super().__init__()
         self.writer = writer
-        self._stream = stream
-        self._name = name
-        self._unflushed: list[str] = []
-        self._lock = threading.RLock()  # reentrant: a garbage collection may log on the same thread
+        self.name = name
+        self._descriptor = descriptor
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def fileno(self) -> int:
+        return self._descriptor
 
-    def write(self, text: str) -> int:
-        if self.writer is None:
-            with self._failures():
-                self._stream.write(text)
-            return len(text)
-        self.check()
-        with self._lock:
-            self._unflushed.append(text)
-        if text.endswith("\n"):
-            self.flush()
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: Any, /) -> int:
+        self.put(bytes(text), droppable=self.is_droppable)
         return len(text)
 
-    def flush(self) -> None:
-        if self.writer is None:
-            with self._failures():
-                self._stream.flush()
+    def put(self, text: bytes, *, droppable: bool) -> None:
+        self.check()
+        if self.writer is not None:
+            self.writer.put(text, self, droppable=droppable)
             return
-        with self._lock:
-            texts, self._unflushed = self._unflushed, []
-        if texts:
-            self._put("".join(texts), self.writer, droppable=self.IS_DROPPABLE)
-
-    def _put(self, text: str, writer: Writer, *, droppable: bool) -> None:
-        writer.put(text.encode(self._stream.encoding, self._stream.errors), self, droppable=droppable)
+        try:
+            write_all(self._descriptor, text)
+        except OSError as error:
+            self.failed(error)
+            self.check()
 
     def dropped(self, num_lines: int) -> str:
         """Returns the line that reports how many lines were dropped."""
-        return f"{self._name}: standard error was not read for a while; lines dropped: {num_lines}"
+        return f"{self.name}: standard error was not read for a while; lines dropped: {num_lines}"
 
     def check(self) -> None:
-        """Raises the writer's failure, if this stream reports failures."""
+        """Raises the failure, if this is standard output."""
 
     def failed(self, error: OSError) -> None:
-        """Receives, on the writer's thread, the error of a line that could not be written."""
-
-    def _failures(self) -> AbstractContextManager[None]:
-        """Catches failed writes where no writer handles them."""
-        return suppress(OSError, ValueError)  # ValueError: the stream was closed in Python
+        """Receives, on the writer's thread if there is one, the error of a line that could not be written."""
 
 
-class Output(Stream):
-    """Standard output. Raises OutputError if it cannot be written to, BrokenPipeError if its reader is gone.
+class Output(Log):
+    """Where standard output writes. Raises OutputError if it cannot be written to, BrokenPipeError if its reader is
+    gone.
 
     With a writer, the next call raises the error, and the callback of `on_failure` is called once, on any thread.
     """
 
-    IS_DROPPABLE = False
-
-    def __init__(self, stream: Any, writer: Writer | None = None) -> None:
-        super().__init__(stream, writer=writer)
-        self._on_failure: Callable[[], None] | None = None
-        self._error: OSError | None = None
-
-    def offer(self, line: str) -> None:
-        """Prints a line that a daemon may drop while too much output is queued."""
-        if self.writer is None:
-            print(line, file=self, flush=True)
-            return
-        self.flush()
-        self.check()
-        self._put(f"{line}\n", self.writer, droppable=True)
+    is_droppable = False
+    _error: OSError | None = None
+    _on_failure: Callable[[], None] | None = None
+    _lock = threading.Lock()
 
     def check(self) -> None:
+        if isinstance(self._error, BrokenPipeError):
+            raise self._error from None
         if self._error is not None:
-            raise _cannot_be_written(self._error) from None
+            why = self._error.strerror or type(self._error).__name__
+            raise OutputError(f"standard output cannot be written to ({why}); the output is lost")
 
     def dropped(self, num_lines: int) -> str:
         return json.dumps({"event": "dropped", "num_lines": num_lines}, separators=(",", ":"))
@@ -137,52 +119,48 @@ class Output(Stream):
 
     def discard(self) -> None:
         """Redirects further output to /dev/null and clears the failure: else Python's flush at exit would report it."""
-        with suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        with suppress(OSError):
+            os.dup2(nowhere, self._descriptor)
+        os.close(nowhere)
         self._error = None
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise _cannot_be_written(error) from None
-
-
-def _cannot_be_written(error: OSError) -> OSError | OutputError:
-    if isinstance(error, BrokenPipeError):
-        return error
-    why = error.strerror or type(error).__name__
-    return OutputError(f"standard output cannot be written to ({why}); the output is lost")
 
 
 def guard(name: str = "", *, daemon: bool = False) -> None:
-    """Replaces `sys.stdout` and `sys.stderr` by `Output` and `Stream`; a second call does nothing.
+    """Lets `sys.stdout` and `sys.stderr` write to an `Output` and a `Log`; a second call does nothing.
 
     First opens /dev/null, read-only, on each closed descriptor of 0, 1 and 2: otherwise the next socket or file would
     get that number, and a library's prints would go into it. Also replaces a `sys.stderr` of None, for which
-    `print(..., file=sys.stderr)` would print on standard output. Escapes characters that standard output's encoding
-    lacks, as Python does for standard error.
+    `print(..., file=sys.stderr)` would print on standard output. Escapes characters that an encoding lacks. Leaves a
+    stream without a descriptor, which cannot block.
     """
     for descriptor in (0, 1, 2):
         _occupy(descriptor)
-    if not isinstance(sys.stdout, Output):
-        stdout = _or_descriptor(sys.stdout, 1)
-        if isinstance(stdout, io.TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
-            stdout.reconfigure(errors="backslashreplace")
-        sys.stdout = Output(stdout, _writer(stdout) if daemon else None)
-    if not isinstance(sys.stderr, Stream):
-        stderr = _or_descriptor(sys.stderr, 2)
-        sys.stderr = Stream(stderr, name, _writer(stderr, sys.stdout.writer) if daemon else None)
+    ours = _target(sys.stdout)
+    if ours is None and (descriptor := _descriptor(sys.stdout, 1)) >= 0:
+        ours = Output(descriptor, Writer(descriptor) if daemon else None)
+        sys.stdout = _text(sys.stdout, ours, line_buffering=daemon or ours.isatty())
+    if _target(sys.stderr) is None and (descriptor := _descriptor(sys.stderr, 2)) >= 0:
+        writer = _writer(descriptor, ours) if daemon else None
+        sys.stderr = _text(sys.stderr, Log(descriptor, writer, name), line_buffering=True)
         if daemon:
             atexit.register(finish)  # tracebacks come last
 
 
 def output() -> Output:
-    """Returns standard output as an `Output`; without `guard`, a wrapper that passes everything on."""
-    return sys.stdout if isinstance(sys.stdout, Output) else Output(sys.stdout)
+    """Returns where standard output writes; without `guard`, an `Output` of nothing."""
+    ours = _target(sys.stdout)
+    return ours if isinstance(ours, Output) else Output(-1)
+
+
+def offer(line: str, stream: TextIO) -> None:
+    """Prints a line that a daemon may drop while too much output is queued."""
+    stream.flush()
+    ours = _target(stream)
+    if ours is None:
+        print(line, file=stream, flush=True)
+    else:
+        ours.put(f"{line}\n".encode(stream.encoding, stream.errors or "strict"), droppable=True)
 
 
 async def room() -> None:
@@ -193,11 +171,10 @@ async def room() -> None:
 
 def wait() -> None:
     """Waits without a time limit until a daemon's standard output is written: for results."""
-    stdout = output()
-    stdout.flush()
-    if stdout.writer is not None:
-        stdout.writer.wait()
-    stdout.check()
+    sys.stdout.flush()
+    if (writer := output().writer) is not None:
+        writer.wait()
+    output().check()
 
 
 def keep_last_words() -> None:
@@ -210,34 +187,49 @@ def finish() -> None:
     """Flushes a daemon's streams; waits at most LAST_WORD_S in total until all is written."""
     ends_at = time.monotonic() + LAST_WORD_S
     for stream, writer in _written():
-        stream.flush()
+        with suppress(OutputError, BrokenPipeError):  # `check` reports it
+            stream.flush()
         writer.finish(ends_at)
 
 
-def _written() -> Iterator[tuple[Stream, Writer]]:
+def _written() -> Iterator[tuple[TextIO, Writer]]:
     """Yields standard output and standard error with their writers, skipping streams without one."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, Stream) and stream.writer is not None:
-            yield stream, stream.writer
+        ours = _target(stream)
+        if ours is not None and ours.writer is not None:
+            yield stream, ours.writer
 
 
-def _writer(stream: TextIO, other: Writer | None = None) -> Writer | None:
-    """Returns a stream's writer: `other` if both write to the same file, as after `2>&1`.
+def _target(stream: TextIO | None) -> Log | None:
+    """Returns where a stream writes, if `guard` set it."""
+    found = getattr(stream, "buffer", None)
+    return found if isinstance(found, Log) else None
 
-    None for a stream without a descriptor, which cannot block.
-    """
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):
-        return None
-    if other is not None and os.path.sameopenfile(descriptor, other.descriptor):
-        return other
+
+def _writer(descriptor: int, other: Log | None) -> Writer:
+    """Returns standard error's writer: that of standard output if both write to the same file, as after `2>&1`."""
+    if other is not None and other.writer is not None and os.path.sameopenfile(descriptor, other.fileno()):
+        return other.writer
     return Writer(descriptor)
 
 
-def _or_descriptor(stream: TextIO | None, descriptor: int) -> TextIO:
-    """Returns the stream. None (its descriptor was closed): a stream on the descriptor, whose writes fail."""
-    return stream if stream is not None else os.fdopen(descriptor, "w", encoding="utf-8", closefd=False)
+def _text(old: TextIO | None, ours: Log, *, line_buffering: bool) -> TextIO:
+    """Returns a stream in the old one's encoding. old: None if its descriptor was closed."""
+    encoding, errors = (old.encoding, old.errors) if old is not None else ("utf-8", None)
+    if errors in (None, "strict", "surrogateescape"):
+        errors = "backslashreplace"
+    return io.TextIOWrapper(ours, encoding, errors, line_buffering=line_buffering)
+
+
+def _descriptor(stream: TextIO | None, default: int) -> int:
+    """Returns a stream's descriptor, or -1 without one. None (its descriptor was closed): the default."""
+    if stream is None:
+        return default
+    try:
+        stream.flush()
+        return stream.fileno()
+    except (OSError, ValueError):
+        return -1
 
 
 def _occupy(descriptor: int) -> None:

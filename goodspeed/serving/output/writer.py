@@ -97,7 +97,7 @@ class Writer:
         while True:
             text, source = self._next()
             try:
-                self._write(text)
+                write_all(self.descriptor, text)
             except OSError as error:
                 source.failed(error)
             with self._changed:
@@ -114,12 +114,13 @@ class Writer:
             self._changed.wait_for(lambda: self._waiting)
             return self._waiting[0]
 
-    def _write(self, text: bytes) -> None:
-        rest = memoryview(text)
-        while rest:
-            try:
-                rest = rest[os.write(self.descriptor, rest) :]
-            except BlockingIOError:  # another process made the open file non-blocking
-                poll = select.poll()
-                poll.register(self.descriptor, select.POLLOUT)
-                poll.poll()
+
+def write_all(descriptor: int, text: bytes) -> None:
+    rest = memoryview(text)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # another process made the open file non-blocking
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll()
