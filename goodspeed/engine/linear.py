@@ -57,7 +57,8 @@ def has_bfloat16() -> bool:
 
 
 def _is_available() -> bool:
-    return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    has_mkldnn = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+    return has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _owners(model: nn.Module) -> dict[int, int]:

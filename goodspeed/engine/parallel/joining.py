@@ -9,7 +9,7 @@ from datetime import timedelta
 import msgspec
 import torch
 from torch import distributed
-from torch._C._distributed_c10d import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 LOOPBACK = "127.0.0.1"
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
