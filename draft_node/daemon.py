@@ -16,7 +16,8 @@ from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Request, 
 from draft_node.core.core import DraftCore
 from draft_node.core.link import VerifyLink
 from draft_node.histories import HistoryKeeper
-from draft_node.model.drafting import Drafting, DraftModel
+from draft_node.model.drafting import Drafting
+from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures

@@ -8,52 +8,14 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
 
 from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S, CircuitBreaker
-from goodspeed.constraint.compiling import Constraints
+from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MalformedMessage, TransportError
 from goodspeed.serving.loop import ModelThread
 
-if TYPE_CHECKING:  # torch
-    from goodspeed.drafting.caches import Caches
-
 logger = logging.getLogger("goodspeed.draft")
-
-
-class DraftModel(Protocol):
-    """A draft model: `add` proposals, then `step` until they are complete. These methods run on the model thread."""
-
-    max_proposal_bytes: int  # longest distributions of one proposal under the ratio rule
-    vocab_size: int  # of the target: drafted ids are below it
-
-    @property
-    def context_len(self) -> int: ...  # tokens of the longest text
-
-    @property
-    def num_parallel(self) -> int: ...  # tokens drafted in one forward pass
-
-    @property
-    def constraints(self) -> Constraints | None: ...  # the shared compiler; None: drafts ignore constraints
-
-    @property
-    def caches(self) -> "Caches | None": ...  # None: another process has them
-
-    @property
-    def busy(self) -> bool: ...
-
-    def add(self, propose: Propose) -> None: ...
-
-    def forget(self, session_id: bytes) -> None: ...
-
-    def step(self) -> list[Proposed]: ...
-
-    def give_up(self) -> list[Proposed]: ...
-
-    def abandon(self) -> list[Proposed]: ...
-
-    def close(self) -> None: ...
 
 
 class Drafting:

@@ -32,10 +32,10 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from draft_node.core.actions import Request
-from draft_node.model.drafting import DraftModel
 from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
 from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded.models import NAMES
 from goodspeed.engine import checkpoints, engines

@@ -21,13 +21,13 @@ from statistics import mean, median
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from draft_node.core.actions import Request
-from draft_node.core.drafts.draft_tree import DraftTree, TreeRequest
+from draft_node.core.drafts.draft_tree import DraftTree
 from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TargetText, grouped, write, written_logits
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.tree import Nodes
 from goodspeed.drafting.widths import MAX_WIDTH, Widths
 from goodspeed.engine import checkpoints
@@ -101,23 +101,10 @@ class Drafting:
         return self.clock.step_s
 
     def _ask(self) -> None:
-        wanted = self.tree.ask(self.text, PERMITTED, LEAST_PROBABILITY)
+        wanted = self.tree.ask(self.text, PERMITTED, LEAST_PROBABILITY, epoch=1, number=self._round + 1)
         if wanted is not None:
             self._round += 1
-            self.drafter.add(self._propose(wanted))
-
-    def _propose(self, wanted: TreeRequest) -> Propose:
-        return Propose(
-            self.request,
-            1,
-            self._round,
-            self.text,
-            wanted.length,
-            least_probability=wanted.least_probability,
-            tree=wanted.tree,
-            max_depth=wanted.max_depth,
-            wants_alternatives=self.mode != "chain",
-        )
+            self.drafter.add(replace(wanted, wants_alternatives=self.mode != "chain"))
 
 
 def replay(text: TargetText, drafting: Drafting, round_s: float) -> Replay:

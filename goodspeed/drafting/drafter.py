@@ -19,7 +19,8 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.caches import PREFILL_CHUNK, Caches, Feed
-from goodspeed.drafting.job import Job, Jobs, Row
+from goodspeed.drafting.job import Job, Row
+from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Propose, Proposed, banned_at
 from goodspeed.drafting.widths import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.engine.engine import Checkpoint, Engine
@@ -32,7 +33,7 @@ from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 
 
-class Drafter(Jobs):
+class Drafter(DraftModel):
     """A draft model with its KV caches; `add` proposals, then `step` until they are complete."""
 
     def __init__(
@@ -54,29 +55,21 @@ class Drafter(Jobs):
         self.checkpoint = checkpoint
         self.runner = runner
         self.vocab_size = checkpoint.num_tokens
+        self.num_parallel = checkpoint.num_parallel
+        self.context_len = min(checkpoint.context_len, runner.pool.num_pages * runner.pool.page_size)
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
         self.num_passes = 0
         self._counted = CountedTexts()
-        self.caches = Caches(runner)
+        self.caches: Caches = Caches(runner)
         self.widths = Widths(max_width if runner.has_trees else 1, checkpoint.num_parallel)
         self.prefill_rows = PrefillRows(PREFILL_CHUNK)
-
-    @property
-    def context_len(self) -> int:
-        """Tokens of the longest text that fits the model's context and, alone, the page pool."""
-        pool = self.runner.pool
-        return min(self.checkpoint.context_len, pool.num_pages * pool.page_size)
 
     @property
     def num_tokens(self) -> int:
         """Bound of drafted ids. The target has the same tokenizer, but may have fewer or more rows for its tokens."""
         return min(self.checkpoint.num_tokens, self.vocab_size)
-
-    @property
-    def num_parallel(self) -> int:
-        return self.checkpoint.num_parallel
 
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""

@@ -1,22 +1,15 @@
-"""An unfinished proposal with the tree drafted so far, and those of all sessions."""
+"""An unfinished proposal with the tree drafted so far."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.masks import Matchers
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import LEAST, Nodes, Tree
-from goodspeed.errors import ConstraintError
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
 from goodspeed.wire import probabilities
-from goodspeed.wire.fields import MAX_DRAFT
 
 
 @dataclass(slots=True)
@@ -150,72 +143,3 @@ class Row(NamedTuple):
         if self.is_first:
             self.job.num_drafted += 1
             self.job.newest = node
-
-
-class Jobs:
-    """The unfinished proposals of a draft model, and the matchers of their constraints. On the model thread."""
-
-    def __init__(self, constraints: Constraints | None) -> None:
-        """constraints: compiler for structured output; None: drafts ignore constraints."""
-        self.constraints = constraints
-        self._matchers = None if constraints is None else Matchers(constraints)
-        self._jobs: dict[bytes, Job] = {}
-
-    def add(self, propose: Propose) -> None:
-        """Starts a proposal, which replaces an unfinished one of the same session."""
-        self._begin(Job(propose, min(propose.length, MAX_DRAFT)))
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
-
-    def forget(self, session_id: bytes) -> None:
-        """Drops the state of a closed session."""
-        self._jobs.pop(session_id, None)
-        if self._matchers is not None:
-            self._matchers.forget(session_id)
-
-    @property
-    def unfinished(self) -> Collection[Job]:
-        return self._jobs.values()
-
-    def give_up(self, *, empty: bool = True) -> list[Proposed]:
-        """Ends all unfinished proposals; returns them, empty or as far as they are drafted."""
-        given_up = [job.proposed(empty=empty) for job in self._jobs.values()]
-        self._jobs.clear()
-        return given_up
-
-    def abandon(self) -> list[Proposed]:
-        """Gives up after a step failed."""
-        return self.give_up()
-
-    def close(self) -> None:
-        """Releases what the end of the process does not."""
-
-    def _begin(self, job: Job) -> None:
-        """Adds a proposal, which replaces an unfinished one of the same session."""
-        if (replaced := self._jobs.get(job.session_id)) is not None:
-            job.take_over(replaced)
-        self._jobs[job.session_id] = job
-
-    def _end(self, done: Sequence[Job]) -> list[Proposed]:
-        """Removes complete proposals, and returns them."""
-        for job in done:
-            del self._jobs[job.session_id]
-        return [job.proposed() for job in done]
-
-    def _allowed(self, job: Job, path: Sequence[int]) -> NDArray[np.int32] | None:
-        """Returns the bit mask of what may follow a job's text and these drafted tokens [1, num_words]; None: anything.
-
-        The verify node applies its own masks, so that a missing mask here only costs acceptance.
-        """
-        request, matchers = job.propose.request, self._matchers
-        if matchers is None or request.constraint is None:
-            return None
-        if not matchers.constraints.holds(request.session_id, request.constraint):
-            return None
-        try:
-            matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
-        except ConstraintError:
-            return None
-        return matcher.allowed([*job.text[len(request.prompt) :], *path])

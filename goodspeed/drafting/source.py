@@ -8,11 +8,12 @@ from operator import index
 from typing import Any, Protocol
 
 from goodspeed import extensions
-from goodspeed.drafting.job import Job, Jobs
+from goodspeed.drafting.job import Job
+from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
 from goodspeed.errors import ConfigError
 from goodspeed.exact.trees import BASE
-from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT
 
 GROUP = "goodspeed.sources"
 """Entry points of other packages' sources."""
@@ -51,17 +52,13 @@ def create(name: str) -> Source:
     return made
 
 
-class SourceDrafter(Jobs):
+class SourceDrafter(DraftModel):
     """Has a source draft for each text. Under the ratio rule nothing is drafted."""
 
     num_parallel = MAX_DRAFT  # a source is asked for a whole draft
-    caches = None
-    max_proposal_bytes = 0
-    context_len = MAX_CONTEXT
 
     def __init__(self, source: Source) -> None:
         super().__init__(None)
-        self.vocab_size = 1 << 31  # until a target says its own
         self._source = source
         self._texts: dict[bytes, TextSource] = {}
 

@@ -31,6 +31,7 @@ BOOT = b"aaaaaaaa"
 def mine(tmp_path: Path) -> str:
     """The page's file; returns the name of its class."""
     found = re.search(r"cat > mine.py <<'END'\n(.*?)\nEND\n", PAGE.read_text(), re.DOTALL)
+    assert found is not None
     (file := tmp_path / "mine.py").write_text(found[1])
     return f"{file}:Mine"
 
@@ -119,9 +120,8 @@ def test_what_is_no_draft_fails_as_a_draft_model_does(answer: Any) -> None:
 
 
 def test_under_the_ratio_rule_nothing_is_drafted() -> None:
-    propose = asked()
-    ratio = replace(propose, request=replace(propose.request, verification="ratio"))
-    assert drafted(Fixed([1], [0.5]), ratio).tokens == ()
+    request = Request(session_id(1), (5, 6, 7), Sampling(), max_tokens=60, verification="ratio")
+    assert drafted(Fixed([1], [0.5]), asked(request=request)).tokens == ()
 
 
 def test_a_node_drafts_with_it_without_a_model(mine: str) -> None:

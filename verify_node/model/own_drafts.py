@@ -8,7 +8,7 @@ Runs on the model thread.
 import logging
 import time
 from collections.abc import Container, Mapping, Sequence
-from typing import overload
+from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -50,13 +50,7 @@ class _Text(Sequence[int]):
     def __len__(self) -> int:
         return len(self._text) + len(self._new)
 
-    @overload
-    def __getitem__(self, place: int) -> int: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[int]: ...
-
-    def __getitem__(self, place: int | slice) -> int | list[int]:
+    def __getitem__(self, place: Any) -> Any:
         num = len(self._text)
         if isinstance(place, int):
             return self._text[place] if place < num else self._new[place - num]
@@ -95,9 +89,7 @@ class OwnDrafts:
             self._num_passes = self.drafter.num_passes - passes_before
         found = {one.session_id: _kept(one, requests[one.session_id]) for one in drafted}
         return [
-            replace(outcome, own_tokens=found[outcome.session_id][0], own_codes=found[outcome.session_id][1])
-            if outcome.session_id in found
-            else outcome
+            replace(outcome, own_tokens=own[0], own_codes=own[1]) if (own := found.get(outcome.session_id)) else outcome
             for outcome in outcomes
         ]
 

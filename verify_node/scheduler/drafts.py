@@ -3,12 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Container, Sequence
 from heapq import nsmallest
+from itertools import takewhile
 from typing import NamedTuple
 
 from goodspeed.drafting.sources import FORCED, SELF
 from goodspeed.exact import trees
 from goodspeed.fair.selection import Candidate, path_probability, rank
-from goodspeed.ngram.drafting import Continuation, draft
+from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
 from verify_node.session.client import Client
@@ -154,20 +155,20 @@ class SelfDrafts:
 
     def _draft(self, session: Session, least_probability: float) -> Drafted:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
-        stop_ids = session.opened.stop_ids
-        if session.forced_next:
-            tokens = _before(session.forced_next[: session.max_length], stop_ids)
+        opened, stop_ids = session.opened, session.opened.stop_ids
+        if forced := session.forced_next[: session.max_length]:
+            tokens = tuple(takewhile(lambda token: token not in stop_ids, forced))
             return Drafted(tokens, bytes(len(tokens)), FORCED)
-        found = self._find(session, min(MAX_LENGTH, session.max_length), least_probability)
-        tokens = _before(found.tokens, stop_ids)
-        return Drafted(tokens, probabilities.encode(found.probabilities[: len(tokens)]), SELF)
-
-    def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
-        """Returns the continuation found by the text's index."""
-        opened = session.opened
-        banned = opened.stop_ids if len(session.tokens) < session.may_stop_at else ()
-        text = self._text(session)
-        return draft(text, (), length, sampling=opened.sampling, least_probability=least_probability, banned=banned)
+        found = draft(
+            self._text(session),
+            (),
+            min(MAX_LENGTH, session.max_length),
+            sampling=opened.sampling,
+            least_probability=least_probability,
+            banned=stop_ids if len(session.tokens) < session.may_stop_at else (),
+            stop_ids=stop_ids,
+        )
+        return Drafted(found.tokens, probabilities.encode(found.probabilities), SELF)
 
     def _num_unknown(self, session: Session) -> int:
         known = self._texts.get(session.session_id)
@@ -185,8 +186,3 @@ class SelfDrafts:
             _, oldest = self._texts.popitem(last=False)
             self._num_tokens -= len(oldest)
         return text
-
-
-def _before(tokens: tuple[int, ...], stop_ids: Sequence[int]) -> tuple[int, ...]:
-    """Returns the tokens before the first of stop_ids."""
-    return tokens[: next((at for at, token in enumerate(tokens) if token in stop_ids), len(tokens))]

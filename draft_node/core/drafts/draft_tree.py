@@ -6,10 +6,9 @@ the rest of the tree stays. When the text leaves the tree, a new tree begins.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from draft_node.core.actions import Request
-from goodspeed.drafting.proposing import Proposed
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes, Tree
 from goodspeed.exact import trees
 from goodspeed.wire.fields import MAX_DRAFT
@@ -24,15 +23,6 @@ a whole draft, because its length must not depend on its tokens."""
 MAX_NODES = 2 * MAX_DRAFT
 """Most nodes of a tree that are kept. A node too unlikely for the present draft may be sent later, when the text has
 come nearer to it."""
-
-
-class TreeRequest(NamedTuple):
-    """The next request to the draft model."""
-
-    tree: Nodes  # drafted already
-    length: int  # tokens to draft on one path
-    max_depth: int  # of any node
-    least_probability: float  # path probability of the leaves to extend
 
 
 @dataclass(slots=True)
@@ -71,12 +61,15 @@ class DraftTree:
         """Returns the nodes that follow the text `tokens`; none if the text left the tree."""
         return self._nodes.after(tokens[self._base_len :]) or Nodes()
 
-    def ask(self, tokens: Sequence[int], permitted: int, least_probability: float) -> TreeRequest | None:
+    def ask(
+        self, tokens: Sequence[int], permitted: int, least_probability: float, epoch: int = 0, number: int = 0
+    ) -> Propose | None:
         """Returns the next request to the draft model; None: nothing to ask. The text `tokens` agrees with the tree.
 
         If the text took a branch, the request replaces the outstanding one, which extends a leaf of another branch.
 
-        permitted: tokens beyond the text. least_probability: the verify node's least path probability.
+        permitted: tokens beyond the text. least_probability: the verify node's least path probability. number: of the
+        request.
         """
         if self._is_drafted_for(tokens[self._base_len :]):
             return None
@@ -90,9 +83,20 @@ class DraftTree:
             return None
         self._leaf = leaves[0]
         self._path = tuple([tree.tokens[node] for node in tree.path(self._leaf)])
-        at_once = max(AT_ONCE, self.num_parallel) if self.request.verification == "match" else MAX_DRAFT
+        by_match = self.request.verification == "match"
+        at_once = max(AT_ONCE, self.num_parallel) if by_match else MAX_DRAFT
         self._num_asked = min(at_once, max_depth - tree.depth(self._leaf))
-        return TreeRequest(self._nodes, self._num_asked, max_depth, least_probability)
+        return Propose(
+            self.request,
+            epoch,
+            number,
+            tuple(tokens),
+            self._num_asked,
+            least_probability if by_match else 0.0,
+            self._nodes,
+            max_depth,
+            wants_alternatives=by_match,
+        )
 
     def extend(self, proposal: Proposed) -> int | None:
         """Appends the draft model's answer. Returns the number of nodes in it; None if nothing was asked.

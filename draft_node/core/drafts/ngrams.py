@@ -84,15 +84,16 @@ class NgramDrafter:
         request = self.request
         self._text.follow(tokens)
         room = len(request.prompt) + request.max_tokens - len(tokens) - 1  # the round itself adds the target's token
-        expected = draft(
+        return draft(
             self._text,
             self._histories,
             max(0, min(length, room)),
             sampling=request.sampling if request.verification == "match" else LIKELIEST,
             least_probability=self.bound(least_probability),
             banned=banned_at(request, len(tokens)),
+            stop_ids=request.stop_ids,
+            vocab_size=self.vocab_size,
         )
-        return _before_end(expected, request.stop_ids, self.vocab_size)
 
     def bound(self, least_probability: float) -> float:
         """Returns the path probability at which a draft ends, given the verify node's bound; 0: it told none."""
@@ -109,12 +110,3 @@ class NgramDrafter:
             expected = [self.prediction] if self.prediction is not None else []
             return expected + self.history.indexes(self.request.user)
         return self.history.shared
-
-
-def _before_end(expected: Continuation, stop_ids: Sequence[int], vocab_size: int) -> Continuation:
-    """Returns the tokens before a stop id, which the target draws in the same round even if it is not drafted, and
-    before a token that the target lacks, which a document or a prediction may have."""
-    for at, token in enumerate(expected.tokens):
-        if token in stop_ids or token >= vocab_size:
-            return Continuation(expected.tokens[:at], expected.probabilities[:at])
-    return expected

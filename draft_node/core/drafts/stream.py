@@ -144,24 +144,11 @@ class Stream:
         return self._ask_for(self.tree, tokens) if not self.resting.is_resting else []
 
     def _ask_for(self, tree: DraftTree, tokens: Sequence[int]) -> list[Propose]:
-        wanted = tree.ask(tokens, self.permitted, self.least_probability)
+        wanted = tree.ask(tokens, self.permitted, self.least_probability, self.epoch, self.round + 1)
         if wanted is None:
             return []
         self.round += 1
-        by_match = not self._by_ratio
-        return [
-            Propose(
-                self.request,
-                self.epoch,
-                self.round,
-                tuple(tokens),
-                wanted.length,
-                least_probability=wanted.least_probability if by_match else 0.0,
-                tree=wanted.tree,
-                max_depth=wanted.max_depth,
-                wants_alternatives=by_match,
-            )
-        ]
+        return [wanted]
 
     def _next(self, tokens: Sequence[int]) -> Draft | None:
         """Returns the draft to send for the text `tokens`; None: it would add too little to the newest one."""

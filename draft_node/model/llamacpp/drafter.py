@@ -21,7 +21,8 @@ import numpy as np
 
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.drafting.job import Job, Jobs
+from goodspeed.drafting.job import Job
+from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Proposed, banned_at
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.exact.counts import num_common
@@ -58,11 +59,8 @@ class _Slot:
     untold: tuple[int, ...] = ()  # text after which the server did not tell the likeliest tokens
 
 
-class LlamaDrafter(Jobs):
+class LlamaDrafter(DraftModel):
     """`add` proposals, then `step` until they are complete."""
-
-    num_parallel = 1
-    caches = None  # the server has them
 
     def __init__(self, server: Server, num_tokens: int, constraints: Constraints | None = None) -> None:
         """num_tokens: of the model. constraints: compiler for structured output; None: it is ignored."""
@@ -70,7 +68,6 @@ class LlamaDrafter(Jobs):
         self.server = server
         self._num_tokens = self.vocab_size = num_tokens
         self.context_len = server.context_len
-        self.max_proposal_bytes = 0  # under the ratio rule nothing is drafted
         self._slots = self._unused_slots()
 
     def forget(self, session_id: bytes) -> None:

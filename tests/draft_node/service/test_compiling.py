@@ -12,8 +12,9 @@ from draft_node.core.actions import Request
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Compiled, Constraints
-from goodspeed.drafting.job import Job, Jobs
-from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.job import Job
+from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
@@ -28,12 +29,17 @@ def request(number: int, user: str, constraint: Constraint | None = FORM) -> Req
     return Request(session_id(number), (1, 2), Sampling(), 9, user=user, constraint=constraint)
 
 
+class Idle(DraftModel):
+    def step(self) -> list[Proposed]:
+        return []
+
+
 def masks(constraints: Constraints, request: Request) -> bool:
     """True if the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "compiled_matcher", _refuse)
-        return Jobs(constraints)._allowed(job, ()) is not None
+        return Idle(constraints)._allowed(job, ()) is not None
 
 
 def _refuse(constraint: Constraint, table: object) -> None:
