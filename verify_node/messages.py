@@ -99,7 +99,8 @@ class Messages:
             self.opened.clear()
             await self.opened.wait()
         if session.opened.constraint is None:
-            raise BrokenInvariant(f"session {session.session_id.hex()} has no constraint to compile")
+            story = session.story.told(session.session_id)
+            raise BrokenInvariant(f"session {session.session_id.hex()} has no constraint to compile{story}")
         return session, session.opened.constraint
 
     async def _ignore(self) -> None:

@@ -32,6 +32,7 @@ from draft_node.core.session import LATER, Session, State
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.errors import PeerRefused
 from goodspeed.ngram.history import History
+from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import DownMessage, Redirect, Refusal, Verdict
 
@@ -66,6 +67,7 @@ class DraftCore:
         self.sessions: dict[bytes, Session] = {}
         self.resting = Resting()  # pauses the draft model, for all sessions
         self.counts = Counts()
+        self._story = Story()
         self.openings = Openings(self.links, self.sessions, self.queue, self.counts)
         self._last_word: Fail | None = None  # set when this node stops: the answer to every user from then on
         self._has_left = False  # Leave was said; nothing more is sent
@@ -89,7 +91,7 @@ class DraftCore:
         """
         known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
         ngrams = known.begin(request) if known is not None else None
-        session = Session(request, ngrams, self.resting, self._num_parallel)
+        session = Session(request, ngrams, self.resting, self._num_parallel, story=self._story)
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]

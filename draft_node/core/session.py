@@ -2,10 +2,7 @@
 
 Events are the verify node's messages, finished proposals and the time. The driver carries out the actions: send a
 message, have the draft model propose, deliver tokens to the user. The text is in `text.py`, drafting in `drafts`.
-
-    OFFLINE --connect--> OPENING --Verdict--> RUNNING --Verdict, proposed--> RUNNING ...
-    OPENING, RUNNING --disconnect, redirected, "try later"--> OFFLINE
-    any state --finish_reason, cancel, failure--> DONE
+`TRANSITIONS` has all transitions.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +15,7 @@ from draft_node.core.drafts.stream import Stream
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Proposed
+from goodspeed.serving.measuring.story import Story, Transitions, follow
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
@@ -55,6 +53,16 @@ class State(Enum):
         return self in (State.OPENING, State.RUNNING)
 
 
+TRANSITIONS: Transitions[State] = {
+    State.OFFLINE: {"open": State.OPENING, "disconnect": State.OFFLINE, "end": State.DONE},
+    State.OPENING: {"verdict": State.RUNNING, "open": State.OPENING, "disconnect": State.OFFLINE, "end": State.DONE},
+    State.RUNNING: {"verdict": State.RUNNING, "open": State.OPENING, "disconnect": State.OFFLINE, "end": State.DONE},
+    State.DONE: {},
+}
+"""A verify node that goes away, redirects the session or asks to try later disconnects it; a refusal may open it again;
+a finish reason, a failure or its user ends it."""
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """The state machine of one request."""
@@ -74,6 +82,7 @@ class Session:
     stream: Stream = field(init=False)
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _num_refused: int = 0  # refusals in a row
+    story: Story = field(default_factory=Story)  # of all sessions
 
     def __post_init__(self) -> None:
         self.target = self.request.target
@@ -114,21 +123,22 @@ class Session:
             if self.ngrams is not None:
                 self.ngrams.vocab_size = welcome.vocab_size
             return self._open(now)
-        self.state = State.DONE  # the verify node does not know the session: nothing has to be closed there
+        self._enter("end", now)  # the verify node does not know the session: nothing has to be closed there
         return [end]
 
     def _open(self, now: float) -> list[Action]:
         """Sends OpenSession with the committed tokens, and has the draft model prefill the text."""
         self.promised = None
         self._timer.begin()
-        self._enter(State.OPENING, now)
+        self._enter("open", now)
+        self._expect_answer(now)
         prefill = self.stream.begin(self.tokens)
         return [Send(self.text.open(self.epoch, now, num_hops=self.num_hops)), *prefill]
 
     def disconnect(self) -> None:
         """Waits for `connect`, as the verify node went away or has no room; retains prompt and committed tokens."""
-        if self.state is not State.DONE:
-            self.state = State.OFFLINE
+        if not self.done:
+            self._enter("disconnect")
 
     def redirected(self, redirect: Redirect) -> bool:
         """Takes a redirect: the verify node closed the session and names another node. False: outdated redirect."""
@@ -157,11 +167,14 @@ class Session:
             return []
         self.resend_at = now + self._timer.again()
         self.statistics.num_resends += 1
+        self.story.note(self.request.session_id, "resend", len(self.tokens), self.state, now)
         return self.stream.repeat(self.tokens)
 
     def cancel(self) -> list[Action]:
         """Ends the session after its user left."""
-        was_open, self.state = self.is_open, State.DONE
+        was_open = self.is_open
+        if not self.done:
+            self._enter("end")
         return [Send(Close(self.request.session_id, self.epoch))] if was_open else []
 
     # -- verdicts --------------------------------------------------------------------------------------------------
@@ -190,13 +203,15 @@ class Session:
         self._timer.answered(now)
         if verdict.finish_reason is not None:
             return self._end(Finish(verdict.finish_reason))
-        self._enter(State.RUNNING, now)
+        self._enter("verdict", now)
+        self._expect_answer(now)
         return self.stream.answer(verdict, self.tokens)
 
     # -- refusals --------------------------------------------------------------------------------------------------
 
     def _refused(self, refusal: Refusal, now: float) -> list[Action]:
         self.statistics.num_refusals += 1
+        self.story.note(self.request.session_id, f"refused as {refusal.code}", len(self.tokens), self.state, now)
         if refusal.code in IGNORED:
             return []
         if refusal.code in LATER:
@@ -213,9 +228,14 @@ class Session:
         return self._end(Fail(refusal.code, f"{refusal.what}; {refusal.what_to_do}"))
 
     def _end(self, end: Finish | Fail) -> list[Action]:
-        self.state = State.DONE
+        self._enter("end")
         return [Send(Close(self.request.session_id, self.epoch)), end]
 
-    def _enter(self, state: State, now: float) -> None:
-        self.state = state
-        self.resend_at = now + self._timer.said(now, is_timed=state is State.RUNNING)
+    def _enter(self, event: str, now: float | None = None) -> None:
+        """Follows the table of transitions."""
+        session_id = self.request.session_id
+        self.state = follow(TRANSITIONS, self.state, event, session_id, self.story)
+        self.story.note(session_id, event, len(self.tokens), self.state, now)
+
+    def _expect_answer(self, now: float) -> None:
+        self.resend_at = now + self._timer.said(now, is_timed=self.state is State.RUNNING)

@@ -15,6 +15,7 @@ from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CONTEXT
+from goodspeed.serving.measuring.story import NODE
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
@@ -130,6 +131,7 @@ class Rounds:
         self.promises.began({entry.session_id: len(entry.tokens) for entry in planned.entries}, ready)
         self.num_rounds = planned.number
         self.in_flight = planned
+        self.sessions.story.note(NODE, "begin a round of sessions", len(planned.entries), None, now)
         self.suspects.enter(Stage.IN_FLIGHT, self.taking_part.values())
         for entry in planned.entries:
             session = self.taking_part[entry.session_id]
@@ -190,6 +192,7 @@ class Rounds:
         if done is None:
             raise RuntimeError("no round is in flight")
         self.suspects.computed()
+        self.sessions.story.note(NODE, "finish round", done.number, None, now)
         num_rows = done.num_tokens if computed is None else computed
         self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
         self.starting.prefill.observe(done, duration_s - drafting.seconds, num_rows - done.num_tokens)
@@ -266,6 +269,7 @@ class Rounds:
         """
         computed, self.in_flight = self.in_flight, None
         self.counts.num_failed += 1
+        self.sessions.story.note(NODE, "abort round", self.newest_number, None, now)
         if self.suspects.stage is Stage.ALLOTTING:
             self.suspects.enter(Stage.IDLE)
             return self.admission.withdraw(now)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 
 from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import SloTerms, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
@@ -65,6 +66,7 @@ class Sessions(Mapping[bytes, Session]):
         self._open: dict[bytes, Session] = {}
         self._released: dict[bytes, bool] = {}  # closed sessions with pages to free; True: cached pages stay in use
         self._num_opened = 0
+        self.story = Story()
 
     def __getitem__(self, session_id: bytes) -> Session:
         return self._open[session_id]
@@ -108,7 +110,9 @@ class Sessions(Mapping[bytes, Session]):
             context_len=self._welcome().context_len,
             deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
             compiles=compiles,
+            story=self.story,
         )
+        self.story.note(message.session_id, "open", message.epoch, session.phase, now)
         if known is not None:
             self._replace(known, session, in_flight)
         self._open[message.session_id] = session
@@ -173,6 +177,7 @@ class Sessions(Mapping[bytes, Session]):
         Its pages stay cached for sessions that share them, and for itself if it may be reopened.
         """
         del self._open[session.session_id]
+        self.story.note(session.session_id, "drop", len(session.tokens), session.phase)
         self._released[session.session_id] = session.shares or may_return
 
     def expire(self, now: float, round_s: float) -> list[Session]:

@@ -1,18 +1,17 @@
-"""The phases of a session on the verify node.
+"""The phases of a session on the verify node, and the table of all transitions between them.
 
-    (COMPILING --- begin --->) OPENED --- commit ---> RUNNING --- commit ---> RUNNING ...
-
-A session whose constraint must be compiled starts in COMPILING: it is open like every other, but rounds leave it out. A
-commit that reaches the text's end leads to FINISHED, which is final. A reopened session is a new one. The KV cache is
-independent of the phase: a session may be prefilled in chunks, preempted and prefilled again in any phase, and
-`PagePool.length` alone gives the number of cached tokens. Drafts are also independent of the phase: a round takes the
-draft that has arrived.
+A session whose constraint must be compiled starts in COMPILING: it is open like every other, but rounds leave it out.
+Every other session starts in OPENED. FINISHED is final. A reopened session is a new one. The KV cache is independent of
+the phase: a session may be prefilled in chunks, preempted and prefilled again in any phase, and `PagePool.length` alone
+gives the number of cached tokens. Drafts are also independent of the phase: a round takes the draft that has arrived.
 
 The phase is stored although other fields imply it: `validate` finds sessions whose phase and fields disagree, and a
 transition in the wrong phase raises at once.
 """
 
 from enum import Enum
+
+from goodspeed.serving.measuring.story import Transitions
 
 
 class Phase(Enum):
@@ -24,11 +23,13 @@ class Phase(Enum):
     FINISHED = "finished"  # its text is complete; unacknowledged tokens may be requested again
 
 
-class WrongPhase(RuntimeError):
-    """A transition was called in a phase that does not permit it: an error of this program, never of a peer."""
-
-    def __init__(self, session_id: bytes, phase: Phase, transition: str) -> None:
-        super().__init__(f"session {session_id.hex()} is {phase.value}: {transition} is not possible")
+TRANSITIONS: Transitions[Phase] = {
+    Phase.COMPILING: {"begin": Phase.OPENED},
+    Phase.OPENED: {"commit": Phase.RUNNING},
+    Phase.RUNNING: {"commit": Phase.RUNNING, "finish": Phase.FINISHED},
+    Phase.FINISHED: {},
+}
+"""A round commits tokens; if they reach the text's end, it finishes the session at once."""
 
 
 class BrokenInvariant(RuntimeError):

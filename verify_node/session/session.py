@@ -5,20 +5,20 @@ All changes of a session are methods here; no other module writes its fields (`t
 """
 
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from goodspeed.drafting.sources import MODEL, NGRAM, OWN, Source, permits
 from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
+from goodspeed.serving.measuring.story import Story, follow
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.client import Client, Peer
 from verify_node.session.draft_state import DraftState
 from verify_node.session.drafted import Drafted
-from verify_node.session.phase import Phase, WrongPhase
+from verify_node.session.phase import TRANSITIONS, Phase
 from verify_node.slo.deadline import Cause, Deadline
 
 SMOOTHING = 0.2
@@ -67,6 +67,7 @@ class Session:
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
+    story: Story = field(default_factory=Story)  # of all sessions
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
 
     def __post_init__(self) -> None:
@@ -93,6 +94,7 @@ class Session:
         context_len: int,
         deadline: Deadline | None,
         compiles: bool,
+        story: Story,
     ) -> "Session":
         """Opens a session that continues its draft node's text. compiles: its constraint must be compiled first."""
         tokens = [*opened.prompt, *opened.committed]
@@ -115,6 +117,7 @@ class Session:
             deadline=deadline,
             phase=Phase.COMPILING if compiles else Phase.OPENED,
             prefix_scope=prefix_scope(peer, opened),
+            story=story,
         )
 
     # -- what follows from its state ----------------------------------------------------------------------------------
@@ -301,6 +304,7 @@ class Session:
         awaited = self.awaits_draft
         most = self.drafts.may_draft if self.allows_drafts_of(draft.source) else 0
         self.drafts.take(draft, self.tokens, now, most)
+        self.story.note(self.session_id, "draft", len(draft.tokens), self.phase, now)
         if awaited and not self.awaits_draft:
             self.ready_since = now
             self._wait_for("queue", now)
@@ -330,6 +334,7 @@ class Session:
         if self.last_verdict is None or base_len > len(self.tokens):
             return None
         self.num_repeats += 1
+        self.story.note(self.session_id, "repeat from", base_len, self.phase)
         self.sent.clear()  # it is unknown which verdict an answer belongs to
         first = max(base_len, self.acked)  # a later message that arrived first may have acknowledged more
         tokens = tuple(self.tokens[first:])
@@ -345,7 +350,8 @@ class Session:
 
     def begin(self, now: float) -> None:
         """Lets rounds advance it, after its constraint was compiled."""
-        self._enter_phase("begin", (Phase.COMPILING,), Phase.OPENED)
+        self._enter_phase("begin")
+        self.story.note(self.session_id, "begin", len(self.tokens), self.phase, now)
         self.ready_since = now
 
     # -- a round moves it ------------------------------------------------------------------------------------------
@@ -354,6 +360,7 @@ class Session:
         """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""
         self.ready_since = now
         self.drafts.go_without(number)
+        self.story.note(self.session_id, "go without a draft in round", number, self.phase, now)
         self._wait_for("queue", now)
 
     def enter(self, now: float, *, is_prefill: bool, num_cached: int) -> None:
@@ -364,6 +371,7 @@ class Session:
 
     def lack_pages(self, now: float) -> None:
         """Starts a round without it, for lack of pages."""
+        self.story.note(self.session_id, "lack pages for tokens", len(self.tokens), self.phase, now)
         self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:
@@ -381,7 +389,7 @@ class Session:
 
         The text ends before a stop id, or at its limit.
         """
-        self._enter_phase("commit", (Phase.OPENED, Phase.RUNNING), Phase.RUNNING)
+        self._enter_phase("commit")
         taken: list[int] = []
         for token in tokens:
             if token in self.opened.stop_ids:
@@ -392,6 +400,7 @@ class Session:
                 self._finish("length")
                 break
         self.tokens += taken
+        self.story.note(self.session_id, "commit", len(taken), self.phase)
         self._limit_drafts()
         self.tokens_per_round = smoothed(self.tokens_per_round, len(taken), SMOOTHING)
         if self.deadline is not None:
@@ -449,14 +458,13 @@ class Session:
         if self.deadline is not None:
             self.deadline.turn_to(cause, now)
 
-    def _enter_phase(self, transition: str, allowed: Collection[Phase], phase: Phase) -> None:
-        """Moves to another phase; raises WrongPhase if the transition is not permitted in the current phase."""
-        if self.phase not in allowed:
-            raise WrongPhase(self.session_id, self.phase, transition)
-        self.phase = phase
+    def _enter_phase(self, event: str) -> None:
+        """Follows the table of transitions; raises WrongTransition for an event that this phase does not have."""
+        self.phase = follow(TRANSITIONS, self.phase, event, self.session_id, self.story)
 
     def _finish(self, reason: FinishReason) -> None:
-        self.finish_reason, self.phase = reason, Phase.FINISHED
+        self.finish_reason = reason
+        self._enter_phase("finish")
 
 
 def prefix_scope(peer: Peer, opened: OpenSession) -> bytes:

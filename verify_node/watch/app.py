@@ -107,10 +107,16 @@ class Feed:
                 await self._ended.wait()
 
 
-def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready: Callable[[], bool]) -> Starlette:
+def create_app(
+    feed: Feed,
+    exposition: Callable[[], tuple[bytes, str]],
+    is_ready: Callable[[], bool],
+    stories: Callable[[], dict[str, list[str]]],
+) -> Starlette:
     """Creates the ASGI application; the caller adds the check of keys (`guarded`).
 
     exposition: returns the text of `/metrics` and its content type. is_ready: True while draft nodes may connect.
+    stories: returns the newest events by session.
     """
 
     async def health(request: Request) -> Response:
@@ -124,6 +130,9 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
     async def metrics(request: Request) -> Response:
         content, media_type = exposition()
         return Response(content, headers={"Content-Type": media_type})
+
+    async def debug(request: Request) -> Response:
+        return JSONResponse({"stories": stories()})
 
     async def events(request: Request) -> Response:
         if feed.is_full:
@@ -139,6 +148,7 @@ def create_app(feed: Feed, exposition: Callable[[], tuple[bytes, str]], is_ready
             Route("/ready", ready),
             Route("/metrics", metrics),
             Route("/events", events),
+            Route("/debug", debug),
             *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
         ],
         exception_handlers={404: _missing, 405: _read_only, Exception: _failed},

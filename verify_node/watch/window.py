@@ -39,7 +39,9 @@ class Window:
         watch = Watch(self._core, self._wall, self._node(), lambda: time.time() - time.monotonic())
         feed = Feed(watch.take, time.monotonic)
         registry = create_registry(self._core, self._wall, self._channel)
-        app = create_app(feed, partial(metrics.exposition, registry), lambda: not self._core.draining)
+        app = create_app(
+            feed, partial(metrics.exposition, registry), lambda: not self._core.draining, self._core.sessions.story.all
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(web.serve(guarded(app, self._keys), self._listener))
             try:

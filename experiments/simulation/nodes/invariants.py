@@ -29,6 +29,7 @@ def validate(core: VerifyCore) -> None:
     for about, holds, wrong in _claims(core):
         if not holds:
             if isinstance(about, Session):
+                wrong += about.story.told(about.session_id)
                 about = f"session {about.session_id.hex()} ({about.phase.value})"
             raise BrokenInvariant(f"{about}: {wrong}")
 

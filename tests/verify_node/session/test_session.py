@@ -6,12 +6,12 @@ import pytest
 
 from goodspeed.exact.positions import certain
 from goodspeed.exact.trees import pack
+from goodspeed.serving.measuring.story import WrongTransition
 from tests.fakes import session_id
 from tests.verify_node.phases import new_client
 from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.draft_state import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
-from verify_node.session.phase import WrongPhase
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_longest_useful_draft(max_draft, num_tokens, longest):
 def test_a_finished_session_commits_no_more():
     session = make_session(stop_ids=(9,))
     session.commit((9,))
-    with pytest.raises(WrongPhase, match=f"session {session_id(1).hex()} is finished"):
+    with pytest.raises(WrongTransition, match=f"session {session_id(1).hex()} is finished"):
         session.commit((4,))
 
 

@@ -46,4 +46,4 @@ def take(now: float) -> Snapshot:
 
 def make_app(feed: Feed | None = None, is_ready: Callable[[], bool] = lambda: True) -> Starlette:
     exposition = b"goodspeed_up 1\n", "text/plain; version=0.0.4"
-    return create_app(feed or Feed(take, lambda: 0.0), lambda: exposition, is_ready)
+    return create_app(feed or Feed(take, lambda: 0.0), lambda: exposition, is_ready, lambda: {"01": ["a line"]})

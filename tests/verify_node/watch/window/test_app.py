@@ -61,6 +61,10 @@ def test_health_ready_and_metrics() -> None:
     assert client.get("/metrics").text == "goodspeed_up 1\n"
 
 
+def test_the_newest_events_are_told_by_session() -> None:
+    assert TestClient(make_app()).get("/debug").json() == {"stories": {"01": ["a line"]}}
+
+
 def test_who_asks_for_a_text_is_told_who_writes_texts() -> None:
     client = TestClient(make_app())
     answer = client.post("/v1/chat/completions", json={})
@@ -111,7 +115,7 @@ def test_every_answer_tells_the_browser_to_be_careful() -> None:
 
 def test_every_route_but_health_and_ready_needs_the_key() -> None:
     client = TestClient(web.KeyCheck(make_app(), KEYS, "a node"))
-    assert {"/", "/events", "/metrics", "/window.js"} < set(paths())
+    assert {"/", "/events", "/debug", "/metrics", "/window.js"} < set(paths())
     for path in paths():
         assert client.get(path).status_code == (200 if path in ("/health", "/ready") else 401), path
     assert client.get("/", auth=("anybody", "first-key")).status_code == 200
