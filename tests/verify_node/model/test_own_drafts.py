@@ -232,13 +232,6 @@ def test_what_it_drafts_is_the_text_of_a_draft_model_equal_to_the_target() -> No
     assert draft(OwnDrafts(TARGET, make_runner(TARGET)), request_of()) == [alone(GREEDY, 9)[1:]]
 
 
-def test_a_text_that_went_another_way_than_drafted_is_drafted_on_as_if_it_were_new() -> None:
-    own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
-    draft(own, request_of())
-    other = request_of(text=(3, 1, 4, *text[:4], (text[4] + 1) % VOCAB))
-    assert draft(own, other) == draft(OwnDrafts(TARGET, make_runner(TARGET)), other) != [()]
-
-
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
     own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
     assert draft(own, request_of(most=4)) == [text[1:4]]
@@ -282,10 +275,6 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
         fed.clear()
         assert draft(own, request_of(number=number, text=text, prefix_scope=scope)) == expected
         assert fed[0] == num_fed
-    fed.clear()
-    both = [request_of(number=number, text=text, prefix_scope=b"cas") for number in (6, 7)]
-    assert draft(own, *both) == 2 * expected
-    assert fed[:2] == [31, 1 + 31 - 28]  # the other one waits for its pages
 
 
 def test_it_keeps_as_many_pages_of_ended_texts_as_the_target() -> None:
@@ -349,15 +338,6 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     desk.real.runner.free(session_id(2))  # as a preemption does
     desk.own.keep(desk.real.runner.pool)
     assert pool.num_free == pool.num_pages
-
-
-def test_where_memory_is_short_drafts_are_shorter() -> None:
-    own = OwnDrafts(TARGET, make_runner(TARGET, num_pages=4))  # 16 tokens
-    drafted = draft(own, request_of(), request_of(number=2, text=(5, 6, 7)))
-    expected = [alone(GREEDY, 9)[1:], alone(GREEDY, 9, (5, 6, 7))[1:]]
-    assert drafted == [tokens[: len(found)] for tokens, found in zip(expected, drafted, strict=True)]
-    assert 0 < sum(map(len, drafted)) < 16
-    assert draft(own, request_of(number=2, text=(5, 6, 7))) != [()]  # takes the memory of an idle text
 
 
 def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, monkeypatch: Any) -> None:
