@@ -1,10 +1,10 @@
-"""Rules of one kind by name: the shipped ones, and those that installed packages add by entry point."""
+"""Rules of one kind by name: the shipped ones, those of installed packages by entry point, and those of a file."""
 
 import logging
 from collections.abc import Callable
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from goodspeed import extensions
 from goodspeed.errors import ConfigError, UnknownPolicyError, first_line
@@ -18,9 +18,12 @@ Rule = TypeVar("Rule", bound=Callable[..., object])
 class Registry(Generic[T]):
     """One kind of rules. Its names are a command line's choices."""
 
-    def __init__(self, kind: str, group: str, guard: Callable[[str, T], T]) -> None:
-        """kind: what an error calls a rule. group: of the entry points. guard: wraps a rule of another package."""
-        self.kind, self.group = kind, group
+    def __init__(self, kind: str, group: str, guard: Callable[[str, T], T], *, takes: str = "") -> None:
+        """kind: what an error calls a rule. group: of the entry points. guard: wraps a rule that is not ours.
+
+        takes: what else an error tells to choose.
+        """
+        self.kind, self.group, self._takes = kind, group, takes
         self._guard = guard
         self._known: dict[str, T] = {}
 
@@ -50,11 +53,26 @@ class Registry(Generic[T]):
         if name in self._known:
             return self._known[name]
         if name not in self._others:
-            raise UnknownPolicyError(f"no {self.kind} is named {name!r}; choose one of: {', '.join(self.names)}")
+            raise UnknownPolicyError(
+                f"no {self.kind} is named {name!r}; choose one of: {', '.join(self.names)}{self._takes}"
+            )
         place = self._others[name]
         rule = extensions.run(place.load, f"the {self.kind} {name}", place.value)
         self._known[name] = self._guard(name, rule)
         return self._known[name]
+
+    def load(self, name: str) -> None:
+        """Imports and registers a rule named `module:Name` or `path/file.py:Name`; ignores any other name.
+
+        Importing runs the module's code, so pass only names that a person gave on a command line. Raises ConfigError if
+        there is no such module or class.
+        """
+        if name.endswith(".py"):
+            raise ConfigError(f"--{self.kind} {name} names no class; give it after a colon, as in {name}:MyPolicy")
+        if ":" not in name or name in self._known:
+            return
+        rule: Any = extensions.imported(name, f"--{self.kind}")
+        self._known[name] = self._guard(name, rule)
 
 
 class Misfits:

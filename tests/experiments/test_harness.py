@@ -14,7 +14,7 @@ from experiments.__main__ import experiments
 from experiments.harness.experiment import HERE, Finding, Outcome, _columns, _rows, load, new_figure, run, table
 from experiments.harness.runner import run_all
 from goodspeed.fair import policies
-from goodspeed.fair.policies import base
+from goodspeed.fair.policies.registry import POLICIES
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Compared(Config):
 @pytest.fixture
 def forgets_policies(monkeypatch):
     """Forgets what a test has registered."""
-    monkeypatch.setattr(base, "_factories", dict(base._factories))
+    monkeypatch.setattr(POLICIES, "_known", dict(POLICIES._known))
 
 
 def compare(config):

@@ -14,7 +14,7 @@ import numpy as np
 
 from goodspeed.fair import policies
 from goodspeed.fair.policies import ClientState, Policy, fixed, gradient, random
-from goodspeed.fair.policies.base import Floats, Ints
+from goodspeed.fair.policies.base import Floats, Ints, check_fairness
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
@@ -32,7 +32,7 @@ class Gradient:
     """`gradient`, and with `fairness` 0 `throughput`."""
 
     def __init__(self, num_rows: int, fairness: float = 1.0) -> None:
-        self._fairness = gradient.check_fairness(fairness)
+        self._fairness = check_fairness(fairness)
         self._ties = [TieBreaker() for _ in range(num_rows)]
 
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:

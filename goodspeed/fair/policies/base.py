@@ -1,25 +1,23 @@
-"""The interface of policies, and the registry of policies by name."""
+"""The interface of policies, and the checks of what they get."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
 from operator import index
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MAX_BUDGET = 1 << 40  # larger budgets are refused, so that sums over a million clients stay exact
 NO_LIMIT = 1 << 40
-
-Factory = TypeVar("Factory", bound=Callable[..., Any])
+MAX_FAIRNESS = 1000.0
 
 
 @dataclass(slots=True)
@@ -50,37 +48,6 @@ class Policy(Protocol):
         ...
 
 
-_factories: dict[str, Callable[..., Policy]] = {}
-
-
-def register(name: str) -> Callable[[Factory], Factory]:
-    """Registers a class, or another factory, under `name`; its parameters become the options."""
-
-    def add(factory: Factory) -> Factory:
-        _factories[name] = factory
-        return factory
-
-    return add
-
-
-def names() -> list[str]:
-    """Returns the names in alphabetical order."""
-    return sorted(_factories)
-
-
-def create(name: str, **options: Any) -> Policy:
-    """Creates a policy. Raises UnknownPolicyError for an unknown name, ConfigError for an unknown option."""
-    if name not in _factories:
-        own = "or name a class of your own, as MODULE:CLASS or FILE.py:CLASS"
-        raise UnknownPolicyError(f"no policy is named {name!r}; choose one of: {', '.join(names())}; {own}")
-    known = list(signature(_factories[name]).parameters)
-    unknown = [option for option in options if option not in known]
-    if unknown:
-        valid = f"its options are: {', '.join(known)}" if known else "it has no options"
-        raise ConfigError(f"policy {name!r} has no option {', '.join(map(repr, unknown))}; {valid}")
-    return _factories[name](**options)
-
-
 def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:
     """Returns the clients' max_length as an array [clients]. Raises ConfigError for a value that is no whole number."""
     check_budget(budget)
@@ -107,3 +74,9 @@ def check_values(name: str, values: Floats, right: NDArray[np.bool_], wanted: st
     if not right.all():
         client = int(np.argmin(right))
         raise ConfigError(f"{name} is {values[client]} for client {client}; it must be {wanted}")
+
+
+def check_fairness(fairness: float) -> float:
+    if not isinstance(fairness, int | float) or not 0.0 <= fairness <= MAX_FAIRNESS:
+        raise ConfigError(f"fairness is {fairness!r}; it must lie within 0 (total goodput) and {MAX_FAIRNESS:g}")
+    return float(fairness)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, register, within_budget
+from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, within_budget
+from goodspeed.fair.policies.registry import register
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 
 

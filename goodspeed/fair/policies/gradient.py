@@ -13,21 +13,19 @@ from math import exp
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import (
     ClientState,
     Floats,
     Ints,
     check_budget,
+    check_fairness,
     check_values,
     max_lengths,
-    register,
     within_budget,
 )
 from goodspeed.fair.policies.price import largest_terms
+from goodspeed.fair.policies.registry import register
 from goodspeed.fair.policies.tie_breaking import TieBreaker
-
-MAX_FAIRNESS = 1000.0
 
 MOST_LEVEL = 500.0
 """Bound of the absolute logarithm of U'(X)."""
@@ -100,12 +98,6 @@ def goodput_bounds(fairness: float) -> tuple[float, float]:
     """
     most = exp(MOST_LEVEL / max(fairness, 1.0))
     return 1.0 / most, most
-
-
-def check_fairness(fairness: float) -> float:
-    if not isinstance(fairness, int | float) or not 0.0 <= fairness <= MAX_FAIRNESS:
-        raise ConfigError(f"fairness is {fairness!r}; it must lie within 0 (total goodput) and {MAX_FAIRNESS:g}")
-    return float(fairness)
 
 
 def _check_states(acceptance: Floats, goodput: Floats, weight: Floats) -> None:

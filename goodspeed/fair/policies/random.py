@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, register, within_budget
+from goodspeed.fair.policies.base import ClientState, Ints, max_lengths, within_budget
+from goodspeed.fair.policies.registry import register
 
 
 @register("random")

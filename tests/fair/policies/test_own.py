@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError, PolicyError, UnknownPolicyError
-from goodspeed.fair.policies import ClientState, Policy, base, create, load, names
+from goodspeed.fair.policies import ClientState, Policy, create, load, names
+from goodspeed.fair.policies.registry import POLICIES
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with a module; what is imported and registered there is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    monkeypatch.setattr(base, "_factories", dict(base._factories))
+    monkeypatch.setattr(POLICIES, "_known", dict(POLICIES._known))
     (tmp_path / "own_policies.py").write_text(MINE)
     yield tmp_path
     for name in [name for name, module in sys.modules.items() if "own_policies" in name]:

@@ -1,33 +1,17 @@
-"""A user's own policy, named `module:Class` or `path/file.py:Class` on the command line (docs/POLICY.md).
-
-`load` imports the class and registers it, so that `create` makes it like any other policy. Each allocation is checked:
-a user's policy may be wrong, and the nodes rely on valid lengths.
-"""
+"""The registry of policies by name, with the checks of a policy that is not ours (docs/POLICY.md)."""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import signature
 from operator import index
+from typing import Any
 
-from goodspeed import extensions
 from goodspeed.errors import ConfigError, PolicyError
-from goodspeed.fair.policies.base import ClientState, Policy, names, register
-from goodspeed.fair.policies.gradient import check_fairness
-
-
-def load(name: str) -> None:
-    """Imports and registers a policy named `module:Class` or `path/file.py:Class`; ignores any other name.
-
-    Importing runs the module's code, so pass only names that a person gave on a command line. Raises ConfigError if
-    there is no such module or class.
-    """
-    if name.endswith(".py"):
-        raise ConfigError(f"--policy {name} names no class; give it after a colon, as in {name}:MyPolicy")
-    if ":" not in name or name in names():
-        return
-    register(name)(partial(OwnPolicy, name, extensions.imported(name, "--policy")))
+from goodspeed.fair.policies.base import ClientState, Policy, check_fairness
+from goodspeed.registry import Registry
 
 
 class OwnPolicy:
@@ -71,3 +55,30 @@ def _wrong(lengths: Sequence[int], most: Sequence[int], budget: int) -> str | No
     if sum(lengths) > budget:
         return f"{sum(lengths)} tokens in all; the budget is {budget}"
     return None
+
+
+POLICIES: Registry[Callable[..., Policy]] = Registry(
+    "policy",
+    "goodspeed.policies",
+    lambda name, make: partial(OwnPolicy, name, make),
+    takes="; or name a class of your own, as MODULE:CLASS or FILE.py:CLASS",
+)
+"""Constructors of policies, by name; their parameters are the options."""
+
+register, load = POLICIES.register, POLICIES.load
+
+
+def names() -> list[str]:
+    """Returns the names in alphabetical order."""
+    return [*POLICIES.names]
+
+
+def create(name: str, **options: Any) -> Policy:
+    """Creates a policy. Raises UnknownPolicyError for an unknown name, ConfigError for an unknown option."""
+    make = POLICIES.find(name)
+    known = list(signature(make).parameters)
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        valid = f"its options are: {', '.join(known)}" if known else "it has no options"
+        raise ConfigError(f"policy {name!r} has no option {', '.join(map(repr, unknown))}; {valid}")
+    return make(**options)
