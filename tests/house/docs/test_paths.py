@@ -61,7 +61,7 @@ def known_options() -> frozenset[str]:
     files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
     written = {option for path in files for option in re.findall(r'"(--[a-z][a-z0-9-]+)"', path.read_text("utf-8"))}
     texts = {path: path.read_text("utf-8") for path in files}
-    settings = [text for path, text in texts.items() if path.stem in {"config", "options"} or "(Settings):" in text]
+    settings = [text for path, text in texts.items() if path.stem in {"config", "options"} or "Settings):" in text]
     fields = {
         name.replace("_", "-") for source in settings for name in re.findall(r"^    (\w+): ", source, re.MULTILINE)
     }
