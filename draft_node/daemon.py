@@ -12,8 +12,9 @@ from contextlib import contextmanager
 
 from draft_node.channels import Channels, ConnectTo
 from draft_node.core import actions as act
-from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Request, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Statistics
 from draft_node.core.core import DraftCore
+from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.histories import HistoryKeeper
 from draft_node.model.drafting import Drafting
@@ -73,7 +74,7 @@ class DraftDaemon:
 
     # -- for users -------------------------------------------------------------------------------------------------
 
-    async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+    async def generate(self, request: Generation) -> AsyncGenerator[Deliver | Finish | Fail, None]:
         """Yields tokens as they are verified, then Finish or Fail. May wait for a place first (`core/queue.py`).
 
         Leaving the iteration early closes the session at both nodes.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.models import DraftModel, Target, likeliest_path
@@ -233,8 +233,8 @@ class Desk:
         return tuple(session.tokens[len(session.opened.prompt) :])
 
 
-def request_of(opened: OpenSession) -> Request:
-    return Request(
+def request_of(opened: OpenSession) -> Generation:
+    return Generation(
         opened.session_id,
         opened.prompt,
         opened.sampling,

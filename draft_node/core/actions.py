@@ -1,4 +1,4 @@
-"""A user's `Request`, actions of sessions and of the core, and `Statistics`. Plain data.
+"""Actions of sessions and of the core, and `Statistics`. Plain data.
 
 A session's actions concern its user, the draft model or the link. `DraftCore` wraps actions for the user in `Tell`,
 with the session id, and adds actions that concern the connection. The driver carries out all actions of an event in
@@ -14,43 +14,13 @@ from msgspec import Struct
 from draft_node.core.directory import Address
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.sources import Source, by_source
-from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.fields import MAX_DRAFT, Drafter, FinishReason, Otherwise, Verification
+from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import (
-    Constraint,
-    LogitRules,
-    Sampling,
     TokenLogprobs,
     UpMessage,
     Verdict,
 )
-
-
-class Request(Struct, frozen=True):
-    """A user's request for one text: prompt ids and generation parameters."""
-
-    session_id: bytes
-    prompt: tuple[int, ...]
-    sampling: Sampling
-    max_tokens: int
-    stop_ids: tuple[int, ...] = ()
-    verification: Verification = "match"
-    max_draft: int = MAX_DRAFT
-    num_logprobs: int | None = None  # alternatives reported per position; None: no logprobs
-    num_prompt_logprobs: int | None = None  # the same for each prompt token but the first
-    min_tokens: int = 0  # output tokens before any of stop_ids may be drawn
-    target: str | None = None  # fingerprint of the target that stop_ids and sampling are for; None: any
-    user: str = ""  # owner of the text, whose history may draft for it; empty: users are not distinguished
-    drafter: Drafter = "auto"  # permitted sources of drafts
-    slo: Objectives | None = None  # latency objectives; None: none
-    otherwise: Otherwise = "best_effort"  # what to do if the SLO cannot be promised
-    asked_at: float = 0.0  # time of the user's request
-    logit_rules: LogitRules | None = None
-    constraint: Constraint | None = None  # structured output
-    prediction: tuple[int, ...] = ()  # output that the user expects
-    priority: int = 0  # among its user's texts that wait for a place; lower goes first
-    cache_salt: bytes = b""  # texts with the same salt share cached prefixes; empty: shares with no other
 
 
 class Send(Struct, frozen=True):

@@ -19,11 +19,12 @@ clock.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Request, Send, Statistics, Tell
+from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Send, Statistics, Tell
 from draft_node.core.counts import Counts, total
 from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
+from draft_node.core.generation import Generation
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.links import Links
 from draft_node.core.openings import Openings
@@ -84,7 +85,7 @@ class DraftCore:
 
     # -- users -----------------------------------------------------------------------------------------------------
 
-    def begin(self, request: Request, now: float) -> list[NodeAction]:
+    def begin(self, request: Generation, now: float) -> list[NodeAction]:
         """Starts a session for a user's request. The session waits for a place, and then for a verify node.
 
         The session exists until `forget`, even if this node is stopping and its user gets a Fail at once.

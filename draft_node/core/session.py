@@ -8,10 +8,11 @@ message, have the draft model propose, deliver tokens to the user. The text is i
 from dataclasses import dataclass, field
 from enum import Enum
 
-from draft_node.core.actions import Action, Deliver, Fail, Finish, Request, Send, Statistics
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Send, Statistics
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
+from draft_node.core.generation import Generation
 from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Proposed
@@ -67,7 +68,7 @@ a finish reason, a failure or its user ends it."""
 class Session:
     """The state machine of one request."""
 
-    request: Request
+    request: Generation
     ngrams: NgramDrafter | None = None  # drafts in addition to the draft model
     resting: Resting = field(default_factory=Resting)  # the draft model's, shared by all sessions
     num_parallel: int | None = 1  # tokens that the draft model drafts in one forward pass; None: there is no model

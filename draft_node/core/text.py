@@ -7,7 +7,8 @@ a gap are requested.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from draft_node.core.actions import Fail, Finish, Request
+from draft_node.core.actions import Fail, Finish
+from draft_node.core.generation import Generation
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import OpenSession, Slo, TokenLogprobs, Verdict
 
@@ -26,7 +27,7 @@ class News(NamedTuple):
 class Text:
     """One session's text; changed by its methods only."""
 
-    request: Request
+    request: Generation
     tokens: list[int] = field(init=False)  # prompt and committed
     first_at: float | None = None  # when the user got the first token
     _lacks_prompt_logprobs: bool = field(init=False)  # requested, not yet received

@@ -1,18 +1,19 @@
-"""Turns a session's tokens into pieces of text for the user, up to the first stop string.
+"""A text's items for the user: `Begun`, pieces up to the first stop string, which `Answer` makes of tokens, `Ended`.
 
 Stop strings are searched in content only: reasoning and call arguments may contain them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from draft_node.core.actions import Deliver, Finish
+from draft_node.core.actions import Deliver, Finish, Statistics
 from draft_node.parsing.formats import Call, Content, Part, Thinking, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
+from goodspeed.slo.kept import Kept
 from goodspeed.wire.fields import FinishReason
 
 
@@ -38,6 +39,27 @@ class Piece:
         first, *others = self.parts
         yield replace(first, tokens=self.tokens, prompt=self.prompt)
         yield from others
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The text begins, or restarts: earlier items are void."""
+
+    target_fingerprint: str | None
+    session_id: bytes = b""
+    statistics: Statistics = field(default_factory=Statistics)  # updated while the text is generated
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The text is complete, and its session is closed at both nodes."""
+
+    reason: FinishReason
+    stop: str | None  # the stop string that ended it; None: none did
+    num_tokens: int  # of the answer, including the token that completed a stop string
+    statistics: Statistics
+    kept: Kept | None = None  # SLO outcome; None: no objectives
+    num_thinking: int = 0  # of these, reasoning tokens
 
 
 class Answer:

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any
 
 from draft_node.config import DraftConfig
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended, Wanted, drafting
+from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, ServiceError
@@ -55,7 +55,7 @@ class Batch:
         finally:
             self._service.close()
 
-    async def wanted(self, prompt: Prompt) -> Wanted:
+    async def generation(self, prompt: Prompt) -> Generation:
         """Returns the request for a prompt; its seed is random if none is set.
 
         Waits for the verify node, whose Welcome has the defaults. PromptError if the prompt cannot be encoded.
@@ -65,22 +65,15 @@ class Batch:
         asked = SamplingRequest(seed=seed, temperature=config.temperature)
         token_ids = await service.encode(prompt.text, "")
         await self.daemon.connected.wait()
-        drafter, max_draft = drafting(prompt.drafter or config.drafter, config.max_draft)
-        asked = asked.filled(config.node_sampling)
-        sampling, stop, rules = asked.resolve(service.defaults(chat=False))
-        return Wanted(
-            prompt=token_ids,
-            sampling=sampling,
-            max_tokens=config.max_tokens or DEFAULT_MAX_TOKENS,
-            stop=stop,
-            logit_rules=rules,
+        return service.generation(
+            token_ids,
+            asked.filled(config.node_sampling),
+            config.max_tokens or DEFAULT_MAX_TOKENS,
             verification=config.verification,
-            max_draft=max_draft,
-            drafter=drafter,
+            max_draft=config.max_draft,
+            drafter=prompt.drafter or config.drafter,
             prefix_cache=prompt.drafter is None,  # a text of the target alone takes as long as if it came first
             slo=service.levels.default,
-            target=service.target_fingerprint,
-            resolve=asked.resolve,
         )
 
     def give_up(self, code: str, what: str) -> None:
@@ -99,10 +92,10 @@ class Batch:
 
     async def _write(self, index: int, prompt: Prompt) -> None:
         """Writes one text. A text that restarts has its tokens told anew, under another session."""
-        wanted, started = await self.wanted(prompt), time.perf_counter()
+        generation, started = await self.generation(prompt), time.perf_counter()
         told = dict[str, Any]()
         token_ids, text = list[int](), ""
-        async with aclosing(self._service.write(wanted)) as items:
+        async with aclosing(self._service.write(generation)) as items:
             async for item in items:
                 match item:
                     case Begun():
@@ -115,7 +108,7 @@ class Batch:
                         if new:
                             self.events.write("tokens", **told, token_ids=new, text=item.text, at=time.monotonic())
                     case Ended():
-                        told |= {"domain": prompt.domain, "prompt": prompt.text, "seed": wanted.sampling.seed}
+                        told |= {"domain": prompt.domain, "prompt": prompt.text, "seed": generation.sampling.seed}
                         self._finish(told | {"text": text, "token_ids": token_ids}, item, time.perf_counter() - started)
                 await streams.room()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.engine.tokenizing.control_tokens import ControlTokens
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_part, encode_prompt
@@ -212,7 +212,7 @@ class Forms:
             raise ConstraintError(problem)
 
     @asynccontextmanager
-    async def held(self, request: Request) -> AsyncGenerator[None, None]:
+    async def held(self, request: Generation) -> AsyncGenerator[None, None]:
         """Compiles the request's constraint for the draft model meanwhile, and holds it until the session ends.
 
         Begins at once, so that nothing changes between a text's admission and its place in the queue. Until the

@@ -1,7 +1,8 @@
 """Generates texts for users: admits or refuses, restarts and counts texts, and drains the node.
 
     service = Service(daemon, vocabulary, max_waiting=64)
-    async with aclosing(service.write(Wanted(prompt=..., sampling=..., max_tokens=100))) as pieces:
+    generation = service.generation(prompt, SamplingRequest(seed=1), max_tokens=100)
+    async with aclosing(service.write(generation)) as pieces:
         async for piece in pieces: ...
 
 `service.texts` (`counts.py`) counts every text's outcome for `/metrics`.
@@ -13,18 +14,20 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from draft_node.core.actions import Fail, Request
+from msgspec.structs import replace
+
+from draft_node.core.actions import Fail
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
-from draft_node.service.answer import Answer, Piece
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Answer, Begun, Ended, Piece
 from draft_node.service.chat_forms import ChatForms, opened
 from draft_node.service.counts import Text, Texts
-from draft_node.service.levels import Levels
+from draft_node.service.levels import Levels, Target
 from draft_node.service.queues import Encoder, Forms
-from draft_node.service.request import Begun, Ended, Target, Wanted
 from draft_node.service.tokens import TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
@@ -33,13 +36,14 @@ from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids, leaves_
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import defaults
+from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.options import NO_MODEL
-from goodspeed.wire.fields import MAX_CONTEXT, MAX_STOP_IDS
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, MAX_STOP_IDS, Drafter
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
+from goodspeed.wire.messages import Sampling
 
 logger = logging.getLogger("goodspeed.draft")
-
 
 MENDING_S = 5.0
 """Shorter absences of the verify node make new texts wait instead of refusing them: reconnecting takes a tenth of a
@@ -83,7 +87,197 @@ class Service:
         constraints.prepare()
         self._forms = Forms(constraints)
 
-    # -- the present state of both nodes -------------------------------------------------------------------------------
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def generation(
+        self,
+        prompt: tuple[int, ...],
+        asked: SamplingRequest,
+        max_tokens: int,
+        *,
+        user: str = "",
+        prefix_cache: bool = True,
+        drafter: Drafter = "auto",
+        max_draft: int = MAX_DRAFT,
+        **others: Any,
+    ) -> Generation:
+        """Builds the request for a text under the present target's defaults; RequestRefused for too many stop tokens.
+
+        prefix_cache: other texts of its user may share its keys and values. others: fields of `Generation`.
+        """
+        if drafter == "none" or max_draft == 0:
+            drafter, max_draft = "none", 0
+        blank = Generation(
+            session_id=b"",
+            prompt=prompt,
+            sampling=Sampling(),
+            max_tokens=max_tokens,
+            max_draft=max_draft,
+            drafter=drafter,
+            user=user,
+            cache_salt=self._salts.of(user) if prefix_cache else b"",
+            asked_at=time.monotonic(),
+            asked=asked,
+            **others,
+        )
+        return self._under_target(blank)
+
+    def _under_target(self, generation: Generation) -> Generation:
+        """Returns the same request in a session of its own, under the present target's defaults."""
+        anew = replace(generation, session_id=secrets.token_bytes(16), target=self.target_fingerprint)
+        if generation.asked is None:
+            return anew
+        sampling, stop, rules = generation.asked.resolve(self.defaults(chat=generation.is_chat))
+        stop_ids = self.stop_ids(generation.asked)
+        return replace(anew, sampling=sampling, stop=stop, logit_rules=rules, stop_ids=stop_ids)
+
+    async def write(
+        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        """Yields Begun, pieces of text as they become certain, then Ended. Waits in the queue for admission.
+
+        If the verify node returns with another target, a text restarts (yields Begun again) with that target's
+        defaults, if no token was delivered or `restarts` is set. Any other text fails with the code `target_changed`.
+
+        Raises Busy, Draining or VerifyAway at the first step; later VerifyAway (the verify node was away for too long),
+        Draining (the drain time is over) or RequestRefused. Leaving the iteration early (`aclosing`, or a cancelled
+        task) closes the session at both nodes. parser: how to parse the text.
+        """
+        with self._counted(generation) as text:
+            self._check_admission(generation)
+            while True:
+                try:
+                    async with aclosing(self._attempt(generation, text, self._answer(generation, parser))) as items:
+                        async for item in items:
+                            yield item
+                    return
+                except RequestRefused as error:
+                    if error.code != "target_changed" or (text.num_tokens and not generation.restarts):
+                        raise
+                    logger.info("restarting a text: the verify node has another target")
+                    text.begin_anew()
+                    generation = self._under_target(generation)
+
+    async def _attempt(
+        self, request: Generation, text: Text, answer: Answer
+    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        """Generates the text with one target, in one session."""
+        session, kept, num_thinking = None, None, 0
+        async with self._forms.held(request), aclosing(self._daemon.generate(request)) as items:
+            async for item in items:
+                if isinstance(item, Fail):
+                    raise _error(item)
+                if session is None:
+                    session = self._daemon.core.sessions[request.session_id]
+                    yield Begun(session.target, request.session_id, session.statistics)
+                piece = answer.take(item)
+                text.delivered(len(piece.tokens), time.monotonic(), answer.num_thinking - num_thinking)
+                num_thinking = answer.num_thinking
+                if answer.is_complete:
+                    kept = text.finished(answer.reason, time.monotonic(), session.promised)
+                    break
+                yield piece
+        if session is None:
+            raise RuntimeError("a session ended without a last item")
+        if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
+            yield piece
+        yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, kept, answer.num_thinking)
+
+    def _check_admission(self, generation: Generation) -> None:
+        """Raises a ServiceError with the reason if the text is not admitted."""
+        if self.draining:
+            raise Draining("draining", "this draft node is shutting down; ask another one")
+        if not self.is_within_reach:
+            raise VerifyAway("verify_away", self.absence)
+        is_full = self._daemon.core.queue.is_full(wants_prompt=generation.num_prompt_logprobs is not None)
+        if is_full and self.num_waiting >= self.max_waiting:
+            raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Counts a request that is refused before its texts begin, as one failed text."""
+        try:
+            yield
+        except ServiceError as error:
+            self.texts.count_failure(error.code)
+            raise
+
+    @contextmanager
+    def _counted(self, generation: Generation) -> Iterator[Text]:
+        """Counts a text from request to end; `drain` waits until no text is in progress."""
+        text = self.texts.begin(len(generation.prompt), generation.asked_at, generation.slo)
+        self._num_writing += 1
+        self._idle.clear()
+        try:
+            yield text
+        except Exception as error:
+            text.failed(error.code if isinstance(error, ServiceError) else "internal")
+            raise
+        finally:
+            text.left()
+            self._num_writing -= 1
+            if not self._num_writing:
+                self._idle.set()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Stops admission and waits for texts in progress, including queued ones. True if all finished in time.
+
+        After timeout_s closes the remaining sessions at both nodes; their users get Draining.
+        """
+        self.draining = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+            return True
+        except TimeoutError:
+            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
+            await self._daemon.end_generations(Fail("draining", what))
+            return False
+
+    def _answer(self, generation: Generation, parser: ParserSettings) -> Answer:
+        tokenizer = self._vocabulary.tokenizer
+        return Answer(
+            tokenizer,
+            self._token_texts,
+            generation.stop,
+            generation.min_tokens,
+            is_trimmed=leaves_blank(tokenizer, generation.prompt, chat=generation.is_chat),
+            prompt=generation.prompt,
+            parser=parser,
+            is_thinking=opened(tokenizer, generation.prompt, parser) == "open",
+        )
+
+    # -- tokens ----------------------------------------------------------------------------------------------------
+
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
+        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
+        return self._known(await self._encoder.prompt(text, user))
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        """Returns a conversation's token ids; PromptError if there is no chat template, or it refuses; Busy."""
+        return self._known(await self._encoder.chat(messages, user, inputs))
+
+    def _known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the ids; PromptError for a token that the target lacks."""
+        check_ids(self._vocabulary.tokenizer, token_ids, self.vocab_size)
+        return token_ids
+
+    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
+        """Returns the token ids of an expected answer, with the leading blank that the model would emit; Busy."""
+        blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
+        return await self._encoder.part(blank + text, user)
+
+    async def decode(self, token_ids: Sequence[int], user: str) -> str:
+        """Returns the text of token ids, without special tokens; Busy if too much of this user's work waits."""
+        return await self._encoder.decode(token_ids, user)
+
+    async def check_form(self, constraint: Constraint, user: str) -> None:
+        """ConstraintError with the reason if a constraint cannot be served; Busy if too much of this user's waits."""
+        await self._forms.check(constraint, user)
+
+    # -- state -----------------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -178,195 +372,15 @@ class Service:
         welcome = self._daemon.link.welcome
         return tuple(welcome.eos_ids if welcome is not None else self._vocabulary.eos_ids)
 
-    def stop_ids(self, stop_token_ids: Sequence[int], *, ignore_eos: bool) -> tuple[int, ...]:
-        """Returns a text's stop tokens: its own, and the target's unless `ignore_eos`; RequestRefused if too many.
-
-        Too many are possible only if the target changed while the text waited in the queue.
-        """
-        found = tuple(dict.fromkeys((*(() if ignore_eos else self.eos_ids), *stop_token_ids)))
+    def stop_ids(self, asked: SamplingRequest) -> tuple[int, ...]:
+        """Returns a text's stop tokens: its own, and the target's unless `ignore_eos`; RequestRefused if too many."""
+        eos = () if asked.ignore_eos else self.eos_ids
+        found = tuple(dict.fromkeys((*eos, *asked.stop_ids)))
         if len(found) > MAX_STOP_IDS:
-            what = f"{len(found)} tokens would end the text, the target's own included; {MAX_STOP_IDS} are the most"
-            raise RequestRefused("malformed", f"{what}: send fewer stop_token_ids")
+            num_own = len(found) - len(set(asked.stop_ids))
+            what = f"stop_token_ids: {len(found) - num_own} in addition to {num_own} of the target's own are too many"
+            raise RequestRefused("malformed", f"{what}; send at most {MAX_STOP_IDS - num_own}, or ignore_eos")
         return found
-
-    # -- texts -----------------------------------------------------------------------------------------------------
-
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        """Yields Begun, pieces of text as they become certain, then Ended. Waits in the queue for admission.
-
-        If the verify node returns with another target, a text restarts (yields Begun again) with that target's
-        defaults, if no token was delivered or `restarts` is set. Any other text fails with the code `target_changed`.
-
-        Raises Busy, Draining or VerifyAway at the first step; later VerifyAway (the verify node was away for too long),
-        Draining (the drain time is over) or RequestRefused. Leaving the iteration early (`aclosing`, or a cancelled
-        task) closes the session at both nodes.
-        """
-        with self._counted(wanted) as text:
-            self._check_admission(wanted)
-            while True:
-                try:
-                    async with aclosing(self._attempt(wanted, text)) as items:
-                        async for item in items:
-                            yield item
-                    return
-                except RequestRefused as error:
-                    if error.code != "target_changed" or (text.num_tokens and not wanted.restarts):
-                        raise
-                    logger.info("restarting a text: the verify node has another target")
-                    text.begin_anew()
-                    wanted = self._renewed(wanted)
-
-    async def _attempt(self, wanted: Wanted, text: Text) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        """Generates the text with one target, in one session."""
-        request, answer = self.request_of(wanted, text.times.asked_at), self._answer(wanted)
-        session, kept, num_thinking = None, None, 0
-        async with self._forms.held(request), aclosing(self._daemon.generate(request)) as items:
-            async for item in items:
-                if isinstance(item, Fail):
-                    raise _error(item)
-                if session is None:
-                    session = self._daemon.core.sessions[request.session_id]
-                    yield Begun(session.target, request.session_id, session.statistics)
-                piece = answer.take(item)
-                text.delivered(len(piece.tokens), time.monotonic(), answer.num_thinking - num_thinking)
-                num_thinking = answer.num_thinking
-                if answer.is_complete:
-                    kept = text.finished(answer.reason, time.monotonic(), session.promised)
-                    break
-                yield piece
-        if session is None:
-            raise RuntimeError("a session ended without a last item")
-        if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
-            yield piece
-        yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, kept, answer.num_thinking)
-
-    def _check_admission(self, wanted: Wanted) -> None:
-        """Raises a ServiceError with the reason if the text is not admitted."""
-        if self.draining:
-            raise Draining("draining", "this draft node is shutting down; ask another one")
-        if not self.is_within_reach:
-            raise VerifyAway("verify_away", self.absence)
-        is_full = self._daemon.core.queue.is_full(wants_prompt=wanted.num_prompt_logprobs is not None)
-        if is_full and self.num_waiting >= self.max_waiting:
-            raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
-
-    @contextmanager
-    def refusing(self) -> Iterator[None]:
-        """Counts a request that is refused before its texts begin, as one failed text."""
-        try:
-            yield
-        except ServiceError as error:
-            self.texts.count_failure(error.code)
-            raise
-
-    @contextmanager
-    def _counted(self, wanted: Wanted) -> Iterator[Text]:
-        """Counts a text from request to end; `drain` waits until no text is in progress."""
-        text = self.texts.begin(len(wanted.prompt), time.monotonic(), wanted.slo)
-        self._num_writing += 1
-        self._idle.clear()
-        try:
-            yield text
-        except Exception as error:
-            text.failed(error.code if isinstance(error, ServiceError) else "internal")
-            raise
-        finally:
-            text.left()
-            self._num_writing -= 1
-            if not self._num_writing:
-                self._idle.set()
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Stops admission and waits for texts in progress, including queued ones. True if all finished in time.
-
-        After timeout_s closes the remaining sessions at both nodes; their users get Draining.
-        """
-        self.draining = True
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
-            return True
-        except TimeoutError:
-            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
-            await self._daemon.end_generations(Fail("draining", what))
-            return False
-
-    def _answer(self, wanted: Wanted) -> Answer:
-        tokenizer = self._vocabulary.tokenizer
-        return Answer(
-            tokenizer,
-            self._token_texts,
-            wanted.stop,
-            wanted.min_tokens,
-            is_trimmed=leaves_blank(tokenizer, wanted.prompt, chat=wanted.is_chat),
-            prompt=wanted.prompt,
-            parser=wanted.parser,
-            is_thinking=opened(tokenizer, wanted.prompt, wanted.parser) == "open",
-        )
-
-    def request_of(self, wanted: Wanted, asked_at: float) -> Request:
-        """Returns the session's request for a text. asked_at: time of the user's request."""
-        target = wanted.target if wanted.target is not None else self.target_fingerprint
-        return Request(
-            session_id=secrets.token_bytes(16),
-            prompt=wanted.prompt,
-            sampling=wanted.sampling,
-            max_tokens=wanted.max_tokens,
-            stop_ids=self.stop_ids(wanted.stop_token_ids, ignore_eos=wanted.ignore_eos),
-            verification=wanted.verification,
-            max_draft=wanted.max_draft,
-            num_logprobs=wanted.num_logprobs,
-            num_prompt_logprobs=wanted.num_prompt_logprobs,
-            min_tokens=wanted.min_tokens,
-            user=wanted.user,
-            drafter=wanted.drafter,
-            target=target,
-            slo=wanted.slo,
-            otherwise=wanted.otherwise,
-            asked_at=asked_at,
-            prediction=wanted.prediction,
-            priority=wanted.priority,
-            logit_rules=wanted.logit_rules,
-            constraint=wanted.constraint,
-            cache_salt=self._salts.of(wanted.user) if wanted.prefix_cache else b"",
-        )
-
-    def _renewed(self, wanted: Wanted) -> Wanted:
-        """Returns the same request with the present target's defaults."""
-        sampling, stop, rules = wanted.sampling, wanted.stop, wanted.logit_rules
-        if wanted.resolve is not None:
-            sampling, stop, rules = wanted.resolve(self.defaults(chat=wanted.is_chat))
-        return replace(wanted, sampling=sampling, stop=stop, logit_rules=rules, target=self.target_fingerprint)
-
-    # -- tokens ----------------------------------------------------------------------------------------------------
-
-    async def encode(self, text: str, user: str) -> tuple[int, ...]:
-        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
-        return self._known(await self._encoder.prompt(text, user))
-
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
-    ) -> tuple[int, ...]:
-        """Returns a conversation's token ids; PromptError if there is no chat template, or it refuses; Busy."""
-        return self._known(await self._encoder.chat(messages, user, inputs))
-
-    def _known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the ids; PromptError for a token that the target lacks."""
-        check_ids(self._vocabulary.tokenizer, token_ids, self.vocab_size)
-        return token_ids
-
-    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
-        """Returns the token ids of an expected answer, with the leading blank that the model would emit; Busy."""
-        blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
-        return await self._encoder.part(blank + text, user)
-
-    async def decode(self, token_ids: Sequence[int], user: str) -> str:
-        """Returns the text of token ids, without special tokens; Busy if too much of this user's work waits."""
-        return await self._encoder.decode(token_ids, user)
-
-    async def check_form(self, constraint: Constraint, user: str) -> None:
-        """ConstraintError with the reason if a constraint cannot be served; Busy if too much of this user's waits."""
-        await self._forms.check(constraint, user)
 
     def close(self) -> None:
         """Ends the threads for tokenizing and constraints. Call after the final text has ended."""
@@ -395,5 +409,5 @@ class Salts:
         self._secret = secrets.token_bytes(32)
 
     def of(self, user: str) -> bytes:
-        """Returns the salt of a user's texts. user: empty for --prompts, where the operator is the only user."""
+        """Returns the salt of a user's texts. user: empty on the console, where the operator is the only user."""
         return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()

@@ -3,8 +3,7 @@
 import asyncio
 from typing import TypeAlias
 
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended
+from draft_node.service.answer import Begun, Ended, Piece
 from goodspeed.errors import RequestRefused
 
 Item: TypeAlias = tuple[int, Begun | Piece | Ended | Exception]

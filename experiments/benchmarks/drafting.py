@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.benchmarks.nodes.made import made_checkpoint
 from experiments.harness import benchmark
 from goodspeed.drafting.drafter import Drafter
@@ -127,7 +127,7 @@ class Ways:
         runner = Runner(checkpoint, num_pages=num_pages, page_size=16)
         sampling = SAMPLINGS[case.sampling]
         requests = [
-            Request(
+            Generation(
                 bytes([number]) * 16, (), Sampling(sampling.temperature, sampling.top_k, sampling.top_p, number), 99
             )
             for number in range(case.num_sessions)
@@ -158,7 +158,7 @@ class Proposing:
     """A drafter whose sessions propose `LENGTH` tokens, verdict after verdict."""
 
     def __init__(
-        self, drafter: DraftModel, requests: Sequence[Request], make_tokens: Callable[[int], list[int]]
+        self, drafter: DraftModel, requests: Sequence[Generation], make_tokens: Callable[[int], list[int]]
     ) -> None:
         self.drafter, self.requests, self.make_tokens = drafter, requests, make_tokens
         self.rng = random.Random(1)

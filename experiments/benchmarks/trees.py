@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
 from draft_node.core.drafts.draft_tree import DraftTree
+from draft_node.core.generation import Generation
 from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TargetText, grouped, write, written_logits
 from goodspeed.drafting.drafter import Drafter
@@ -72,7 +72,7 @@ class Drafting:
     def __init__(self, drafter: Drafter, clock: "Clock", text: TargetText, number: int, mode: str) -> None:
         sampling = Sampling(text.sampling.temperature, seed=text.sampling.seed)
         room = len(text.written) + PERMITTED + 1
-        self.request = Request(number.to_bytes(16, "little"), tuple(text.prompt), sampling, room)
+        self.request = Generation(number.to_bytes(16, "little"), tuple(text.prompt), sampling, room)
         self.drafter, self.clock, self.mode = drafter, clock, mode
         drafter.widths = clock
         self.tree = DraftTree(self.request)

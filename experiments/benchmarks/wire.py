@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.harness import benchmark
 from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
@@ -66,7 +66,7 @@ KINDS = [
 class Text:
     """A prompt and the target's continuation."""
 
-    request: Request
+    request: Generation
     tokens: tuple[int, ...]
 
     def bases(self) -> range:
@@ -86,7 +86,7 @@ class Bench:
         prompt = tuple(self.checkpoint.tokenizer.encode(line.prompt))
         seeded = Sampling(sampling.temperature, sampling.top_k, sampling.top_p, line.seed)
         written = generation.generate(self.checkpoint, self.runner, prompt, seeded, num_tokens)
-        request = Request(number.to_bytes(16, "little"), prompt, seeded, num_tokens)
+        request = Generation(number.to_bytes(16, "little"), prompt, seeded, num_tokens)
         return Text(request, (*prompt, *written))
 
     def measure(self, kind: Kind, texts: list[Text]) -> dict[str, float]:
@@ -124,7 +124,7 @@ def make_runner(checkpoint: Checkpoint) -> Runner:
 
 
 def propose(drafter: Drafter, kind: Kind, text: Text, base: int, number: int) -> Proposed:
-    request = Request(
+    request = Generation(
         text.request.session_id, text.request.prompt, text.request.sampling, 1024, verification=kind.verification
     )
     drafter.add(Propose(request, 1, number, text.tokens[:base], LENGTH))

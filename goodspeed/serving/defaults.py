@@ -106,7 +106,8 @@ class SamplingRequest:
     top_k: int | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()  # strings that end the text
-    adds_stops: bool = True  # the default stop strings apply, too
+    stop_ids: tuple[int, ...] = ()  # tokens that end the text
+    ignore_eos: bool = False  # the target's own stop strings and EOS tokens do not end the text
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
@@ -128,7 +129,7 @@ class SamplingRequest:
             top_p=float(_first(self.top_p, defaults.top_p, 1.0)),
             seed=self.seed,
         )
-        stop = tuple(dict.fromkeys((*self.stop, *defaults.stop))) if self.adds_stops else self.stop
+        stop = tuple(dict.fromkeys((*self.stop, *(() if self.ignore_eos else defaults.stop))))
         return Resolved(sampling, stop, self._rules(defaults))
 
     def _rules(self, defaults: Defaults) -> LogitRules | None:

@@ -8,8 +8,9 @@ import pytest
 
 from draft_node import assembly
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Connected, Request
+from draft_node.core.actions import Connected
 from draft_node.core.drafts.ngrams import Ngrams
+from draft_node.core.generation import Generation
 from draft_node.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError
@@ -45,7 +46,7 @@ def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_par
     config = DraftConfig(model=model)
     line = MemoryNetwork().connect_draft(BOOT)
     daemon = assembly.build(config, assembly.load(config), line, BOOT)
-    request = Request(bytes(16), (1, 2), Sampling(), max_tokens=5)
+    request = Generation(bytes(16), (1, 2), Sampling(), max_tokens=5)
     daemon.core.begin(request, 0.0)
     assert daemon.core.sessions[request.session_id].num_parallel == num_parallel
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Deliver, Fail, Finish, Request
+from draft_node.core.actions import Deliver, Fail, Finish
+from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import NodeFailed
@@ -35,7 +36,7 @@ async def verify_node(verify: VerifyChannel, closed: list[bytes] | None = None) 
 
 
 async def told(daemon: DraftDaemon, number: int) -> list[Deliver | Finish | Fail]:
-    return [item async for item in daemon.generate(Request(session_id(number), (1,), Sampling(), 5))]
+    return [item async for item in daemon.generate(Generation(session_id(number), (1,), Sampling(), 5))]
 
 
 @run_async

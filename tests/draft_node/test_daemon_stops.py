@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from draft_node.core.actions import Request
 from draft_node.core.core import DraftCore
+from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.daemon import DraftDaemon
 from draft_node.histories import HistoryKeeper
@@ -70,7 +70,7 @@ async def test_a_text_is_told_that_the_verify_node_is_away_when_the_node_gives_u
     network.bind_verify()
     daemon, serving = start(network)
     daemon.core.connect_timeout_s = 0.5
-    told = [item async for item in daemon.generate(Request(bytes(16), (1,), Sampling(), 5))]
+    told = [item async for item in daemon.generate(Generation(bytes(16), (1,), Sampling(), 5))]
     assert [getattr(item, "code", None) for item in told] == ["verify_away"]
     with pytest.raises(TransportError, match="has been away"):
         await serving

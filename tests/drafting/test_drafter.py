@@ -8,7 +8,7 @@ import pytest
 import torch
 from msgspec.structs import astuple, replace
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
@@ -63,7 +63,7 @@ class Chains(Runner):
 
 
 def make_request(number=1, **changes):
-    request = Request(session_id(number), (5, 6, 7, 8, 9), Sampling(seed=number), max_tokens=100)
+    request = Generation(session_id(number), (5, 6, 7, 8, 9), Sampling(seed=number), max_tokens=100)
     return replace(request, **changes)
 
 

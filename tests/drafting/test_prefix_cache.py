@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.tree import Nodes
@@ -23,8 +23,8 @@ def make_drafter(num_pages: int = 256) -> Drafter:
     return Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages, prefix_cache=True))
 
 
-def request_of(number: int, salt: bytes = b"alice", **changes: Any) -> Request:
-    request: Request = make_request(number, prompt=PROMPT, sampling=Sampling(seed=number), cache_salt=salt)
+def request_of(number: int, salt: bytes = b"alice", **changes: Any) -> Generation:
+    request: Generation = make_request(number, prompt=PROMPT, sampling=Sampling(seed=number), cache_salt=salt)
     return replace(request, **changes)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from draft_node import assembly
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.source import GROUP, SourceDrafter, create
@@ -52,7 +52,7 @@ class Fixed:
 
 
 def asked(**changes: Any) -> Propose:
-    request = Request(session_id(1), (5, 6, 7), Sampling(temperature=0.0), max_tokens=60)
+    request = Generation(session_id(1), (5, 6, 7), Sampling(temperature=0.0), max_tokens=60)
     return replace(Propose(request, 1, 1, request.prompt, 8, max_depth=8, wants_alternatives=True), **changes)
 
 
@@ -70,7 +70,7 @@ def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: s
     line = Line(4)
     line.drafter = drafter = SourceDrafter(create(mine))  # type: ignore[assignment]
     prompts = [(number, *(1, 2, 3, 4) * 3) for number in range(1, 4)]
-    line.run(*(Request(session_id(n), prompt, sampling, max_tokens=60) for n, prompt in enumerate(prompts)))
+    line.run(*(Generation(session_id(n), prompt, sampling, max_tokens=60) for n, prompt in enumerate(prompts)))
     for user, prompt in zip(line.users.values(), prompts, strict=True):
         assert user.tokens == list(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, 60, ()))
     assert sum(user.session.statistics.drafted["model"] for user in line.users.values()) > 0
@@ -120,7 +120,7 @@ def test_what_is_no_draft_fails_as_a_draft_model_does(answer: Any) -> None:
 
 
 def test_under_the_ratio_rule_nothing_is_drafted() -> None:
-    request = Request(session_id(1), (5, 6, 7), Sampling(), max_tokens=60, verification="ratio")
+    request = Generation(session_id(1), (5, 6, 7), Sampling(), max_tokens=60, verification="ratio")
     assert drafted(Fixed([1], [0.5]), asked(request=request)).tokens == ()
 
 

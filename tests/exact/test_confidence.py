@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS, acceptance_probabilities
@@ -22,7 +22,7 @@ def draft(
     least_probability: float, *, verification: Verification = "match", temperature: float = 1.0, **changes: Any
 ) -> Proposed:
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT))
-    request = Request(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
+    request = Generation(bytes(16), PROMPT, Sampling(temperature, seed=3), 50, verification=verification)
     drafter.add(Propose(request, 1, 1, PROMPT, 12, least_probability=least_probability, **changes))
     while True:
         if done := drafter.step():

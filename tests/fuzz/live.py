@@ -23,7 +23,8 @@ from unittest.mock import patch
 
 from draft_node import assembly
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Deliver, Finish, Request
+from draft_node.core.actions import Deliver, Finish
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
 from draft_node.preflight import read_keys
 from goodspeed.serving.running import KERNELS
@@ -100,7 +101,7 @@ class Honest:
         ]
         await asyncio.wait_for(asyncio.gather(*texts), DEADLINE_S)
 
-    async def _text(self, daemon: DraftDaemon, request: Request, gaps: list[float]) -> None:
+    async def _text(self, daemon: DraftDaemon, request: Generation, gaps: list[float]) -> None:
         tokens: tuple[int, ...] = ()
         end, before = None, None
         async for item in daemon.generate(request):
@@ -118,7 +119,7 @@ class Honest:
             self.wrong.append(f"{end}: {tokens} instead of {expected}")
 
 
-def wanted(index: int) -> Request:
+def wanted(index: int) -> Generation:
     """Greedy and sampled texts; every third asks for a service level."""
     slo = URGENT if index % 3 == 0 else None
     return make_request(prompt_ids(index), NUM_TOKENS, temperature=float(index % 2), seed=index, slo=slo)

@@ -47,7 +47,7 @@ def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
     asked = defaults.SamplingRequest(seed=5, top_k=3, stop=("c",))
     assert asked.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == Resolved(Sampling(0.6, 3, 0.95, 5), ("c", "a"))
     assert asked.resolve(Defaults()) == Resolved(Sampling(1.0, 3, 1.0, 5), ("c",))
-    own_stops_only = defaults.SamplingRequest(seed=5, stop=("c",), adds_stops=False)
+    own_stops_only = defaults.SamplingRequest(seed=5, stop=("c",), ignore_eos=True)
     assert own_stops_only.resolve(Defaults(stop=("a",))).stop == ("c",)
 
 

@@ -7,7 +7,8 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from draft_node.core.actions import Action, Deliver, Finish, Request, Send
+from draft_node.core.actions import Action, Deliver, Finish, Send
+from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
@@ -26,7 +27,7 @@ LIMIT = 1 << 20
 class User:
     """A session, and what it was given."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Generation) -> None:
         self.session = Session(request)
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
@@ -58,7 +59,7 @@ class Line:
         self.now = 0.0
         self.num_preempted = self.num_reopened = self.num_repeated = 0
 
-    def run(self, *requests: Request) -> "Line":
+    def run(self, *requests: Generation) -> "Line":
         """Writes these texts, which are asked for at once, to their ends."""
         self.core.receive(b"a", make_hello("a"), self.now)
         for request in requests:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.simulation.nodes.invariants import CheckedCore
 from goodspeed.app import generation
 from goodspeed.constraint import compiling
@@ -50,7 +50,7 @@ class Pair:
     """Drafter and target, without nodes."""
 
     def __init__(self, constraint, sampling, verification="match", *, drafts_in_form=True):
-        self.request = Request(
+        self.request = Generation(
             session_id(1), PROMPT, sampling, 60, (END,), verification, constraint=constraint if drafts_in_form else None
         )
         self.constraint = constraint

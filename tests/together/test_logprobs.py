@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
@@ -57,7 +57,7 @@ def make_request(number, *, prompt_len=4, **changes):
         "max_tokens": 24,
         "num_logprobs": number % 4,
     }
-    return Request(**(values | changes))
+    return Generation(**(values | changes))
 
 
 def alone(request):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
@@ -18,7 +18,7 @@ def nodes(*, keeps: bool = True, num_pages: int = 256) -> Line:
     return Line(faults=0.0, prefix_cache=keeps, num_pages=num_pages)
 
 
-def write(line: Line, *requests: Request) -> list[tuple[int, ...]]:
+def write(line: Line, *requests: Generation) -> list[tuple[int, ...]]:
     """The texts of several requests that come at once."""
     line.run(*requests)
     return [tuple(line.users[request.session_id].tokens) for request in requests]
@@ -28,8 +28,8 @@ def num_cached(line: Line) -> list[int]:
     return [user.session.statistics.num_cached for user in line.users.values()]
 
 
-def request(number: int, sampling: Sampling, prompt: Sequence[int] = PROMPT, salt: bytes = b"alice") -> Request:
-    return Request(session_id(number), tuple(prompt), sampling, 25, cache_salt=salt)
+def request(number: int, sampling: Sampling, prompt: Sequence[int] = PROMPT, salt: bytes = b"alice") -> Generation:
+    return Generation(session_id(number), tuple(prompt), sampling, 25, cache_salt=salt)
 
 
 def alone(prompt: Sequence[int], sampling: Sampling) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.exact import proposals
@@ -106,7 +106,7 @@ class Pairs:
     def draft(self, number, wanting):
         for seed, text in wanting.items():
             sampling = replace_seed(self.sampling, seed)
-            request = Request(
+            request = Generation(
                 session_id(seed), PROMPT, sampling, 100, verification="ratio", logit_rules=self.logit_rules
             )
             self.drafter.add(Propose(request, 1, number, (*PROMPT, *text), 2 - len(text)))

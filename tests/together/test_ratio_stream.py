@@ -11,7 +11,8 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Action, Deliver, Finish, Request, Send
+from draft_node.core.actions import Action, Deliver, Finish, Send
+from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
@@ -86,7 +87,7 @@ class Crowd:
 
     def _some(self, first: int) -> dict[bytes, Base]:
         requests = [
-            Request(
+            Generation(
                 session_id(seed), PROMPT, Sampling(temperature=TEMPERATURE, seed=seed), LENGTH, verification="ratio"
             )
             for seed in range(first, first + AT_ONCE)

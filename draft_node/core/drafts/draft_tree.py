@@ -7,7 +7,7 @@ the rest of the tree stays. When the text leaves the tree, a new tree begins.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes, Tree
 from goodspeed.exact import trees
@@ -29,7 +29,7 @@ come nearer to it."""
 class DraftTree:
     """The tree of one session."""
 
-    request: Request
+    request: Generation
     num_parallel: int = 1  # tokens that the model drafts in one forward pass
     _base_len: int = 0  # length of the text before the tree
     _nodes: Nodes = field(default_factory=Nodes)

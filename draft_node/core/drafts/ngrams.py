@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import banned_at
 from goodspeed.drafting.sources import NGRAM, permits
 from goodspeed.ngram.drafting import Continuation, draft
@@ -34,18 +34,18 @@ class Ngrams:
     expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
     """Indexes of predictions, alive while a session uses them: the choices of a request share one."""
 
-    def begin(self, request: Request) -> "NgramDrafter | None":
+    def begin(self, request: Generation) -> "NgramDrafter | None":
         """Returns the drafter of this request; None if the request permits no n-gram drafts."""
         if not permits(request.drafter, NGRAM) or not request.max_draft:
             return None
         return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
 
-    def keep(self, request: Request, tokens: Sequence[int]) -> None:
+    def keep(self, request: Generation, tokens: Sequence[int]) -> None:
         """Adds an ended text, complete or not, with its prompt to its user's history, unless no token was generated."""
         if self.keeps and len(tokens) > len(request.prompt):
             self.history.add(request.user, tokens)
 
-    def _predicted(self, request: Request) -> NgramIndex | None:
+    def _predicted(self, request: Generation) -> NgramIndex | None:
         """Returns an index of the user's prediction, which drafts for this request alone; None under the ratio rule.
 
         The user may have taken the prediction from an answer to the same request. Such a prediction depends on the same
@@ -67,7 +67,7 @@ class Ngrams:
 class NgramDrafter:
     """Drafts for one session from its own text, and from the history that its user may see."""
 
-    request: Request
+    request: Generation
     history: History
     least_probability: float = DEFAULT_LEAST_PROBABILITY
     prediction: NgramIndex | None = None  # of the output that the user expects

@@ -12,10 +12,11 @@ and never on its tokens, so that it reveals nothing about the noise that accepts
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draft_node.core.actions import Action, Request, Send
+from draft_node.core.actions import Action, Send
 from draft_node.core.drafts.draft_tree import DraftTree
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
+from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import trees
@@ -46,7 +47,7 @@ LEAST_GAIN = 1.0
 class Stream:
     """The drafts of one session, and its requests to the draft model."""
 
-    request: Request
+    request: Generation
     ngrams: NgramDrafter | None = None
     tree: DraftTree | None = None  # None: no draft model drafts
     resting: Resting = field(default_factory=Resting)  # of the draft model, shared by all sessions
@@ -62,7 +63,9 @@ class Stream:
     _found: Continuation = field(default_factory=Continuation)  # result of that lookup
 
     @classmethod
-    def of(cls, request: Request, ngrams: NgramDrafter | None, resting: Resting, num_parallel: int | None) -> "Stream":
+    def of(
+        cls, request: Generation, ngrams: NgramDrafter | None, resting: Resting, num_parallel: int | None
+    ) -> "Stream":
         """Returns the stream of a session.
 
         num_parallel: tokens that the draft model drafts in one forward pass; None: the node has no draft model.

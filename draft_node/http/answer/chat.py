@@ -8,8 +8,7 @@ from draft_node.http.answer.chunks import Chunked
 from draft_node.http.answer.logprobs import for_chat
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import ChatRequest
-from draft_node.service.answer import Piece
-from draft_node.service.request import Ended
+from draft_node.service.answer import Ended, Piece
 from draft_node.service.tokens import Token
 from goodspeed.serving.web.bodies import (
     AssistantMessage,
@@ -57,7 +56,7 @@ class ChatShape(Chunked):
         if thinking:
             message.reasoning_content = message.reasoning = thinking
         if calls:
-            message.tool_calls = [made(call, self.batch.formats.tools) for call in calls]
+            message.tool_calls = [made(call, self.batch.parser.formats.tools) for call in calls]
         return message
 
     def beginnings(self) -> Iterable[ChatChunk]:
@@ -68,7 +67,7 @@ class ChatShape(Chunked):
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
         tells_tokens = self._logprobs or self.batch.returns_token_ids
         if piece.call is not None:
-            call = made(piece.call, self.batch.formats.tools)
+            call = made(piece.call, self.batch.parser.formats.tools)
             delta = Delta(tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(call))])
             self._num_calls[index] += 1
         elif piece.thinking:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
 from draft_node.parsing.formats import Call, ToolFormat
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended
+from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
 from goodspeed.serving.web.bodies import (
@@ -111,7 +110,7 @@ def usage_of(batch: Batch, choices: Sequence[Choice]) -> Usage:
 def _details(batch: Batch, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
     """Counts reasoning and prediction tokens. num_ngram: accepted tokens of n-gram drafts."""
     details = CompletionDetails()
-    if batch.formats.thinking is not None:
+    if batch.parser.formats.thinking is not None:
         details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
     if num_predicted := sum(len(text.prediction) for text in batch.texts):
         details.accepted_prediction_tokens = min(num_ngram, num_predicted)

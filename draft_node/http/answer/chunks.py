@@ -11,10 +11,9 @@ from pydantic import BaseModel
 from draft_node.http.answer.choices import Choice, metrics_of, system_fingerprint_of, usage_of
 from draft_node.http.answer.shape import Shape, now
 from draft_node.http.ask.generation import Batch
-from draft_node.http.schema.chat import CompletionStreamOptions, Generation
+from draft_node.http.schema.chat import CompletionStreamOptions, TextRequest
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Piece
-from draft_node.service.request import Ended
+from draft_node.service.answer import Ended, Piece
 from draft_node.service.tokens import Token
 from goodspeed.serving.web.bodies import (
     ChatChoice,
@@ -34,7 +33,7 @@ DONE = b"data: [DONE]\n\n"
 class Chunked(Shape):
     """A whole answer is a frame around choices; a stream has chunks of one choice each, and a final one of none."""
 
-    def __init__(self, body: Generation, batch: Batch, model: str, prefix: str) -> None:
+    def __init__(self, body: TextRequest, batch: Batch, model: str, prefix: str) -> None:
         super().__init__(batch)
         self.head: dict[str, Any] = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
         self._options = body.stream_options or CompletionStreamOptions()

@@ -5,28 +5,21 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import Protocol
+from typing import Any, TypeAlias
+
+from pydantic_core import to_json
 
 from draft_node.http.answer.shape import Shape
 from draft_node.http.ask.generation import Batch
 from draft_node.parsing.formats import Call
-from draft_node.service.answer import Piece
-from draft_node.service.request import Ended
+from draft_node.service.answer import Ended, Piece
+
+Event: TypeAlias = dict[str, Any]
+"""An event with its `type`. It may refer to parts of the body, which change after it: serialize it at once."""
 
 
-class Event(Protocol):
-    type: str
-
-    def written(self) -> str:
-        """Serializes the event as JSON."""
-
-
-def server_event(name: str, data: str) -> bytes:
-    return f"event: {name}\ndata: {data}\n\n".encode()
-
-
-def sent(events: Iterable[Event]) -> list[bytes]:
-    return [server_event(event.type, event.written()) for event in events]
+def server_event(event: Event) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_json(event))
 
 
 def new_id(prefix: str) -> str:
@@ -86,7 +79,7 @@ class Itemised(Shape):
         return self.written().encode()
 
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
-        return sent(self._events_of(item))
+        return [server_event(event) for event in self._events_of(item)]
 
     def last(self) -> list[bytes]:
         return []

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from draft_node.http.answer.choices import call_id, usage_of
-from draft_node.http.answer.items import Itemised, new_id, server_event
+from draft_node.http.answer.items import Event, Itemised, new_id, server_event
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.message_events import (
     Block,
-    Event,
     MessageBody,
     MessageUsage,
     StopReason,
@@ -20,7 +19,7 @@ from draft_node.http.schema.message_events import (
 )
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.parsing.formats import Call
-from draft_node.service.request import Ended
+from draft_node.service.answer import Ended
 from goodspeed.serving.web.errors import messages_error
 
 UNSIGNED = "unsigned"
@@ -30,7 +29,7 @@ UNSIGNED = "unsigned"
 class MessageShape(Itemised):
     """One message; each block extends `body` and yields stream events."""
 
-    between = server_event("ping", '{"type": "ping"}')
+    between = server_event({"type": "ping"})
 
     def __init__(self, request: MessagesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch)
@@ -51,10 +50,10 @@ class MessageShape(Itemised):
         return self.body.model_dump_json(exclude_unset=True)
 
     def broken(self, error: ApiError) -> bytes:
-        return server_event("error", json.dumps(messages_error(error.status, error.body)))
+        return server_event(messages_error(error.status, error.body))
 
     def begun(self) -> Iterator[Event]:
-        yield Event(type="message_start", message=self.body.model_copy(deep=True))
+        yield {"type": "message_start", "message": self.body.model_dump(exclude_unset=True)}
 
     def opened(self, *, is_thinking: bool) -> Iterator[Event]:
         thought, said = ThinkingBlock(type="thinking", thinking="", signature=""), TextBlock(type="text", text="")
@@ -77,7 +76,7 @@ class MessageShape(Itemised):
         yield self._event("content_block_stop")
 
     def called(self, call: Call) -> Iterator[Event]:
-        block = ToolUseBlock(type="tool_use", id=call_id(self.batch.formats.tools), name=call.name, input={})
+        block = ToolUseBlock(type="tool_use", id=call_id(self.batch.parser.formats.tools), name=call.name, input={})
         yield self._begin(block)
         yield self._delta("input_json", "partial_json", call.arguments)
         block.input = json.loads(call.arguments)
@@ -89,8 +88,8 @@ class MessageShape(Itemised):
         body.stop_sequence = ended.stop if body.stop_reason == "stop_sequence" else None
         body.usage = MessageUsage.of(usage_of(self.batch, self.choices))
         delta: dict[str, str | None] = {"stop_reason": body.stop_reason, "stop_sequence": body.stop_sequence}
-        yield Event(type="message_delta", delta=delta, usage=body.usage)
-        yield Event(type="message_stop")
+        yield {"type": "message_delta", "delta": delta, "usage": body.usage.model_dump(exclude_unset=True)}
+        yield {"type": "message_stop"}
 
     def _reason(self, ended: Ended) -> StopReason:
         """Returns the stop reason; the target's own stop strings are the end of its turn."""
@@ -103,10 +102,10 @@ class MessageShape(Itemised):
 
     def _begin(self, block: Block) -> Event:
         self.body.content.append(block)
-        return self._event("content_block_start", content_block=block.model_copy())
+        return self._event("content_block_start", content_block=block)
 
     def _delta(self, kind: str, name: str, text: str) -> Event:
         return self._event("content_block_delta", delta={"type": f"{kind}_delta", name: text})
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        return Event(type=kind, index=len(self.body.content) - 1, **fields)
+        return {"type": kind, "index": len(self.body.content) - 1, **fields}

@@ -1,6 +1,5 @@
 """A text becomes a response, whole or as events."""
 
-import copy
 import json
 from collections.abc import Iterator
 from itertools import count
@@ -8,15 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from draft_node.core.generation import Generation
 from draft_node.http.answer.choices import call_id, metrics_of, system_fingerprint_of, usage_of
-from draft_node.http.answer.items import Itemised, new_id, sent
+from draft_node.http.answer.items import Event, Itemised, new_id, server_event
 from draft_node.http.answer.shape import BYTES, now
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.response_events import (
     CallItem,
     CustomCallItem,
-    Event,
     Failure,
     Incomplete,
     MessageItem,
@@ -31,7 +30,7 @@ from draft_node.http.schema.response_events import (
 from draft_node.http.schema.response_tools import FunctionTool, as_input
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.parsing.formats import Call
-from draft_node.service.request import Ended, Wanted
+from draft_node.service.answer import Ended
 
 FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 """OpenAI's codes of a failed response by status; `server_error` for the others."""
@@ -51,10 +50,10 @@ class ResponseShape(Itemised):
         return self.body.model_dump_json()
 
     def broken(self, error: ApiError) -> bytes:
-        begun = list(self.begin())
+        begun = [server_event(event) for event in self.begin()]
         code = FAILURES.get(error.status, "server_error")
         self.body.status, self.body.error = "failed", Failure(code=code, message=str(error))
-        return b"".join(sent([*begun, self._of_body("response.failed")]))
+        return b"".join([*begun, server_event(self._of_body("response.failed"))])
 
     def begun(self) -> Iterator[Event]:
         yield self._of_body("response.created")
@@ -72,32 +71,27 @@ class ResponseShape(Itemised):
 
     def called(self, call: Call) -> Iterator[Event]:
         tool = self._toolbox.called(call.name)
-        common: dict[str, Any] = {"status": "in_progress", "call_id": call_id(self.batch.formats.tools)}
+        common: dict[str, Any] = {"status": "in_progress", "call_id": call_id(self.batch.parser.formats.tools)}
         named: dict[str, Any] = {"name": tool.name, "namespace": tool.namespace}
         match tool.kind:
             case "function":
-                yield from self._function_call(CallItem(id=new_id("fc"), arguments="", **named, **common), call)
+                item = CallItem(id=new_id("fc"), arguments="", **named, **common)
+                yield from self._call(item, "function_call_arguments", "arguments", call.arguments, name=tool.name)
             case "custom":
-                yield from self._custom_call(CustomCallItem(id=new_id("ctc"), input="", **named, **common), call)
+                custom = CustomCallItem(id=new_id("ctc"), input="", **named, **common)
+                yield from self._call(custom, "custom_tool_call_input", "input", as_input(call.arguments))
             case "tool_search":
-                item = SearchCallItem(id=new_id("tsc"), arguments=json.loads(call.arguments), **common)
-                yield self._add(item)
-                yield self._done(item)
+                search = SearchCallItem(id=new_id("tsc"), arguments=json.loads(call.arguments), **common)
+                yield self._add(search)
+                yield self._done(search)
 
-    def _function_call(self, item: CallItem, call: Call) -> Iterator[Event]:
+    def _call(self, item: CallItem | CustomCallItem, kind: str, member: str, text: str, **also: str) -> Iterator[Event]:
+        """Adds a call whose `member` is this text. also: further members of the event at its end."""
         yield self._add(item)
-        where, kind = self._where(item), "response.function_call_arguments"
-        yield self._event(f"{kind}.delta", **where, delta=call.arguments)
-        item.arguments = call.arguments
-        yield self._event(f"{kind}.done", **where, name=item.name, arguments=call.arguments)
-        yield self._done(item)
-
-    def _custom_call(self, item: CustomCallItem, call: Call) -> Iterator[Event]:
-        yield self._add(item)
-        where, kind = self._where(item), "response.custom_tool_call_input"
-        item.input = as_input(call.arguments)
-        yield self._event(f"{kind}.delta", **where, delta=item.input)
-        yield self._event(f"{kind}.done", **where, input=item.input)
+        where = self._where(item)
+        setattr(item, member, text)
+        yield self._event(f"response.{kind}.delta", **where, delta=text)
+        yield self._event(f"response.{kind}.done", **where, **also, **{member: text})
         yield self._done(item)
 
     def opened(self, *, is_thinking: bool) -> Iterator[Event]:
@@ -136,7 +130,7 @@ class ResponseShape(Itemised):
         return self._event(name, **self._where(item), content_index=0, **fields)
 
     def _part(self, name: str, item: MessageItem | ReasoningItem) -> Event:
-        return self._event(name, **self._where(item), content_index=0, part=item.content[0].model_copy())
+        return self._event(name, **self._where(item), content_index=0, part=item.content[0])
 
     def _add(self, item: OutputItem) -> Event:
         self.body.output.append(item)
@@ -147,21 +141,19 @@ class ResponseShape(Itemised):
         return self._item("response.output_item.done", item)
 
     def _item(self, name: str, item: OutputItem) -> Event:
-        return self._event(name, output_index=len(self.body.output) - 1, item=item.model_copy(deep=True))
+        return self._event(name, output_index=len(self.body.output) - 1, item=item)
 
     def _where(self, item: OutputItem) -> dict[str, Any]:
         return {"item_id": item.id, "output_index": len(self.body.output) - 1}
 
     def _of_body(self, name: str) -> Event:
-        """Returns an event with the response as it is now; only its output changes in place."""
-        output = copy.deepcopy(self.body.output)
-        return self._event(name, response=self.body.model_copy(update={"output": output}))
+        return self._event(name, response=self.body)
 
     def _event(self, kind: str, /, **fields: Any) -> Event:
-        return Event(type=kind, sequence_number=next(self._numbers), **fields)
+        return {"type": kind, "sequence_number": next(self._numbers), **fields}
 
 
-def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> ResponseBody:
+def _begun_body(request: ResponsesRequest, generation: Generation, model: str) -> ResponseBody:
     """Returns a response without output, with the parameters of request and sampling."""
     choice, form = request.tool_choice, request.text.format if request.text is not None else None
     described = form.model_dump(by_alias=True, exclude_none=True) if form is not None else {"type": "text"}
@@ -173,8 +165,8 @@ def _begun_body(request: ResponsesRequest, wanted: Wanted, model: str) -> Respon
         output=[],
         instructions=request.instructions,
         max_output_tokens=request.max_output_tokens,
-        temperature=wanted.sampling.temperature,
-        top_p=wanted.sampling.top_p,
+        temperature=generation.sampling.temperature,
+        top_p=generation.sampling.top_p,
         tools=[tool.model_dump(exclude_unset=not isinstance(tool, FunctionTool)) for tool in request.tools or ()],
         tool_choice=choice.model_dump(exclude_unset=True) if isinstance(choice, BaseModel) else choice or "auto",
         parallel_tool_calls=request.parallel_tool_calls is not False,

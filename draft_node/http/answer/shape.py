@@ -12,9 +12,8 @@ from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Piece
+from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.queues import FairQueue
-from draft_node.service.request import Begun, Ended
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens
 
@@ -58,7 +57,7 @@ class Shape(ABC):
 
 async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
     """Yields the texts' items after passing them to the shape."""
-    async with aclosing(streams.write(service, shape.batch.texts)) as items:
+    async with aclosing(streams.write(service, shape.batch.texts, shape.batch.parser)) as items:
         async for index, arrived in items:
             item = _without_text(arrived) if shape.batch.is_only_echo else arrived
             shape.take(index, item)
@@ -76,13 +75,14 @@ def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
     return item
 
 
-async def _collect(shape: Shape, service: Service) -> None:
+async def collect(shape: Shape, service: Service) -> None:
+    """Passes all items to the shape, for a whole answer."""
     async with aclosing(_items(shape, service)) as items:
         async for _ in items:
             pass
 
 
-async def _events(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
+async def events_of(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
     """Yields the events of a stream. Serializes long prompts and requests on the thread for large answers."""
     size_of_first = _size_of_prompts(shape.batch) + shape.num_repeated
     async with aclosing(_items(shape, service)) as items:
@@ -120,11 +120,6 @@ def _size_of_prompts(batch: Batch) -> int:
 def _size_of_prompt(batch: Batch, prompt: PromptTokens | None) -> int:
     num_top = max((text.num_prompt_logprobs or 0 for text in batch.texts), default=0)
     return 0 if prompt is None else len(prompt.ids) * (1 + num_top)
-
-
-async def _pieces(content: bytes) -> AsyncGenerator[bytes, None]:
-    for piece in streams.pieces(content):
-        yield piece
 
 
 def now() -> int:

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from typing import TypeAlias, TypeVar
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from draft_node.core.generation import Generation
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended, Wanted
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.errors import ServiceError
 
@@ -19,22 +20,22 @@ T = TypeVar("T")
 Items: TypeAlias = AsyncGenerator[tuple[int, Begun | Piece | Ended], None]
 
 
-async def write(service: Service, texts: Sequence[Wanted]) -> Items:
+async def write(service: Service, texts: Sequence[Generation], parser: ParserSettings = ONLY_CONTENT) -> Items:
     """Yields all texts' items as they arrive, with the text's number. If one text fails, all end.
 
     Leaving the iteration early closes all sessions.
     """
     arrived = service.unread.begin()
 
-    async def run(index: int, wanted: Wanted) -> None:
+    async def run(index: int, generation: Generation) -> None:
         try:
-            async with aclosing(service.write(wanted)) as items:
+            async with aclosing(service.write(generation, parser)) as items:
                 async for item in items:
                     arrived.put((index, item))
         except Exception as error:  # raised again below, in the user's task
             arrived.put((index, error))
 
-    tasks = [asyncio.create_task(run(index, wanted)) for index, wanted in enumerate(texts)]
+    tasks = [asyncio.create_task(run(index, one)) for index, one in enumerate(texts)]
     num_left = len(tasks)
     try:
         while num_left:
@@ -160,6 +161,19 @@ class EventStream(Response):
                 self._sent_at = clock()
             elif clock() >= self._sent_at + SILENT_S:
                 await self._send_one(send, self._between)
+
+
+def whole(content: bytes) -> Response:
+    """Returns a whole answer, a large one in pieces."""
+    if len(content) <= PIECE_BYTES:
+        return Response(content, media_type="application/json")
+
+    async def sent() -> AsyncGenerator[bytes, None]:
+        for piece in pieces(content):
+            yield piece
+
+    length = {"Content-Length": str(len(content))}
+    return StreamingResponse(sent(), media_type="application/json", headers=length)
 
 
 async def _send_event(send: Send, event: bytes) -> None:

@@ -12,11 +12,11 @@ from goodspeed.serving.web.bodies import ChatCompletion, Completion
 
 
 async def _completion(body: CompletionRequest, caller: Caller) -> CompletionShape:
-    return CompletionShape(body, await of_completion(body, caller), caller.model_of(body))
+    return CompletionShape(body, await of_completion(body, caller), caller.model_of(body.model))
 
 
 async def _chat(body: ChatRequest, caller: Caller) -> ChatShape:
-    return ChatShape(body, await of_chat(body, caller), caller.model_of(body))
+    return ChatShape(body, await of_chat(body, caller), caller.model_of(body.model))
 
 
 def _ignored(body: ChatRequest, service: Service) -> list[str]:

@@ -6,13 +6,12 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from draft_node.config import DraftConfig
-from draft_node.http.answer import streams
-from draft_node.http.answer.shape import Shape, _collect, _events, _pieces, to_json
-from draft_node.http.answer.streams import EventStream, unless_gone
-from draft_node.http.ask.body import LargeWork, Turns, ignored_of, reads, takes
+from draft_node.http.answer.shape import Shape, collect, events_of, to_json
+from draft_node.http.answer.streams import EventStream, unless_gone, whole
+from draft_node.http.ask.body import LargeWork, ignored_of, reads, takes
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import Asking
@@ -53,8 +52,7 @@ def add_route(routes: APIRouter, endpoint: Endpoint[B], service: Service, config
     )
     async def generate(request: Request, body: Annotated[Any, Depends(reads(endpoint.body, work.bodies))]) -> Response:
         check_stream(body)
-        turns = await Turns.of(request, work.bodies)
-        asking = endpoint.shape_of(body, Caller(service, config, turns, request.headers))
+        asking = endpoint.shape_of(body, await Caller.of(request, service, config, work.bodies))
         with service.refusing():
             shape = await unless_gone(request.receive, asking)
             _check_room(shape.batch, service, config)
@@ -78,15 +76,11 @@ async def answer(request: Request, shape: Shape, service: Service, answers: Fair
     """
     user = user_of(request.scope)
     if streams_it:
-        stream = EventStream(_events(shape, service, answers, user), shape.broken, shape.between)
+        stream = EventStream(events_of(shape, service, answers, user), shape.broken, shape.between)
         await stream.begin(request.receive)
         return stream
-    await unless_gone(request.receive, _collect(shape, service))
-    content = await to_json(shape, answers, user)
-    if len(content) <= streams.PIECE_BYTES:
-        return Response(content, media_type="application/json")
-    length = {"Content-Length": str(len(content))}
-    return StreamingResponse(_pieces(content), media_type="application/json", headers=length)
+    await unless_gone(request.receive, collect(shape, service))
+    return whole(await to_json(shape, answers, user))
 
 
 def _check_room(batch: Batch, service: Service, config: DraftConfig) -> None:

@@ -10,8 +10,8 @@ from draft_node.config import DraftConfig
 from draft_node.http.answer.messages import MessageShape
 from draft_node.http.answer.streams import unless_gone
 from draft_node.http.api.endpoint import Endpoint
-from draft_node.http.ask.body import LargeWork, Turns, ignored_of, reads, takes
-from draft_node.http.ask.caller import Caller, served_name
+from draft_node.http.ask.body import LargeWork, ignored_of, reads, takes
+from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import of_chat
 from draft_node.http.ask.messages import NAMES, chat_of, knows_effort
 from draft_node.http.ask.options import has_switch, options_of
@@ -24,10 +24,10 @@ from goodspeed.serving.web.errors import MESSAGES, OVERLOADED
 
 
 async def _shape_of(body: MessagesRequest, caller: Caller) -> MessageShape:
-    chat = await caller.turns.run(partial(chat_of, body, caller.service.chats))
+    chat = await caller.run(partial(chat_of, body, caller.service.chats))
     with renamed(NAMES):
         batch = await of_chat(chat, caller)
-    return MessageShape(body, batch, caller.model_of(body))
+    return MessageShape(body, batch, caller.model_of(body.model))
 
 
 def _ignored(body: CountRequest, service: Service) -> Iterator[str]:
@@ -59,12 +59,12 @@ def route_of_counts(service: Service, config: DraftConfig, work: LargeWork) -> A
         request: Request, body: Annotated[CountRequest, Depends(reads(CountRequest, work.bodies))]
     ) -> TokenCount:
         """Counts the tokens of the prompt that a request with these parameters has."""
-        turns = await Turns.of(request, work.bodies)
-        chat = await turns.run(partial(chat_of, body, service.chats))
+        caller = await Caller.of(request, service, config, work.bodies)
+        chat = await caller.run(partial(chat_of, body, service.chats))
         ignored_of(request.scope).update(_ignored(body, service))
         with renamed(NAMES):
-            served_name(chat.model, service, config)
-            encoding = encode_chat(chat.messages, service, turns, options_of(chat, service).inputs)
+            caller.model_of(chat.model)
+            encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
             return TokenCount(input_tokens=len(await unless_gone(request.receive, encoding)))
 
     return routes

@@ -13,10 +13,10 @@ from draft_node.http.schema.responses import ResponsesRequest
 
 
 async def _shape_of(body: ResponsesRequest, caller: Caller) -> ResponseShape:
-    chat = await caller.turns.run(partial(chat_of, body))
+    chat = await caller.run(partial(chat_of, body))
     with renamed(names_of(body)):
         batch = await of_chat(chat, caller)
-    return await caller.turns.run(partial(ResponseShape, body, batch, caller.model_of(body)))
+    return await caller.run(partial(ResponseShape, body, batch, caller.model_of(body.model)))
 
 
 ENDPOINT = Endpoint(

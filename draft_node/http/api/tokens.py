@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.http.answer.streams import unless_gone
-from draft_node.http.ask.body import LargeWork, Turns, reads, takes
-from draft_node.http.ask.caller import served_name
-from draft_node.http.ask.options import continued, read_options
-from draft_node.http.ask.prompts import check_ids, encode_chat, encode_prompt
-from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
+from draft_node.http.ask.body import LargeWork, reads, takes
+from draft_node.http.ask.caller import Caller, served_name
+from draft_node.http.ask.options import options_of
+from draft_node.http.ask.prompts import check_ids, encode_chat, encoded
+from draft_node.http.schema.chat import ChatRequest, DetokenizeRequest, TokenizeRequest
 from draft_node.http.schema.errors import AWAY, ApiError
 from draft_node.service.service import Service
 from goodspeed.serving.web import user_of
@@ -31,21 +31,20 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
     ) -> Response:
         """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
-        served_name(body.model, service, config)
+        caller = await Caller.of(request, service, config, work.bodies)
+        caller.model_of(body.model)
         if (body.prompt is None) == (body.messages is None):
             raise ApiError(400, "send either prompt or messages", param="prompt")
-        turns = await Turns.of(request, work.bodies)
-        user = turns.user
         if body.messages is not None:
-            options = read_options(service.chats, tools=body.tools, settings=body.chat_template_kwargs)
-            encoding = encode_chat(body.messages, service, turns, continued(options.inputs, body))
+            chat = ChatRequest.model_construct(**{name: value for name, value in body if name != "prompt"})
+            encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
         elif body.tools or body.chat_template_kwargs:
             name = "tools" if body.tools else "chat_template_kwargs"
             raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)
         else:
-            encoding = encode_prompt(body.prompt or "", service, user)
+            encoding = encoded(body.prompt or "", caller)
         ids = await unless_gone(request.receive, encoding)
-        content = await work.answers.run(user, len(ids), lambda: _tokenized(ids, service.context_len))
+        content = await work.answers.run(caller.user, len(ids), lambda: _tokenized(ids, service.context_len))
         return Response(content, media_type="application/json")
 
     @routes.post("/detokenize", responses=AWAY, openapi_extra=takes(DetokenizeRequest))

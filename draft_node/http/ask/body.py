@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -108,24 +107,12 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """A user's turns on the thread for large bodies, which one request of this size needs.
+async def in_turn(bodies: FairQueue, user: str, num_bytes: int, work: Callable[[], T]) -> T:
+    """Runs work whose time is that of reading a body of this size: at once, or for a large body in turn on a thread.
 
     One at a time: several threads would pass the GIL to each other, and the event loop would wait for all of them.
     """
-
-    user: str
-    bodies: FairQueue
-    num_bytes: int  # of the request's body
-
-    @classmethod
-    async def of(cls, request: Request, bodies: FairQueue) -> "Turns":
-        return cls(user_of(request.scope), bodies, len(await request.body()))
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Runs work whose time is that of reading the body: at once, or for a large body in turn."""
-        return work() if self.num_bytes < LARGE else await self.bodies.run(self.user, self.num_bytes, work)
+    return work() if num_bytes < LARGE else await bodies.run(user, num_bytes, work)
 
 
 def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[Any, Any, M]]:
@@ -137,8 +124,7 @@ def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[A
             raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
         body, ignored = await request.body(), ignored_of(request.scope)
         ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
-        turns = await Turns.of(request, bodies)
-        return await turns.run(lambda: validated(schema, body, ignored))
+        return await in_turn(bodies, user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
 
     return read
 

@@ -1,18 +1,49 @@
 """Who asks: the user, the headers, the node that serves, and the names of its one model."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+from fastapi import Request
 
 from draft_node.config import ANY_NAME, DraftConfig
-from draft_node.http.ask.body import Turns
-from draft_node.http.schema.chat import Asking
+from draft_node.http.ask.body import in_turn
 from draft_node.http.schema.errors import ApiError
+from draft_node.service.queues import FairQueue
 from draft_node.service.service import Service
 from goodspeed.errors import VerifyAway
+from goodspeed.serving.web import user_of
+
+T = TypeVar("T")
 
 OUR_NAME = "goodspeed"
 """Taken, in addition to the target's own name, where no --served-model-name is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A request's user, headers and size, and the node that serves it."""
+
+    service: Service
+    config: DraftConfig
+    user: str
+    headers: Mapping[str, str]
+    num_bytes: int  # of the body
+    bodies: FairQueue
+
+    @classmethod
+    async def of(cls, request: Request, service: Service, config: DraftConfig, bodies: FairQueue) -> "Caller":
+        size = len(await request.body())
+        return cls(service, config, user_of(request.scope), request.headers, size, bodies)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Runs work whose time is that of reading the body."""
+        return await in_turn(self.bodies, self.user, self.num_bytes, work)
+
+    def model_of(self, name: str | None) -> str:
+        """Returns the model's name for the answer to a request for `name`; see `served_name`."""
+        return served_name(name, self.service, self.config)
 
 
 def names_of(service: Service, config: DraftConfig) -> list[str]:
@@ -37,21 +68,3 @@ def served_name(asked: str | None, service: Service, config: DraftConfig) -> str
     allow = f"start this draft node with --served-model-name {shown}, or '{ANY_NAME}' for any name"
     what = f"the model {asked[:80]!a} is not served here; ask for {' or '.join(map(repr, names))}, or {allow}"
     raise ApiError(404, what, param="model", code="model_not_found")
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """A request's user and headers, and the node that serves it."""
-
-    service: Service
-    config: DraftConfig
-    turns: Turns
-    headers: Mapping[str, str]  # of the request
-
-    @property
-    def user(self) -> str:
-        return self.turns.user
-
-    def model_of(self, request: Asking) -> str:
-        """Returns the model's name for the answer; ApiError 404 if the request names another model."""
-        return served_name(request.model, self.service, self.config)

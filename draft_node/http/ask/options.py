@@ -1,7 +1,7 @@
 """What a chat gives its template, and how its answer is parsed: tools, reasoning, and a turn to be continued."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from draft_node.http.schema.chat import (
     Effort,
     Function,
     NamedTool,
-    TokenizeRequest,
     Tool,
     ToolCall,
     ToolChoice,
@@ -23,7 +22,6 @@ from draft_node.parsing.formats import ThinkingFormat
 from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.parsing.schemas import has_options, is_of_object
 from draft_node.service.chat_forms import ChatForms, depth
-from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.text import Inputs
 
 SWITCHES = ("enable_thinking", "thinking")
@@ -41,24 +39,17 @@ class ChatOptions:
     is_restricted: bool = False  # the model sees tools that it must not call
 
 
-def read_options(
-    chats: ChatForms,
-    *,
-    tools: Sequence[Tool] | None = None,
-    choice: ToolChoice | None = None,
-    one_call: bool = False,
-    effort: Effort | None = None,
-    thinks: bool | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> ChatOptions:
+def options_of(request: ChatRequest, chats: ChatForms) -> ChatOptions:
     """Converts a request's tools and settings; ApiError if invalid, or not supported by this model's template."""
-    functions = _functions(tools, choice, chats)
-    inputs = Inputs(
-        tuple(map(_shown, functions)), _settings(effort, thinks, settings or {}, chats, tools=bool(functions))
-    )
+    choice = request.tool_choice
+    functions = _functions(request.tools, choice, chats)
     called = _callable(functions, choice)
     schemas = {function.name: function.parameters or {} for function in called} if called else None
-    parser = chats.parser(schemas, one_call=one_call or isinstance(choice, NamedTool))
+    one_call = request.parallel_tool_calls is False or isinstance(choice, NamedTool)
+    parser, settings = chats.parser(schemas, one_call=one_call), _settings(request, chats, tools=bool(functions))
+    inputs = Inputs(tuple(map(_shown, functions)), settings, _continues(request))
+    if inputs.continues:
+        parser = replace(parser, continued=_within(text_of(request.messages[-1].content), parser.formats.thinking))
     return ChatOptions(inputs, parser, called, _requires_call(choice), len(called) < len(functions))
 
 
@@ -117,14 +108,14 @@ def _shown(function: Function) -> dict[str, Any]:
     return {"type": "function", "function": {"name": function.name, **description, "parameters": parameters}}
 
 
-def _settings(
-    effort: Effort | None, thinks: bool | None, given: Mapping[str, Any], chats: ChatForms, *, tools: bool
-) -> dict[str, Any]:
+def _settings(request: ChatRequest, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
     """Returns the template's variables: the request's own, then those for thinking and effort, then the node's."""
+    given = request.chat_template_kwargs or {}
     wrong = chats.settings_error(given, tools=tools)
     if wrong is not None:
         raise ApiError(400, f"chat_template_kwargs {wrong}", param="chat_template_kwargs")
-    return {**chats.settings, **_effort(effort, chats, tools=tools), **_thinking(thinks, chats, tools=tools), **given}
+    effort = _effort(request.reasoning_effort, chats, tools=tools)
+    return {**chats.settings, **effort, **_thinking(request.enable_thinking, chats, tools=tools), **given}
 
 
 def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
@@ -183,25 +174,12 @@ def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
     return found
 
 
-def options_of(request: ChatRequest, service: Service) -> ChatOptions:
-    options = read_options(
-        service.chats,
-        tools=request.tools,
-        choice=request.tool_choice,
-        one_call=request.parallel_tool_calls is False,
-        effort=request.reasoning_effort,
-        thinks=request.enable_thinking,
-        settings=request.chat_template_kwargs,
-    )
-    return _continued(options, request)
-
-
-def continued(inputs: Inputs, request: ChatRequest | TokenizeRequest) -> Inputs:
-    """Returns the template's inputs with which a last message of the assistant is continued, if it is to be.
+def _continues(request: ChatRequest) -> bool:
+    """Returns whether a last message of the assistant is continued.
 
     ApiError if the request asks for what it has no message for, or for the continuation of calls.
     """
-    messages, asked, begins = request.messages or [], request.continue_final_message, request.add_generation_prompt
+    messages, asked, begins = request.messages, request.continue_final_message, request.add_generation_prompt
     is_own = messages[-1].role == "assistant"
     if asked is not None and begins is asked:
         what = "continue_final_message and add_generation_prompt contradict each other; send one of them"
@@ -211,20 +189,11 @@ def continued(inputs: Inputs, request: ChatRequest | TokenizeRequest) -> Inputs:
         what = f"{param}: the last message is not the assistant's, so there is none to continue; leave it out"
         raise ApiError(400, what, param=param)
     if not is_own or asked is False or begins:
-        return inputs
+        return False
     if messages[-1].tool_calls:
         param = f"messages.{len(messages) - 1}.tool_calls"
         raise ApiError(400, f"{param}: calls cannot be continued; add their results after them", param=param)
-    return replace(inputs, continues=True)
-
-
-def _continued(options: ChatOptions, request: ChatRequest) -> ChatOptions:
-    """Returns the options of a chat whose last message may be the assistant's; ApiError if it cannot be continued."""
-    inputs = continued(options.inputs, request)
-    if not inputs.continues:
-        return options
-    within = _within(text_of(request.messages[-1].content), options.parser.formats.thinking)
-    return replace(options, inputs=inputs, parser=replace(options.parser, continued=within))
+    return True
 
 
 def _within(text: str, thinking: ThinkingFormat | None) -> Continued:

@@ -1,38 +1,26 @@
-"""Encodes prompts and computes max_tokens, so that both fit into the context; also the routes for tokenizing."""
+"""Encodes prompts and computes max_tokens, so that both fit into the context."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from draft_node.http.ask.body import Turns, check_elements
+from draft_node.http.ask.body import check_elements
+from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.options import turn_calls
-from draft_node.http.schema.chat import (
-    ChatRequest,
-    CompletionRequest,
-    Generation,
-    Message,
-    Prediction,
-)
+from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message, Prediction
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.parts import text_of
 from draft_node.service.queues import num_chat_chars
 from draft_node.service.service import Service
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs
+from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import PromptError, VerifyAway
 
 
-async def encode_prompt(prompt: str, service: Service, user: str) -> tuple[int, ...]:
-    _check_chars(len(prompt), "prompt", service)
-    return await service.encode(prompt, user)
-
-
-async def encode_chat(
-    messages: Sequence[Message], service: Service, turns: Turns, inputs: Inputs = NOTHING
-) -> tuple[int, ...]:
-    chat, shown = await turns.run(partial(_chat_of, messages, service, inputs))
+async def encode_chat(messages: Sequence[Message], caller: Caller, inputs: Inputs) -> tuple[int, ...]:
+    chat, shown = await caller.run(partial(_chat_of, messages, caller.service, inputs))
     try:
-        return await service.encode_chat(chat, turns.user, shown)
+        return await caller.service.encode_chat(chat, caller.user, shown)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
@@ -76,10 +64,11 @@ def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
     return [prompt] if isinstance(prompt[0], int) else list(prompt)
 
 
-async def encoded(prompt: str | list[int], service: Service, user: str) -> tuple[int, ...]:
+async def encoded(prompt: str | list[int], caller: Caller) -> tuple[int, ...]:
     if isinstance(prompt, str):
-        return await encode_prompt(prompt, service, user)
-    check_ids(prompt, "prompt", service.vocab_size)
+        _check_chars(len(prompt), "prompt", caller.service)
+        return await caller.service.encode(prompt, caller.user)
+    check_ids(prompt, "prompt", caller.service.vocab_size)
     return tuple(prompt)
 
 
@@ -90,17 +79,11 @@ def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
         raise ApiError(400, what, param=param, code="vocabulary")
 
 
-async def encode_prediction(
-    prediction: Prediction, prompt: tuple[int, ...], service: Service, user: str
-) -> tuple[int, ...]:
+async def encode_prediction(prediction: Prediction, prompt: tuple[int, ...], caller: Caller) -> tuple[int, ...]:
     """Returns the token ids of a conversation's expected answer; () if empty."""
     text = text_of(prediction.content)
-    _check_chars(len(text), "prediction", service)
-    return await service.encode_answer(prompt, text, user) if text else ()
-
-
-async def decoded(prompt: str | list[int], service: Service, user: str) -> str:
-    return prompt if isinstance(prompt, str) else await service.decode(prompt, user)
+    _check_chars(len(text), "prediction", caller.service)
+    return await caller.service.encode_answer(prompt, text, caller.user) if text else ()
 
 
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
@@ -121,19 +104,31 @@ def check_within_reach(service: Service) -> None:
         raise VerifyAway("verify_away", service.absence)
 
 
-def max_tokens_of(request: Generation, default: int, ids: Sequence[tuple[int, ...]], service: Service) -> list[int]:
-    """Returns each prompt's max_tokens, reduced to fit into the context; ApiError if a prompt does not fit."""
+def max_tokens_of(
+    request: ChatRequest | CompletionRequest, default: int, ids: Sequence[tuple[int, ...]], service: Service
+) -> list[int]:
+    """Returns each prompt's max_tokens, reduced to fit into the context; ApiError if a prompt does not fit.
+
+    Also if the request contradicts itself: max_tokens by its two names, or min_tokens beyond them.
+    """
     check_within_reach(service)  # the node may have gone while prompts were encoded
-    asked = asked_tokens(request)
+    old, new, least = request.max_tokens, request.max_completion_tokens, request.min_tokens or 0
+    if old is not None and new is not None and old != new:
+        what = "max_tokens and max_completion_tokens differ; send one of them"
+        raise ApiError(400, what, param="max_completion_tokens")
+    asked, name = (old, "max_tokens") if new is None or old is not None else (new, "max_completion_tokens")
     left = [service.context_len - len(prompt) for prompt in ids]
     if min(left) < 1:
         param = "messages" if isinstance(request, ChatRequest) else "prompt"
         raise _too_long(param, service.context_len, f"{service.context_len - min(left)} tokens")
     if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
         raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
-    if asked == 0 and request.min_tokens:
+    if asked == 0 and least:
         raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
-    return [min(default if asked is None else max(asked, 1), room) for room in left]
+    found = [min(default if asked is None else max(asked, 1), room) for room in left]
+    if least > (min(found) if asked is None else asked):
+        raise ApiError(400, f"min_tokens must not be more than {name}", param="min_tokens")
+    return found
 
 
 def _too_long(param: str, context_len: int, length: str) -> ApiError:
@@ -142,19 +137,3 @@ def _too_long(param: str, context_len: int, length: str) -> ApiError:
     what = f"This model's maximum context length is {context_len} tokens, but the {param} {verb} {length}"
     advice = f"reduce the length of the {param}, and leave room for an answer"
     return ApiError(400, f"{what}: {advice}", param=param, code="context_length_exceeded")
-
-
-def name_of_max_tokens(request: Generation) -> str:
-    """Returns the name under which the request sent max_tokens; the older name if it sent both, or neither."""
-    only_new = request.max_tokens is None and request.max_completion_tokens is not None
-    return "max_completion_tokens" if only_new else "max_tokens"
-
-
-def asked_tokens(request: Generation) -> int | None:
-    """Returns max_tokens by either name; None: default; ApiError if both differ."""
-    old, new = request.max_tokens, request.max_completion_tokens
-    if old is not None and new is not None and old != new:
-        raise ApiError(
-            400, "max_tokens and max_completion_tokens differ; send one of them", param="max_completion_tokens"
-        )
-    return new if new is not None else old

@@ -200,7 +200,7 @@ class Asking(Strict):
         return self.goodspeed or Extension()
 
 
-class Generation(Asking):
+class TextRequest(Asking):
     """Parameters of completions and chat completions."""
 
     max_tokens: NumTokens | None = None
@@ -229,7 +229,7 @@ class Generation(Asking):
     )
 
 
-class CompletionRequest(Generation):
+class CompletionRequest(TextRequest):
     prompt: str | Annotated[list[str], listed(None, 1)] | TokenIds | Annotated[list[TokenIds], listed(None, 1)]
     max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
     echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
@@ -277,7 +277,7 @@ class Prediction(Strict):
     content: Text
 
 
-class ChatRequest(Generation):
+class ChatRequest(TextRequest):
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
     response_format: ResponseFormat | None = None
     tools: Tools = None

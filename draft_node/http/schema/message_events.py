@@ -1,4 +1,4 @@
-"""Schemas of a message, and of the stream events while it is generated."""
+"""Schemas of a message of Anthropic's API, as an answer, and of its errors."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -86,17 +86,3 @@ class FailureBody(BaseModel):
 
     type: Literal["error"]
     error: Failure
-
-
-class Event(BaseModel):
-    """An event of a stream; each event type has some of these members."""
-
-    type: str
-    message: MessageBody | None = None
-    index: int | None = None
-    content_block: Block | None = None
-    delta: dict[str, str | None] | None = None
-    usage: MessageUsage | None = None
-
-    def written(self) -> str:
-        return self.model_dump_json(exclude_unset=True)

@@ -1,4 +1,4 @@
-"""Schemas of a response, and of the stream events while it is generated."""
+"""Schemas of a response: its items and usage."""
 
 from typing import Any, Literal
 
@@ -144,26 +144,3 @@ class ResponseBody(BaseModel):
     service_tier: str | None
     metadata: dict[str, str]
     user: str | None
-
-
-class Event(BaseModel):
-    """An event of a stream; each event type has some of these members."""
-
-    type: str
-    sequence_number: int
-    response: ResponseBody | None = None
-    output_index: int | None = None
-    item_id: str | None = None
-    item: OutputItem | None = None
-    content_index: int | None = None
-    part: OutputText | ReasoningText | None = None
-    delta: str | None = None
-    text: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    input: str | None = None
-    logprobs: list[Any] | None = None
-
-    def written(self) -> str:
-        """Serializes the event: omits unset members of the event, but not of the objects in it."""
-        return self.model_dump_json(include=self.model_fields_set)

@@ -8,7 +8,7 @@ by session and position alone. There are no draft models, no sockets and no wait
 import random
 from dataclasses import dataclass
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.benchmarks.nodes.played import Client, make_daemon
 from goodspeed.app.generation import PREFILL_CHUNK, generate
 from goodspeed.drafting.proposing import Propose
@@ -60,7 +60,7 @@ def clients(checkpoint: Checkpoint, text: Text, acceptance: float, num_clients: 
         def draft(wanted: Propose, number: int = number) -> tuple[int, ...]:
             return text.draft(number, len(wanted.tokens), wanted.length, acceptance, checkpoint.num_tokens)
 
-        request = Request(number.to_bytes(16, "big"), text.prompt, SAMPLING, max_tokens=len(text.continuation))
+        request = Generation(number.to_bytes(16, "big"), text.prompt, SAMPLING, max_tokens=len(text.continuation))
         made.append(Client.of(f"client-{number}", number, checkpoint.tokenizer_fingerprint, request, draft))
     return made
 

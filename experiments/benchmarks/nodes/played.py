@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from draft_node.core.actions import Action, Request, Send
+from draft_node.core.actions import Action, Send
+from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.engine.engine import Checkpoint
@@ -44,7 +45,7 @@ class Client:
 
     @classmethod
     def of(
-        cls, name: str, number: int, tokenizer: str, request: Request, draft: Callable[[Propose], tuple[int, ...]]
+        cls, name: str, number: int, tokenizer: str, request: Generation, draft: Callable[[Propose], tuple[int, ...]]
     ) -> "Client":
         return cls(Hello(VERSION, name, number.to_bytes(8, "little"), tokenizer), Session(request), draft)
 

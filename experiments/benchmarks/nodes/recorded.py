@@ -7,7 +7,7 @@ every longer one on the same text.
 from dataclasses import dataclass, field
 from functools import partial
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.benchmarks.nodes.played import Client
 from experiments.simulation.texts.models import likeliest_path
 from goodspeed.drafting.drafter import Drafter
@@ -62,7 +62,7 @@ def clients(recording: Recording, sampling: Sampling, num_clients: int, max_toke
     for number in range(num_clients):
         line = lines[number % len(lines)]
         seeded = Sampling(sampling.temperature, sampling.top_k, sampling.top_p, line.seed + number)
-        request = Request(
+        request = Generation(
             session_id=number.to_bytes(16, "little"),
             prompt=tuple(checkpoint.tokenizer.encode(line.prompt)),
             sampling=seeded,

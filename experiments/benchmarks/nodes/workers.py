@@ -23,7 +23,8 @@ import msgspec
 
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Deliver, Fail, Request
+from draft_node.core.actions import Deliver, Fail
+from draft_node.core.generation import Generation
 from experiments.benchmarks.nodes.hardware import Emulation
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.harness.forks import Fork
@@ -295,10 +296,10 @@ async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -
     )
 
 
-def _request(wanted: Wanted, asked_at: float, config: DraftConfig) -> Request:
+def _request(wanted: Wanted, asked_at: float, config: DraftConfig) -> Generation:
     """A generation by the draft node's own options; where nothing of a draft node is to be verified, nothing that the
     verify node drafts is, either."""
-    return Request(
+    return Generation(
         session_id=secrets.token_bytes(16),
         prompt=tuple(wanted.prompt),
         sampling=Sampling(temperature=wanted.temperature, seed=wanted.seed),

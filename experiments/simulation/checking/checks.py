@@ -10,7 +10,7 @@ from math import isfinite
 
 from experiments.simulation.checking.allowed_wait import patience_s, shares_a_fate
 from experiments.simulation.nodes.draft import DraftNode
-from experiments.simulation.nodes.users import Generation
+from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
@@ -89,7 +89,7 @@ def look_back(
     world: World,
     silence: Silence,
     *,
-    had_reason: Callable[[Generation, World], bool] | None = None,
+    had_reason: Callable[[UserText, World], bool] | None = None,
     is_earned: Callable[[str, Settings], bool] | None = None,
 ) -> Findings:
     """Returns the findings in a world that is over, after enough time for forgotten sessions to be given up.
@@ -110,14 +110,14 @@ def look_back(
     return found
 
 
-def _generations(world: World) -> Iterator[Generation]:
+def _generations(world: World) -> Iterator[UserText]:
     for draft in world.drafts:
         yield from draft.done
         yield from draft.generations.values()  # not over: the world stood still
 
 
 def _compare(
-    generation: Generation, world: World, found: Findings, had_reason: Callable[[Generation, World], bool]
+    generation: UserText, world: World, found: Findings, had_reason: Callable[[UserText, World], bool]
 ) -> None:
     """A cancelled or failed session has delivered a prefix of its text; every text comes from one target."""
     found.num_sessions += 1
@@ -140,7 +140,7 @@ def _compare(
     found.what.append(f"{list(delivered)} was delivered and not {list(expected)}")
 
 
-def had_reason_with_one(generation: Generation, world: World) -> bool:
+def had_reason_with_one(generation: UserText, world: World) -> bool:
     """True if this session might fail: a node stopped or stayed away, or the target failed on it or was replaced."""
     code = generation.fail.code if generation.fail is not None else ""
     if code == "target_changed":
@@ -152,7 +152,7 @@ def had_reason_with_one(generation: Generation, world: World) -> bool:
     return generation.session.request.session_id in world.verify.failures.given_up
 
 
-def was_given_up(generation: Generation, settings: Settings) -> bool:
+def was_given_up(generation: UserText, settings: Settings) -> bool:
     """True if the verify node was away for too long."""
     ended, slow = generation.ended, 1.0 + settings.faults.drift
     return ended is not None and ended.away_s * slow > settings.connect_timeout_s

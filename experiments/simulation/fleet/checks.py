@@ -11,7 +11,7 @@ from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import FORGOTTEN_S
 from experiments.simulation.fleet.world import MENDED_EVERY_S, FleetWorld
 from experiments.simulation.nodes.place import Place
-from experiments.simulation.nodes.users import Generation
+from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.wire.fields import MAX_HOPS
@@ -62,7 +62,7 @@ def look_back_at_fleet(world: FleetWorld, silence: FleetSilence) -> Findings:
     return found
 
 
-def _had_reason(generation: Generation, world: World) -> bool:
+def _had_reason(generation: UserText, world: World) -> bool:
     code = generation.fail.code if generation.fail is not None else ""
     if code == "target_changed":
         return bool(world.settings.faults.retarget)  # `ended_early` has those that others might have gone on with

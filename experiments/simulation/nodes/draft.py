@@ -14,17 +14,17 @@ from draft_node.core.actions import (
     Finish,
     NodeAction,
     Reconnect,
-    Request,
     Send,
     Tell,
 )
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
+from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from experiments.simulation.network import Line
 from experiments.simulation.nodes.connection import Connection
 from experiments.simulation.nodes.surroundings import Surroundings
-from experiments.simulation.nodes.users import Circumstances, Generation, Users
+from experiments.simulation.nodes.users import Circumstances, Users, UserText
 from experiments.simulation.settings import of_client
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.claims import claimed, shaped
@@ -60,8 +60,8 @@ class DraftNode:
         self.connection = self._make_connection(0, self._addresses()[0])
         self.connections = {0: self.connection}  # by the number of their link
         self.frozen_until = 0.0
-        self.generations: dict[bytes, Generation] = {}
-        self.done: list[Generation] = []
+        self.generations: dict[bytes, UserText] = {}
+        self.done: list[UserText] = []
         self.done_at = 0.0  # the last of them
         self._random = random
         self._users = Users(world, index, random)
@@ -181,10 +181,10 @@ class DraftNode:
         ends = self.core.connect_timeout_s < inf
         return self._is_stopping or (ends and self.core.away_s(self._watch.now) > MENDING_S)
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: Generation) -> None:
         self.begin(request, self._users.acceptance(), self._users.cancel_after(request))
 
-    def begin(self, request: Request, acceptance: Acceptance, cancel_after: int | None = None) -> None:
+    def begin(self, request: Generation, acceptance: Acceptance, cancel_after: int | None = None) -> None:
         """Begins a text, of its own users or one that is sent on; its user has waited since it was asked for.
 
         cancel_after: tokens after which the user leaves.
@@ -193,12 +193,12 @@ class DraftNode:
         self._acceptances[request.session_id] = acceptance
         actions = self.core.begin(request, self._watch.now)
         session = self.core.sessions[request.session_id]
-        self.generations[request.session_id] = Generation(
+        self.generations[request.session_id] = UserText(
             session, acceptance, self.moved_at, Times(request.asked_at, request.slo or NO_OBJECTIVES), cancel_after
         )
         self._carry_out(actions)
 
-    def give_up(self, session_id: bytes) -> Generation:
+    def give_up(self, session_id: bytes) -> UserText:
         """Lets go of a text of which its user has nothing yet: it is begun elsewhere. KeyError if it has none such."""
         generation = self.generations.pop(session_id)
         self._model.forget(session_id)
@@ -318,7 +318,7 @@ class DraftNode:
         self._over(generation)
         self._start_some()
 
-    def _over(self, generation: Generation) -> None:
+    def _over(self, generation: UserText) -> None:
         session_id = generation.session.request.session_id
         self.done_at = self.world.clock.now
         self.done.append(generation)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from draft_node.core.actions import Fail, Finish, Request
+from draft_node.core.actions import Fail, Finish
+from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from experiments.simulation.arrivals import Arrival, Schedule
 from experiments.simulation.nodes.surroundings import Surroundings
@@ -17,7 +18,7 @@ from goodspeed.wire.messages import Sampling
 
 
 @dataclass(slots=True)
-class Generation:
+class UserText:
     """One request and what its user got."""
 
     session: Session
@@ -69,7 +70,7 @@ class Users:
         for arrival in self._schedule:
             self._world.clock.at(arrival.at_s, start)
 
-    def next_request(self) -> Request:
+    def next_request(self) -> Generation:
         settings, random = self._world.settings, self._random
         arrival = self._arrival(self._num_started)
         if arrival is not None:
@@ -78,7 +79,7 @@ class Users:
             sizes = settings.sizes(self._index, self._num_started) if settings.sizes is not None else None
         self._num_started += 1
         user = f"user-{self._num_started % settings.num_users}"
-        return Request(
+        return Generation(
             session_id=random.randbytes(16),
             prompt=self._prompt(sizes[0] if sizes else random.randint(1, settings.prompt_len)),
             sampling=Sampling(seed=random.getrandbits(40)),
@@ -122,7 +123,7 @@ class Users:
         schedule = self._schedule
         return schedule[number] if number < len(schedule) else None
 
-    def cancel_after(self, request: Request) -> int | None:
+    def cancel_after(self, request: Generation) -> int | None:
         """Tokens after which the user leaves; None: the user stays."""
         cancels = self._random.random() < self._world.settings.faults.cancel
         return self._random.randrange(request.max_tokens) if cancels else None

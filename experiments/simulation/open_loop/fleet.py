@@ -12,7 +12,7 @@ from functools import partial
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.clock import Clock
-from experiments.simulation.nodes.users import Generation
+from experiments.simulation.nodes.users import UserText
 from experiments.simulation.open_loop.service import (
     LIMIT_S,
     Served,
@@ -163,7 +163,7 @@ class Fleet:
             self._clients[session_id] = here.client_of(draft.index)
         self.clock.after(self._routing.hop_s, self._arrive, there, draft.give_up(session_id))
 
-    def _arrive(self, there: "Member", generation: Generation) -> None:
+    def _arrive(self, there: "Member", generation: UserText) -> None:
         request = generation.session.request
         drafts = there.world.drafts
         drafts[self._clients[request.session_id] % len(drafts)].begin(request, generation.acceptance)

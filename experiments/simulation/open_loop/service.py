@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from experiments.simulation.arrivals import Arrival, Schedule, dealt_out
 from experiments.simulation.nodes.surroundings import Finished
-from experiments.simulation.nodes.users import Generation
+from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import CostModel
@@ -232,7 +232,7 @@ def core_of(world: World) -> VerifyCore:
     return core
 
 
-def served(generation: Generation) -> Served:
+def served(generation: UserText) -> Served:
     """A complete text of our nodes."""
     return Served.by(generation.times, generation.session.promised)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, TypeAlias
 
-from draft_node.core.actions import Request
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
+from draft_node.core.generation import Generation
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import drawn
 from experiments.simulation.texts.recorded import RecordedDrafter, RecordedText
@@ -67,7 +67,7 @@ class SimulatedNgrams(Ngrams):
     acceptances: Mapping[bytes, Acceptance] = field(default_factory=dict)  # of the node's sessions
     rate: float = RIGHT  # of kind `right`
 
-    def begin(self, request: Request) -> NgramDrafter | None:
+    def begin(self, request: Generation) -> NgramDrafter | None:
         if self.kind in ("own", "history"):
             recorded = self.acceptances.get(request.session_id)
             if not isinstance(recorded, RecordedText):

@@ -6,7 +6,7 @@ model that is to be right knows what is right. Nothing here knows about sessions
 
 from collections.abc import Iterable
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 
 VOCAB = 31
 STOP = 0
@@ -57,7 +57,7 @@ def next_token(seed: int, tokens: Iterable[int]) -> int:
     return draw(feed_all(start(seed), tokens))[0]
 
 
-def alone(request: Request, context_len: int = 1 << 30, target: int = 0) -> tuple[int, ...]:
+def alone(request: Generation, context_len: int = 1 << 30, target: int = 0) -> tuple[int, ...]:
     """The text that this target writes by itself, without drafts."""
     length = len(request.prompt)
     state = feed_all(start(request.sampling.seed, target), request.prompt)

@@ -11,11 +11,11 @@ from draft_node.core.actions import (
     Finish,
     GiveUp,
     Reconnect,
-    Request,
     Send,
     Tell,
 )
 from draft_node.core.core import DraftCore
+from draft_node.core.generation import Generation
 from draft_node.core.link import LOADING_S, VerifyLink
 from draft_node.core.session import State
 from goodspeed.drafting.proposing import Propose, Proposed
@@ -36,7 +36,7 @@ def make(**options):
 
 
 def request(number=1, **changes):
-    return replace_message(Request(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20), **changes)
+    return replace_message(Generation(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20), **changes)
 
 
 def kinds(actions):

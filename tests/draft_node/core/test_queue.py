@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draft_node.core.actions import Fail, Request, Send, Tell
+from draft_node.core.actions import Fail, Send, Tell
 from draft_node.core.core import DraftCore
+from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.core.queue import LATER_S, Queue
 from draft_node.core.session import Session, State
@@ -52,7 +53,7 @@ class Node:
 
     def begin(self, *numbers, **changes):
         for number in numbers:
-            request = Request(session_id(number), (1, 2, 3), Sampling(), **({"max_tokens": 1000} | changes))
+            request = Generation(session_id(number), (1, 2, 3), Sampling(), **({"max_tokens": 1000} | changes))
             if request.num_prompt_logprobs is not None:
                 self.prompts.add(number)
             self.carry_out(self.core.begin(request, self.now))
@@ -219,10 +220,10 @@ def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
                 carry_out(node.core.receive(answer, desk.now))
 
     carry_out(said)
-    carry_out(node.core.begin(Request(session_id(1), (1, 2, 3), Sampling(), max_tokens=9, user="b"), desk.now))
+    carry_out(node.core.begin(Generation(session_id(1), (1, 2, 3), Sampling(), max_tokens=9, user="b"), desk.now))
     for _ in range(400 * 20):  # 400 a second
         desk.now += 1 / 400
-        carry_out(node.core.begin(Request(given_up, (1,) * 100, Sampling(), max_tokens=9, user="a"), desk.now))
+        carry_out(node.core.begin(Generation(given_up, (1,) * 100, Sampling(), max_tokens=9, user="a"), desk.now))
         carry_out(node.core.forget(given_up, desk.now))
     assert refused == []
     assert desk.core.rate_limiter._records[b"a"].messages < desk.core.rate_limiter.max_messages / 4
@@ -315,7 +316,7 @@ def test_a_users_most_urgent_text_has_the_users_next_place():
 def test_priorities_change_nobody_elses_turn(texts, num_slots, num_ends):
     """The next place goes to the user whom it goes to without any priorities, however many texts end at once."""
     queues = Queue(num_slots), Queue(num_slots)
-    running: list[list[Request]] = [[], []]
+    running: list[list[Generation]] = [[], []]
     turns: list[list[str]] = [[], []]
 
     def admit(now):
@@ -327,7 +328,7 @@ def test_priorities_change_nobody_elses_turn(texts, num_slots, num_ends):
 
     for number, (user, priority) in enumerate(texts):
         for queue, given_priority in zip(queues, (0, priority), strict=True):
-            request = Request(session_id(number), (1, 2), Sampling(), 9, user=user, priority=given_priority)
+            request = Generation(session_id(number), (1, 2), Sampling(), 9, user=user, priority=given_priority)
             queue.add(Session(request), float(number))
         admit(float(number))
     while running[0]:

@@ -3,19 +3,21 @@
 from itertools import pairwise
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
-from draft_node.core.actions import Deliver, Fail, Finish, Request, Send
+from draft_node.core.actions import Deliver, Fail, Finish, Send
+from draft_node.core.generation import Generation
 from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
 from draft_node.core.session import MAX_REFUSALS, Session, State
+from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
+from goodspeed.wire.messages import Ack, Close, Draft, LogitRules, OpenSession, Refusal, Sampling, Verdict
 from tests.draft_node.core.scripted import opened
 from tests.fakes import make_welcome
 
 ID = b"0123456789abcdef"
-REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
+REQUEST = Generation(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, stop_ids=(0,), verification="ratio", max_draft=7)
 
 
 def verdict(base_len, tokens, may_draft=0, *, epoch=1, finish_reason=None, verified=0, accepted=0, **changes):
@@ -71,6 +73,31 @@ def test_connect_opens_and_warms_the_draft_model():
     assert warm == Propose(REQUEST, 1, 0, (1, 2, 3), 0)
     assert session.state is State.OPENING
     assert session.proposed(proposed(session, [])) == []  # warmed up
+
+
+def test_all_that_the_wire_has_of_a_generation_is_copied():
+    full = Generation(
+        ID,
+        (1, 2, 3),
+        Sampling(seed=5),
+        max_tokens=20,
+        stop_ids=(0,),
+        verification="ratio",
+        max_draft=7,
+        num_logprobs=2,
+        num_prompt_logprobs=1,
+        min_tokens=3,
+        drafter="ngram",
+        otherwise="refuse",
+        logit_rules=LogitRules(min_p=0.1),
+        constraint=Constraint("regex", "a"),
+        cache_salt=b"salt",
+    )
+    opening = Text(full).open(1, 0.0, num_hops=0)
+    own = {field.name: field.default for field in fields(Generation)}
+    shared = {field.name for field in fields(OpenSession)} & own.keys() - {"slo"}  # that gets the time since
+    assert not [name for name in shared if getattr(full, name) == own[name]], "not given above"
+    assert {name: getattr(opening, name) for name in shared} == {name: getattr(full, name) for name in shared}
 
 
 def test_a_verdict_is_delivered_and_drafted_on(session):

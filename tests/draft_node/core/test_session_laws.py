@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from draft_node.core.actions import Action, Deliver, Fail, Finish, Request, Send
+from draft_node.core.actions import Action, Deliver, Fail, Finish, Send
+from draft_node.core.generation import Generation
 from draft_node.core.retransmission import MAX_RESEND_S
 from draft_node.core.session import Session, State
 from goodspeed.drafting.proposing import Propose, Proposed
@@ -58,7 +59,7 @@ class SessionLaws(RuleBasedStateMachine):
         probabilities: float,
         has_model: bool,
     ) -> None:
-        request = Request(
+        request = Generation(
             ID,
             PROMPT,
             Sampling(seed=5),

@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Fail, Request
+from draft_node.core.actions import Fail
+from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling, Slo, Verdict
@@ -11,7 +12,7 @@ from tests.fakes import make_welcome
 
 ID = b"0123456789abcdef"
 CHAT = Objectives(0.5, 0.05, "chat")
-REQUEST = Request(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, slo=CHAT, asked_at=10.0)
+REQUEST = Generation(ID, (1, 2, 3), Sampling(seed=5), max_tokens=20, slo=CHAT, asked_at=10.0)
 
 
 def test_the_verify_node_is_told_them_and_how_long_the_text_has_waited():

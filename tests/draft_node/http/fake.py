@@ -10,13 +10,14 @@ from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
+from draft_node.core.generation import Generation
 from draft_node.http.app import create_app
-from draft_node.service.answer import Piece
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.counts import Texts
-from draft_node.service.levels import Levels
-from draft_node.service.request import Begun, Ended, Target, Wanted
-from draft_node.service.service import Service
+from draft_node.service.levels import Levels, Target
+from draft_node.service.service import Salts, Service
 from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
@@ -70,9 +71,11 @@ class FakeService(Service):
         self.num_encoded = 0
         self.texts = Texts()
         self.unread = Unread()
+        self._salts = Salts()
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
-        self.wanted: list[Wanted] = []
+        self.generations: list[Generation] = []
+        self.parser: ParserSettings | None = None  # the latest text's
         self.error: Exception | None = None
         self.fails_after = 0  # tokens
         self.known_levels = levels(SloTerms())
@@ -90,36 +93,39 @@ class FakeService(Service):
         tpot_s = 0.09 if is_slow else 0.01
         return Kept(slo, "slow" if is_slow else "attained", 0.4, tpot_s, 2 * tpot_s)
 
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        self.wanted.append(wanted)
+    async def write(
+        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.generations.append(generation)
+        self.parser = parser
         yield Begun(self.target.fingerprint)
-        if wanted.num_prompt_logprobs is not None:
-            yield Piece("", (), prompt=self.prompt(wanted))
+        if generation.num_prompt_logprobs is not None:
+            yield Piece("", (), prompt=self.prompt(generation))
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
-                yield Piece("?", (self.token("?", wanted.num_logprobs),))
-            if not wanted.restarts:
+                yield Piece("?", (self.token("?", generation.num_logprobs),))
+            if not generation.restarts:
                 raise RequestRefused("target_changed", "another target")
             yield Begun("b2")
-        for index in range(wanted.max_tokens):
+        for index in range(generation.max_tokens):
             if self.error is not None and index >= self.fails_after:
                 raise self.error
             letter = LETTERS[index % 26]
-            yield Piece(letter, (self.token(letter, wanted.num_logprobs),))
+            yield Piece(letter, (self.token(letter, generation.num_logprobs),))
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
         statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
         statistics.drafts.update({(2, 1): 1, (1, 0): 1})
-        kept = self._kept(wanted.slo) if wanted.slo is not None else None
-        yield Ended("length", None, wanted.max_tokens, statistics, kept)
+        kept = self._kept(generation.slo) if generation.slo is not None else None
+        yield Ended("length", None, generation.max_tokens, statistics, kept)
 
     @staticmethod
-    def prompt(wanted: Wanted) -> PromptTokens:
+    def prompt(generation: Generation) -> PromptTokens:
         """Each token after the first has -1.5, and the likeliest is the one before it in the alphabet, with -0.5."""
-        num_top = wanted.num_prompt_logprobs or 0
-        told = [TokenLogprobs(-1.5, (token - 1,)[:num_top], (-0.5,)[:num_top]) for token in wanted.prompt[1:]]
-        return PromptTokens(wanted.prompt, tuple(told), Bytes())
+        num_top = generation.num_prompt_logprobs or 0
+        told = [TokenLogprobs(-1.5, (token - 1,)[:num_top], (-0.5,)[:num_top]) for token in generation.prompt[1:]]
+        return PromptTokens(generation.prompt, tuple(told), Bytes())
 
     @staticmethod
     def token(letter: str, num_logprobs: int | None) -> Token:

@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from draft_node.core.actions import Deliver, Finish, Statistics
-from draft_node.service.answer import Answer, Piece
+from draft_node.core.generation import Generation
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Answer, Begun, Ended, Piece
 from draft_node.service.chat_forms import ChatForms, opened
-from draft_node.service.request import Begun, Ended, Wanted
 from draft_node.service.tokens import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
@@ -41,22 +42,25 @@ class SpeakingService(FakeService):
     async def check_form(self, constraint: Constraint, user: str) -> None:
         self.constraints.get(constraint)
 
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
-        self.wanted.append(wanted)
+    async def write(
+        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+        self.generations.append(generation)
+        self.parser = parser
         yield Begun("b1")
         answer = Answer(
             self.tokenizer,
             TokenTexts(self.tokenizer),
-            wanted.stop,
-            wanted.min_tokens,
-            parser=wanted.parser,
-            is_thinking=opened(self.tokenizer, wanted.prompt, wanted.parser) == "open",
+            generation.stop,
+            generation.min_tokens,
+            parser=parser,
+            is_thinking=opened(self.tokenizer, generation.prompt, parser) == "open",
         )
         written = ids_of(self.says)
-        ids, reason = written[: wanted.max_tokens], "stop" if len(written) <= wanted.max_tokens else "length"
+        ids, reason = written[: generation.max_tokens], "stop" if len(written) <= generation.max_tokens else "length"
         for start in range(0, len(ids), self.num_at_once):
             some = tuple(ids[start : start + self.num_at_once])
-            told = () if wanted.num_logprobs is None else tuple(TokenLogprobs(-0.5, (), ()) for _ in some)
+            told = () if generation.num_logprobs is None else tuple(TokenLogprobs(-0.5, (), ()) for _ in some)
             yield answer.take(Deliver(some, told))
             if answer.is_complete:
                 break

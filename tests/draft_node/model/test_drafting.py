@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from draft_node.model import drafting as module
 from draft_node.model.circuit_breaker import OPEN_S
 from draft_node.model.drafting import Drafting
@@ -61,7 +61,7 @@ class FakeDrafter:
 
 
 def wanted(number: int, round: int = 0) -> Propose:
-    return Propose(Request(bytes([number]) * 16, (1, 2), Sampling(), 10), 1, round, (1, 2), 1)
+    return Propose(Generation(bytes([number]) * 16, (1, 2), Sampling(), 10), 1, round, (1, 2), 1)
 
 
 def answer(propose: Propose, *tokens: int) -> Proposed:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from draft_node.model.drafting import Drafting
 from draft_node.model.llamacpp import drafter as module
 from draft_node.model.llamacpp import opening, server
@@ -66,7 +66,7 @@ def drafter(running: Server) -> LlamaDrafter:
 
 def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **changes: Any) -> Propose:
     of_propose = {name: changes.pop(name) for name in ("wants_alternatives", "max_depth", "tree") if name in changes}
-    request = replace(Request(bytes([number]) * 16, TEXT, Sampling(seed=number), max_tokens=500), **changes)
+    request = replace(Generation(bytes([number]) * 16, TEXT, Sampling(seed=number), max_tokens=500), **changes)
     return Propose(request, 1, 1, text, length, **of_propose)
 
 

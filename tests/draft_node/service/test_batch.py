@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from draft_node.config import NAME, DraftConfig, default_name
-from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, Statistics
+from draft_node.core.generation import Generation
 from draft_node.core.queue import Queue
 from draft_node.service import queues
 from draft_node.service.batch import Batch
@@ -61,7 +62,7 @@ class FakeDaemon:
     core: Any = field(
         default_factory=lambda: SimpleNamespace(queue=Queue(), connect_timeout_s=60.0, away_s=lambda _: 0.0)
     )
-    served: list[Request] = field(default_factory=list)
+    served: list[Generation] = field(default_factory=list)
     num_active: int = 0
     most_active: int = 0
     _barrier: asyncio.Barrier = field(init=False)
@@ -84,7 +85,7 @@ class FakeDaemon:
         self.connected.set()
         return self
 
-    async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+    async def generate(self, request: Generation) -> AsyncGenerator[Deliver | Finish | Fail, None]:
         self.served.append(request)
         self.num_active += 1
         self.most_active = max(self.most_active, self.num_active)
@@ -114,7 +115,7 @@ def run(batch: Batch) -> dict[int, dict[str, Any]]:
 @pytest.mark.parametrize(("options", "num_tokens"), [({}, 150), ({"max_tokens": 4}, 4)])
 def test_how_long_a_prompts_text_may_be(options: dict[str, int], num_tokens: int) -> None:
     batch = make_batch(FakeDaemon().connect(), [], **options)
-    assert asyncio.run(batch.wanted(Prompt("hi"))).max_tokens == num_tokens
+    assert asyncio.run(batch.generation(Prompt("hi"))).max_tokens == num_tokens
 
 
 @run_async
@@ -207,7 +208,7 @@ def test_a_text_is_asked_for_anew_under_the_next_target_while_nothing_of_it_is_w
     num_written: int, is_begun_anew: bool
 ) -> None:
     class Retargeted(FakeDaemon):
-        async def generate(self, request: Request) -> AsyncGenerator[Deliver | Finish | Fail, None]:
+        async def generate(self, request: Generation) -> AsyncGenerator[Deliver | Finish | Fail, None]:
             self.served.append(request)
             if request.target == "one":
                 self.link.welcome.target_fingerprint = "two"

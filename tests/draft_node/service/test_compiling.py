@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from draft_node.service.queues import Forms
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Compiled, Constraints
@@ -25,8 +25,8 @@ from tests.waiting import run_async, until
 FORM = Constraint("regex", "[ab]{5,9}")
 
 
-def request(number: int, user: str, constraint: Constraint | None = FORM) -> Request:
-    return Request(session_id(number), (1, 2), Sampling(), 9, user=user, constraint=constraint)
+def request(number: int, user: str, constraint: Constraint | None = FORM) -> Generation:
+    return Generation(session_id(number), (1, 2), Sampling(), 9, user=user, constraint=constraint)
 
 
 class Idle(DraftModel):
@@ -34,7 +34,7 @@ class Idle(DraftModel):
         return []
 
 
-def masks(constraints: Constraints, request: Request) -> bool:
+def masks(constraints: Constraints, request: Generation) -> bool:
     """True if the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:

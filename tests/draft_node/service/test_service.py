@@ -3,27 +3,28 @@
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended, Wanted
+from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from draft_node.service.tokens import Token
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.refined import Refined
-from goodspeed.serving.defaults import Resolved
+from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import Sampling
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import alone, load, prompt_ids
@@ -85,16 +86,21 @@ async def edge(*, max_waiting: int = 8, connected: bool = True, **options: Any) 
         await asyncio.gather(*serving, return_exceptions=True)
 
 
-def wanted(index: int = 0, max_tokens: int = 24, sampling: Sampling = GREEDY, **options: Any) -> Wanted:
-    return Wanted(prompt=prompt_ids(index), sampling=sampling, max_tokens=max_tokens, **options)
+def generation(index: int = 0, max_tokens: int = 24, sampling: Sampling = GREEDY, **options: Any) -> Generation:
+    return generation_of(prompt_ids(index), sampling, max_tokens, **options)
 
 
-def endless() -> Wanted:
-    return wanted(max_tokens=1000, ignore_eos=True)
+def generation_of(prompt: tuple[int, ...], sampling: Sampling, max_tokens: int, **options: Any) -> Generation:
+    options = {"stop_ids": load("tiny-target").eos_ids, **options}
+    return Generation(secrets.token_bytes(16), prompt, sampling, max_tokens, asked_at=time.monotonic(), **options)
+
+
+def endless() -> Generation:
+    return generation(max_tokens=1000, stop_ids=())
 
 
 def expected(index: int = 0) -> tuple[int, ...]:
-    """Returns the tokens of `wanted(index)`."""
+    """Returns the tokens of `generation(index)`."""
     return alone(prompt_ids(index), GREEDY, 24)
 
 
@@ -111,7 +117,7 @@ class Written:
         return tuple(token.id for token in self.tokens)
 
 
-async def write(service: Service, what: Wanted) -> Written:
+async def write(service: Service, what: Generation) -> Written:
     async with aclosing(service.write(what)) as items:
         begun, *pieces, ended = [item async for item in items]
     assert isinstance(begun, Begun)
@@ -125,7 +131,7 @@ async def write(service: Service, what: Wanted) -> Written:
 @run_async
 async def test_a_text_is_what_the_target_writes_alone(sampling: Sampling) -> None:
     async with edge() as here:
-        written = await write(here.service, wanted(sampling=sampling))
+        written = await write(here.service, generation(sampling=sampling))
     ids = alone(prompt_ids(0), sampling, 24)
     assert written.ids == ids
     assert written.text == decode(load("tiny-target").tokenizer, ids)
@@ -139,7 +145,7 @@ async def test_a_form_is_held_for_the_draft_model_while_its_text_is_written() ->
     async with edge() as here:
         constraints = here.daemon.drafter.constraints
         assert constraints is not None
-        async with aclosing(here.service.write(wanted(constraint=form, user="alice"))) as items:
+        async with aclosing(here.service.write(generation(constraint=form, user="alice"))) as items:
             await anext(items)
             await until(lambda: len(constraints.holders) == 1)  # it is compiled while the text goes on
         assert len(constraints.holders) == 0
@@ -152,7 +158,7 @@ async def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_
     whole = decode(tokenizer, ids)
     stops = [whole[start : start + 4] for start in range(3, len(whole) - 4, 9)]
     async with edge() as here:
-        asked = [wanted(2, max_tokens=400, stop=("not in there", stop)) for stop in stops]
+        asked = [generation(2, max_tokens=400, stop=("not in there", stop)) for stop in stops]
         texts = await asyncio.gather(*(write(here.service, each) for each in asked))
         await here.until_free()
     border_crossed = False
@@ -172,7 +178,7 @@ async def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_m
     user = {"role": "user", "content": "What is the capital of France?"}
     async with edge() as here:
         prompt = await here.service.encode_chat([user], "user")
-        plain = Wanted(prompt=prompt, sampling=GREEDY, max_tokens=20)
+        plain = generation_of(prompt, GREEDY, 20)
         as_chat = replace(plain, is_chat=True, stop=here.service.defaults(chat=True).stop)
         behind_blank = replace(plain, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
         asked, chat, after_blank = [await write(here.service, each) for each in (plain, as_chat, behind_blank)]
@@ -186,8 +192,8 @@ async def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_m
 async def test_neither_a_stop_string_nor_the_end_comes_before_min_tokens() -> None:
     early = decode(load("tiny-target").tokenizer, alone(prompt_ids(2), GREEDY, 40))[:2]
     async with edge() as here:
-        held = await write(here.service, wanted(2, 40, stop=(early,), min_tokens=30))
-        endless = await write(here.service, wanted(0, 200, ignore_eos=True))
+        held = await write(here.service, generation(2, 40, stop=(early,), min_tokens=30))
+        endless = await write(here.service, generation(0, 200, stop_ids=()))
     assert held.text.startswith(early)
     assert held.ended.num_tokens >= 30
     assert (endless.ended.reason, endless.ended.num_tokens) == ("length", 200)
@@ -214,7 +220,7 @@ async def test_who_leaves_frees_both_nodes() -> None:
 async def test_cancelled_at_any_point_nothing_is_lost() -> None:
     """Slots and sessions come back: many users of few slots are cancelled, each after one more step of the loop."""
     async with edge(max_sessions=2, max_waiting=1000) as here:
-        users = [asyncio.create_task(write(here.service, wanted(i % 4, stop=("e",)))) for i in range(60)]
+        users = [asyncio.create_task(write(here.service, generation(i % 4, stop=("e",)))) for i in range(60)]
         for i, user in enumerate(users):
             for _ in range(i % 7):
                 await asyncio.sleep(0)
@@ -224,7 +230,7 @@ async def test_cancelled_at_any_point_nothing_is_lost() -> None:
         assert {type(one) for one in done} == {Written, asyncio.CancelledError}
         await here.until_free()
         assert here.service.num_waiting == 0
-        texts = [write(here.service, wanted(i)) for i in range(4)]
+        texts = [write(here.service, generation(i)) for i in range(4)]
         everybody = asyncio.gather(*texts)
         await until(lambda: here.service.num_running == 2 and here.service.num_waiting == 2)
         assert [written.ids for written in await everybody] == [expected(i) for i in range(4)]
@@ -245,21 +251,17 @@ async def test_cancelled_again_while_the_line_is_busy() -> None:
         assert here.verify.core.sessions
         here.network.has_room.set()
         await here.until_free()
-        assert (await write(here.service, wanted())).ids == expected()
+        assert (await write(here.service, generation())).ids == expected()
 
 
 @run_async
 async def test_a_text_for_a_target_that_is_gone_is_asked_for_anew_under_the_defaults_of_the_new_one() -> None:
-    said: list[Defaults] = []
-
-    def resolve(says: Defaults) -> Resolved:
-        said.append(says)
-        return Resolved(GREEDY)
-
+    asked = SamplingRequest(seed=0, temperature=0.0)
     async with edge() as here:
-        asked = wanted(sampling=Sampling(seed=5), stop=("e",), target="of the one before", resolve=resolve)
-        written = await write(here.service, asked)
-        assert said == [here.service.defaults(chat=False)]
+        old = generation(
+            sampling=Sampling(seed=5), stop=("e",), stop_ids=(1, 2, 3), target="of the one before", asked=asked
+        )
+        written = await write(here.service, old)
         assert not here.service.texts.failed
     assert written.ids == expected()
 
@@ -270,7 +272,7 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
         order: list[int] = []
 
         async def user(number: int) -> None:
-            async with aclosing(here.service.write(wanted(max_tokens=8))) as pieces:
+            async with aclosing(here.service.write(generation(max_tokens=8))) as pieces:
                 order.extend([number async for piece in pieces if isinstance(piece, Ended)])
 
         first, second, third = (asyncio.create_task(user(number)) for number in range(3))
@@ -289,7 +291,7 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
 async def test_texts_with_a_form_that_come_at_once_wait_no_more_than_others() -> None:
     """Each has its place in the queue before its form is compiled."""
     async with edge(max_sessions=1, max_waiting=2) as here:
-        texts = [write(here.service, wanted(constraint=Constraint("regex", "[a-z]{3}"))) for _ in range(6)]
+        texts = [write(here.service, generation(constraint=Constraint("regex", "[a-z]{3}"))) for _ in range(6)]
         done = await asyncio.gather(*texts, return_exceptions=True)
     assert [type(one) for one in done] == [Written] * 3 + [Busy] * 3
 
@@ -302,12 +304,12 @@ async def test_without_a_verify_node() -> None:
         longest = max(map(len, load("tiny-draft-s").tokenizer.get_vocab()))
         assert here.service.max_chars == here.daemon.drafter.context_len * longest  # what is known until then
         with pytest.raises(VerifyAway, match=rf"\A{AWAY}\Z"):
-            await write(here.service, wanted())
+            await write(here.service, generation())
         serving = asyncio.create_task(here.verify.serve())
         await here.daemon.connected.wait()
         assert here.service.is_ready
         assert here.service.context_len == load("tiny-target").context_len
-        assert (await write(here.service, wanted())).ids == expected()
+        assert (await write(here.service, generation())).ids == expected()
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         assert here.service.max_chars == load("tiny-target").context_len * longest
@@ -338,7 +340,7 @@ async def test_the_verify_node_goes_and_comes_back(
         assert all(ADDRESS in why and "its key is another one" in why for why in told)
         here.network.fate = lambda packet: (packet,)
         await here.daemon.connected.wait()
-        assert (await write(here.service, wanted())).ids == expected()
+        assert (await write(here.service, generation())).ids == expected()
 
 
 @run_async
@@ -352,7 +354,7 @@ async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_wait
         await until(lambda: not here.daemon.link.connected)
         assert not here.service.is_ready
         assert here.service.context_len == load("tiny-target").context_len
-        asked = asyncio.create_task(write(here.service, wanted()))
+        asked = asyncio.create_task(write(here.service, generation()))
         await until(lambda: here.service.num_running)
         here.network.fate = lambda packet: (packet,)
         assert (await asked).ids == expected()
@@ -361,13 +363,13 @@ async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_wait
 @run_async
 async def test_a_drain_lets_those_finish_who_are_in() -> None:
     async with edge(max_sessions=1) as here:
-        texts = [asyncio.create_task(write(here.service, wanted())) for _ in range(2)]
+        texts = [asyncio.create_task(write(here.service, generation())) for _ in range(2)]
         await until(lambda: here.service.num_waiting)
         draining = asyncio.create_task(here.service.drain(30.0))
         await until(lambda: here.service.draining)
         assert not here.service.is_ready
         with pytest.raises(Draining):
-            await write(here.service, wanted())
+            await write(here.service, generation())
         assert await draining
         assert [text.result().ids for text in texts] == [expected()] * 2
 
@@ -400,7 +402,7 @@ async def test_a_drain_frees_the_verify_node_of_texts_that_nobody_reads_on() -> 
 async def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> None:
     async with edge() as here:
         with pytest.raises(RequestRefused) as refused:
-            await write(here.service, Wanted(prompt=prompt, sampling=GREEDY, max_tokens=4))
+            await write(here.service, generation_of(prompt, GREEDY, 4))
         assert refused.value.code == code
         assert here.service.texts.failed == {code: 1}
         await here.until_free()

@@ -12,7 +12,7 @@ from draft_node.core.actions import Fail, Tell
 from draft_node.core.core import DraftCore
 from experiments.simulation.checking.checks import Findings
 from experiments.simulation.faults import play
-from experiments.simulation.nodes.users import Generation
+from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings, with_faults
 from experiments.simulation.world import World
 
@@ -21,7 +21,7 @@ LONG_AWAY = with_faults(CALM, away_every_s=3.0, away_s=10.0)
 ENDING = replace(LONG_AWAY, connect_timeout_s=1.0)
 
 
-def played(settings: Settings, num_seeds: int = 4) -> tuple[list[Generation], list[World]]:
+def played(settings: Settings, num_seeds: int = 4) -> tuple[list[UserText], list[World]]:
     """All texts of several worlds in which nothing is wrong."""
     worlds = [play(seed, settings) for seed in range(num_seeds)]
     assert [found.what for _, found in worlds] == [[]] * num_seeds
@@ -32,7 +32,7 @@ def found_in(settings: Settings, num_seeds: int = 4) -> list[Findings]:
     return [play(seed, settings, limit_s=2000.0)[1] for seed in range(num_seeds)]
 
 
-def codes(texts: list[Generation]) -> set[str]:
+def codes(texts: list[UserText]) -> set[str]:
     return {text.fail.code for text in texts if text.fail is not None}
 
 

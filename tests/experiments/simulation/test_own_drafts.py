@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
@@ -72,7 +72,7 @@ def test_the_best_length_by_hand():
 
 
 def wanted(length, num_drafted=0):
-    request = Request(b"session", (1, 2, 3), Sampling(seed=5), max_tokens=8)
+    request = Generation(b"session", (1, 2, 3), Sampling(seed=5), max_tokens=8)
     text = alone(request)
     drafted = Nodes.of(Continuation(text[:num_drafted], (0.9,) * num_drafted))
     return Propose(request, 1, 1, request.prompt, length, tree=drafted), text

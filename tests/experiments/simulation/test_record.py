@@ -7,7 +7,7 @@ from random import Random
 import pytest
 import torch
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.simulation import record as recorder
 from experiments.simulation.accounts import run
 from experiments.simulation.settings import PAPER, Settings
@@ -58,7 +58,7 @@ def texts(target, draft, wanted):
 
 def drafted(drafter: Drafter, text: TargetText, num_tokens: int, length: int) -> tuple[int, ...]:
     """The draft node's own draft after so many written tokens."""
-    request = Request(b"0" * 16, text.prompt, text.sampling, 200)
+    request = Generation(b"0" * 16, text.prompt, text.sampling, 200)
     drafter.add(Propose(request, 1, 1, text.prompt + text.written[:num_tokens], length))
     while not (done := drafter.step()):
         pass

@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
@@ -172,7 +172,7 @@ class Rising(Acceptance):
 
 def test_a_draft_model_begins_anew_where_the_text_left_what_it_drafted_unasked() -> None:
     """What it drafted itself is no part of the text, however often the text goes on otherwise."""
-    request = Request(bytes(16), (1, 2, 3), Sampling(seed=7), 100)
+    request = Generation(bytes(16), (1, 2, 3), Sampling(seed=7), 100)
     text = alone(request)
     model = DraftModel({request.session_id: Rising(23)})
     for length in range(20):

@@ -14,7 +14,8 @@ import torch
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Deliver, Fail, Finish, Request, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, Statistics
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
@@ -43,9 +44,9 @@ def prompt_ids(index: int) -> tuple[int, ...]:
     return tuple(encode_prompt(load("tiny-target").tokenizer, prompts.demo()[index % 8].prompt))
 
 
-def make_request(prompt: Sequence[int], max_tokens: int = 32, **options: Any) -> Request:
+def make_request(prompt: Sequence[int], max_tokens: int = 32, **options: Any) -> Generation:
     sampling = {key: options.pop(key) for key in ("temperature", "top_k", "top_p", "seed") if key in options}
-    return Request(
+    return Generation(
         session_id=secrets.token_bytes(16),
         prompt=tuple(prompt),
         sampling=Sampling(**sampling),
@@ -84,10 +85,10 @@ class Cluster:
     verify: VerifyDaemon = field(init=False)
     drafts: dict[str, DraftDaemon] = field(default_factory=dict)
 
-    def serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
+    def serve(self, requests: dict[str, list[Generation]]) -> dict[str, list[Served]]:
         return asyncio.run(asyncio.wait_for(self._serve(requests), timeout=300))  # a wait in vain
 
-    async def _serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
+    async def _serve(self, requests: dict[str, list[Generation]]) -> dict[str, list[Served]]:
         self._start()
         nodes: list[VerifyDaemon | DraftDaemon] = [self.verify, *self.drafts.values()]
         serving = [asyncio.create_task(node.serve()) for node in nodes]
@@ -122,7 +123,7 @@ class Cluster:
             self.drafts[name] = draft_assembly.build(draft, load(draft.model), line, boot_id)
 
     @staticmethod
-    async def use(daemon: DraftDaemon, request: Request) -> Served:
+    async def use(daemon: DraftDaemon, request: Generation) -> Served:
         served = Served()
         async for item in daemon.generate(request):
             served.statistics = daemon.core.sessions[request.session_id].statistics

@@ -11,13 +11,13 @@ import pytest
 
 from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
-from draft_node.http.ask.body import LargeWork, Turns
+from draft_node.core.generation import Generation
+from draft_node.http.ask.body import LargeWork
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import of_chat, of_completion
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest
 from draft_node.service.answer import Piece
 from draft_node.service.batch import Batch
-from draft_node.service.request import Wanted
 from draft_node.service.service import Service
 from goodspeed.app.generate import generate, ignore
 from goodspeed.app.generate_options import GenerateConfig
@@ -63,8 +63,8 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
     try:
         await (daemon.connected.wait() if chat else batch.run())  # a file has no chats
         service = Service(daemon, draft, max_waiting=8)
-        wanted = [await _wanted(prompt, service, chat, options) for prompt in ASKED]
-        texts = await asyncio.gather(*(_text(service, one) for one in wanted))
+        generations = [await _generation(prompt, service, chat, options) for prompt in ASKED]
+        texts = await asyncio.gather(*(_text(service, one) for one in generations))
         return sorted(batch.results, key=lambda row: row["index"]), texts
     finally:
         for task in serving:
@@ -72,10 +72,9 @@ async def _serve(chat: bool, options: dict[str, Any]) -> tuple[list[dict[str, An
         await asyncio.gather(*serving, return_exceptions=True)
 
 
-async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[str, Any]) -> Wanted:
-    caller = Caller(
-        service, DraftConfig(model="tiny-draft-s", http="127.0.0.1:0"), Turns("user", LargeWork().bodies, 0), {}
-    )
+async def _generation(prompt: Prompt, service: Service, chat: bool, options: dict[str, Any]) -> Generation:
+    config = DraftConfig(model="tiny-draft-s", http="127.0.0.1:0")
+    caller = Caller(service, config, "user", {}, 0, LargeWork().bodies)
     asked: dict[str, Any] = {"max_tokens": MAX_TOKENS, "seed": prompt.seed, **options}
     if chat:
         asked["messages"] = [{"role": "user", "content": prompt.text}]
@@ -84,8 +83,8 @@ async def _wanted(prompt: Prompt, service: Service, chat: bool, options: dict[st
     return (await of_completion(CompletionRequest(**asked), caller)).texts[0]
 
 
-async def _text(service: Service, wanted: Wanted) -> str:
-    async with aclosing(service.write(wanted)) as items:
+async def _text(service: Service, generation: Generation) -> str:
+    async with aclosing(service.write(generation)) as items:
         return "".join([item.text async for item in items if isinstance(item, Piece)])
 
 

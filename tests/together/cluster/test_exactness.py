@@ -8,7 +8,8 @@ import torch
 from msgspec.structs import replace
 from transformers import AutoModelForCausalLM
 
-from draft_node.core.actions import Fail, Finish, Request
+from draft_node.core.actions import Fail, Finish
+from draft_node.core.generation import Generation
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.logit_rules import TextRows, process
@@ -41,7 +42,7 @@ RULES = [
 ]
 
 
-def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
+def is_near_tie(request: Generation, tokens: tuple[int, ...]) -> bool:
     """True if the target's two best choices after these tokens are too near for float32 to tell apart."""
     target = load("tiny-target")
     text = [*request.prompt, *tokens]
@@ -59,7 +60,7 @@ def is_near_tie(request: Request, tokens: tuple[int, ...]) -> bool:
     return best - second < MARGIN
 
 
-def check_same(request: Request, served: Served) -> int:
+def check_same(request: Generation, served: Served) -> int:
     """Asserts that this is the target's own text; returns 1 for a text that parted at a near-tie, which is counted."""
     expected = alone(request.prompt, request.sampling, request.max_tokens, request.logit_rules)
     assert isinstance(served.end, Finish), served.end
@@ -72,7 +73,7 @@ def check_same(request: Request, served: Served) -> int:
     return 1
 
 
-def check_all(requests: dict[str, list[Request]], served: dict[str, list[Served]]) -> None:
+def check_all(requests: dict[str, list[Generation]], served: dict[str, list[Served]]) -> None:
     num_texts = sum(len(wanted) for wanted in requests.values())
     num_ties = sum(
         check_same(request, got)
@@ -82,7 +83,7 @@ def check_all(requests: dict[str, list[Request]], served: dict[str, list[Served]
     assert num_ties <= num_texts // 10, f"{num_ties} of {num_texts} texts parted at near-ties: too many to believe"
 
 
-def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> list[Request]:
+def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> list[Generation]:
     """Texts of every sampling; three of four have rules for their logits, which are others for other first seeds."""
     return [
         make_request(
@@ -194,7 +195,7 @@ def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
     class Interrupted(Cluster):
         """Rebuilds the draft node's socket while its sessions run, several times."""
 
-        async def _serve(self, requests: dict[str, list[Request]]) -> dict[str, list[Served]]:
+        async def _serve(self, requests: dict[str, list[Generation]]) -> dict[str, list[Served]]:
             work = asyncio.create_task(super()._serve(requests))
             done = 0
             while done < 4 and not work.done():

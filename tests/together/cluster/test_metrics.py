@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,19 +17,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from draft_node import assembly as draft_assembly
 from draft_node import metrics as draft_metrics
 from draft_node.config import DraftConfig
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
-from draft_node.service.request import Ended, Wanted
+from draft_node.service.answer import Ended
 from draft_node.service.service import Service
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.refined import Refined
+from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import Registry, exposition
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
-from goodspeed.wire.messages import Sampling, Verdict
+from goodspeed.wire.messages import Verdict
 from tests.memory_network import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
@@ -170,7 +173,7 @@ class Pair:
         await self.write(0, SHORT)
         with pytest.raises(RequestRefused):
             await self.write(0, SHORT, prompt=(5,) * 2048)
-        async with aclosing(self.service.write(wanted(0, LONG))) as pieces:
+        async with aclosing(self.service.write(self.generation(0, LONG))) as pieces:
             await anext(pieces)
 
     async def _lose_each_other(self) -> None:
@@ -197,16 +200,16 @@ class Pair:
         """The verify node tells another boot id."""
         self.network.deliver(Packet("down", PEER, encode(Heartbeat(b"restarts"), MAX_MESSAGE_BYTES)))
 
-    async def write(self, index: int, max_tokens: int, **changes: object) -> Ended:
-        async for item in self.service.write(wanted(index, max_tokens, **changes)):
+    def generation(self, index: int, max_tokens: int, **changes: Any) -> Generation:
+        asked = SamplingRequest(seed=0, temperature=0.0)
+        prompt = changes.pop("prompt", prompt_ids(index)[:60])
+        return self.service.generation(prompt, asked, max_tokens, **changes)
+
+    async def write(self, index: int, max_tokens: int, **changes: Any) -> Ended:
+        async for item in self.service.write(self.generation(index, max_tokens, **changes)):
             last = item
         assert isinstance(last, Ended)
         return last
-
-
-def wanted(index: int, max_tokens: int, **changes: object) -> Wanted:
-    fields = {"prompt": prompt_ids(index)[:60], "sampling": Sampling(temperature=0.0), "max_tokens": max_tokens}
-    return Wanted(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

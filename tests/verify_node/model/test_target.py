@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
+from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
@@ -213,7 +213,7 @@ def draft(numbers, prompt, length, *, kind="lattice", k=32):
     """Returns what the target itself would draft for sessions of these numbers."""
     drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), kind=kind, k=k)
     for number in numbers:
-        request = Request(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")
+        request = Generation(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")
         drafter.add(Propose(request, 1, 1, prompt, length))
     done = []
     while drafter.busy:

@@ -13,7 +13,8 @@ import pytest
 from draft_node import assembly as draft_assembly
 from draft_node import preflight as draft_beforehand
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Deliver, Finish, Request
+from draft_node.core.actions import Deliver, Finish
+from draft_node.core.generation import Generation
 from draft_node.daemon import DraftDaemon
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.fair.refined import Refined
@@ -38,7 +39,7 @@ NUM_TOKENS = 60
 class Writing(NamedTuple):
     """Texts of the draft nodes, by their names."""
 
-    requests: dict[str, Request]
+    requests: dict[str, Generation]
     nodes: dict[str, DraftDaemon]
     texts: "dict[str, asyncio.Task[tuple[int, ...]]]"
 
@@ -128,7 +129,7 @@ async def site(folder: Path) -> AsyncIterator[Site]:
         await asyncio.gather(*one.serving, return_exceptions=True)
 
 
-async def text(daemon: DraftDaemon, request: Request, begun: asyncio.Event | None = None) -> tuple[int, ...]:
+async def text(daemon: DraftDaemon, request: Generation, begun: asyncio.Event | None = None) -> tuple[int, ...]:
     """All that a user got; the text has to come to its end."""
     tokens: tuple[int, ...] = ()
     async for item in daemon.generate(request):
@@ -141,7 +142,7 @@ async def text(daemon: DraftDaemon, request: Request, begun: asyncio.Event | Non
     raise AssertionError("no end came")
 
 
-def expected(request: Request) -> tuple[int, ...]:
+def expected(request: Generation) -> tuple[int, ...]:
     return alone(request.prompt, request.sampling, request.max_tokens)
 
 

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.actions import Request
 from draft_node.core.drafts.draft_tree import AT_ONCE, DraftTree
 from draft_node.core.drafts.ngrams import FLOOR
+from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.wire.messages import Sampling
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
-REQUEST = Request(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
+REQUEST = Generation(ID, PROMPT, Sampling(), max_tokens=50, stop_ids=(0,))
 
 
 def drafted(*tokens, probabilities=0.9):

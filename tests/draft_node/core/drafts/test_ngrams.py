@@ -4,9 +4,10 @@ import gc
 
 import pytest
 
-from draft_node.core.actions import Request, Send
+from draft_node.core.actions import Send
 from draft_node.core.core import DraftCore
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
+from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from goodspeed.ngram.history import History
 from goodspeed.wire.fields import Verification
@@ -21,7 +22,7 @@ GREEDY = Sampling(temperature=0.0)
 
 
 def make_request(number=1, **changes):
-    return replace_message(Request(session_id(number), PROMPT, GREEDY, max_tokens=60), **changes)
+    return replace_message(Generation(session_id(number), PROMPT, GREEDY, max_tokens=60), **changes)
 
 
 def make_core(*, per_user=True, keeps=True, shared=(), **options):

@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from draft_node.core.actions import Deliver, Request, Send
+from draft_node.core.actions import Deliver, Send
 from draft_node.core.drafts.draft_tree import AT_ONCE
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH
+from draft_node.core.generation import Generation
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session
 from experiments.simulation.texts.models import likeliest_path
@@ -23,7 +24,7 @@ from tests.fakes import make_welcome
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)
 TEXT = (*PROMPT, *range(10, 110))
-REQUEST = Request(ID, PROMPT, Sampling(seed=5), max_tokens=100)
+REQUEST = Generation(ID, PROMPT, Sampling(seed=5), max_tokens=100)
 RATIO = replace(REQUEST, verification="ratio")
 NGRAM = replace(REQUEST, drafter="ngram")
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from draft_node.core.actions import Away, Connect, Connected, Deliver, Disconnect, Fail, Reconnect, Request, Send, Tell
+from draft_node.core.actions import Away, Connect, Connected, Deliver, Disconnect, Fail, Reconnect, Send, Tell
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
+from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
 from draft_node.core.queue import LATER_S
@@ -32,7 +33,7 @@ def make(*addresses, **options):
 
 
 def request(number=1):
-    return Request(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20)
+    return Generation(session_id(number), (1, 2, 3), Sampling(seed=number), max_tokens=20)
 
 
 def with_both(target="t"):

@@ -9,10 +9,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from draft_node.core.actions import Statistics
+from draft_node.core.generation import Generation
 from draft_node.http.answer.logprobs import Offsets, for_completion
 from draft_node.http.answer.streams import write
-from draft_node.service.answer import Piece
-from draft_node.service.request import Ended, Wanted
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Ended, Piece
 from draft_node.service.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
@@ -150,7 +151,9 @@ def test_logprobs_in_chunks_are_those_of_the_whole(api: Api) -> None:
 
 def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
     class Silent(FakeService):
-        async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
+        async def write(
+            self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+        ) -> AsyncGenerator[Piece | Ended, None]:
             yield Ended("stop", None, 0, Statistics())
 
     api = Api(service=Silent())
@@ -226,16 +229,18 @@ async def test_no_text_goes_on_when_one_of_several_fails() -> None:
     closed = []
 
     class Service(FakeService):
-        async def write(self, wanted: Wanted) -> AsyncGenerator[Piece | Ended, None]:
-            if wanted.max_tokens == 1:
+        async def write(
+            self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+        ) -> AsyncGenerator[Piece | Ended, None]:
+            if generation.max_tokens == 1:
                 raise RequestRefused("failed", "as ordered")
             try:
                 yield Piece("", ())
                 await asyncio.Event().wait()
             finally:
-                closed.append(wanted.max_tokens)
+                closed.append(generation.max_tokens)
 
-    texts = [Wanted(prompt=(1,), sampling=Sampling(), max_tokens=number) for number in (3, 2, 1)]
+    texts = [Generation(bytes(16), (1,), Sampling(), number) for number in (3, 2, 1)]
     with pytest.raises(RequestRefused):
         [_ async for _ in write(Service(), texts)]
     assert closed == [3, 2]

@@ -15,9 +15,9 @@ from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
 from tests.constraint.ending import may_end
+from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, api
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
-from tests.draft_node.http.test_tools import CALL, OTHER, TOOLS, api
 
 STRICT = [function(strict=True), function("time")]
 AUTO: dict[str, Any] = {"tools": STRICT}
@@ -32,7 +32,7 @@ def may_end_after(here: Api, says: str) -> bool:
     """True if what the newest text has to keep allows the end after these words."""
     service = here.service
     assert isinstance(service, SpeakingService)
-    constraint = service.wanted[-1].constraint
+    constraint = service.generations[-1].constraint
     assert constraint is not None
     end = ids_of("<|im_end|>")[0]
     return may_end(Matcher(service.constraints.get(constraint), constraint.after, (end,)), ids_of(says), end)
@@ -73,7 +73,7 @@ def test_answers_keep_the_form_of_strict_tools_and_of_calls_that_have_to_be(
 def test_a_form_counts_from_the_end_of_what_the_prompt_opened() -> None:
     here = api("x", R1)
     assert here.chat(**FORMAT).status_code == 200
-    constraint = here.service.wanted[-1].constraint
+    constraint = here.service.generations[-1].constraint
     assert constraint is not None
     assert constraint.after == tuple(ids_of("</think>"))
     assert may_end_after(here, "so 8 and</think>\n\n7")
@@ -96,7 +96,7 @@ def test_without_strict_tools_texts_are_free() -> None:
     for body in ({"tools": TOOLS}, {"tools": [function(strict=False)]}, {"tools": STRICT, "tool_choice": "none"}):
         here = api("x")
         assert here.chat(**body).status_code == 200
-        assert here.service.wanted[0].constraint is None
+        assert here.service.generations[0].constraint is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from draft_node.http.ask.body import MAX_BODY_BYTES
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from tests.chats import PLAIN
-from tests.draft_node.http import claude_code
-from tests.draft_node.http.claude_code import HEADERS, PATH, session, text, turn
+from tests.draft_node.http.api import claude_code
+from tests.draft_node.http.api.claude_code import HEADERS, PATH, session, text, turn
 from tests.draft_node.http.fake import Api, named_events_of
 from tests.draft_node.http.speaking import SpeakingService
 

@@ -12,9 +12,9 @@ from draft_node.service.tokens import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
 from tests.chats import PLAIN, QWEN3, R1, function, ids_of, tokenizer
+from tests.draft_node.http.ask.test_tools import TOOLS, USER, api, call, message_of, streamed
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
-from tests.draft_node.http.test_tools import TOOLS, USER, api, call, message_of, streamed
 
 BEGUN = {"role": "assistant", "content": "The capital is"}
 TRIMMING = """\

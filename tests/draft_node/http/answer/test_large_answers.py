@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
+from draft_node.core.generation import Generation
 from draft_node.http.answer import shape as shapes
 from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.answer.completions import CompletionShape
+from draft_node.http.answer.items import Event
 from draft_node.http.answer.logprobs import for_chat, for_completion
 from draft_node.http.answer.responses import ResponseShape
 from draft_node.http.answer.shape import BYTES, LARGE
-from draft_node.http.ask import sampling
+from draft_node.http.ask import generation as generations
 from draft_node.http.ask.body import LargeWork
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.http.schema.response_events import Event
-from draft_node.service.answer import Piece
+from draft_node.service.answer import Ended, Piece
 from draft_node.service.chat_forms import ChatForms
-from draft_node.service.request import Ended, Wanted
 from goodspeed.serving.web.bodies import CompletionChoice, TopLogprob
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
@@ -83,11 +83,11 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop(monkeypatch: pyt
             assert turned.wait(30)
             return super().whole()
 
-    wanted = Wanted(prompt=(1,), sampling=Sampling(), max_tokens=900, num_logprobs=20)
-    batch = Batch([wanted] * 16, 1, echoes=[""] * 16)
+    generation = Generation(bytes(16), (1,), Sampling(), 900, num_logprobs=20)
+    batch = Batch([generation] * 16, echoes=[""] * 16)
     shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), batch, "goodspeed"), LargeWork()
     for i in range(16):
-        async for item in FakeService().write(wanted):
+        async for item in FakeService().write(generation):
             shape.take(i, item)
     writing = asyncio.create_task(shapes.to_json(shape, work.answers, "user"))
     await until(lambda: writers)
@@ -163,8 +163,7 @@ def test_a_long_request_is_repeated_where_large_answers_are_made(
 
         def _of_body(self, name: str) -> Event:
             event = super()._of_body(name)
-            assert event.response is not None
-            assert event.response.tools is self.body.tools
+            assert event["response"].tools is self.body.tools
             return event
 
     monkeypatch.setattr("draft_node.http.api.responses.ResponseShape", Noted)
@@ -207,7 +206,7 @@ def test_a_stream_keeps_no_pieces_that_it_has_sent(path: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("ask", ["chat", "complete"])
 def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
+    monkeypatch.setattr(generations, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
     api = Api()
     wanted = {"logprobs": True, "top_logprobs": 2} if ask == "chat" else {"logprobs": 2}
     assert getattr(api, ask)(max_tokens=4, n=2, **wanted).status_code == 200
@@ -221,9 +220,9 @@ def test_what_a_whole_answer_may_tell_is_bounded(ask: str, monkeypatch: pytest.M
 def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
+    monkeypatch.setattr(generations, "MAX_LOGPROBS_TOLD", 4 * 3 * 2)
     assert api.chat(n=2, logprobs=True, top_logprobs=2).status_code == 200
-    assert [wanted.max_tokens for wanted in api.service.wanted] == [4, 4]
+    assert [generation.max_tokens for generation in api.service.generations] == [4, 4]
 
 
 def sent_by(**wanted: Any) -> list[Message]:

@@ -205,7 +205,9 @@ def test_whose_work_a_text_is() -> None:
     assert not any("key" in user for user in api.service.users)
     api.client.headers["Authorization"] = "Bearer second-key"
     assert api.complete().status_code == api.chat().status_code == 200
-    assert {wanted.user for wanted in api.service.wanted} == {"8929247c2732438b9e6e53f08cf758fa"}  # in every release
+    assert {generation.user for generation in api.service.generations} == {
+        "8929247c2732438b9e6e53f08cf758fa"
+    }  # in every release
     api = Api()
     asks: list[Callable[[], Any]] = [
         api.complete,
@@ -248,7 +250,7 @@ def test_all_texts_of_a_request_are_let_in_or_none(running: int, waiting: int, s
     api.service.num_running, api.service.num_waiting = running, waiting
     answer = api.complete(n=3)
     assert answer.status_code == status
-    assert len(api.service.wanted) == (3 if status == 200 else 0)
+    assert len(api.service.generations) == (3 if status == 200 else 0)
     if status == 429:
         assert error_of(answer, 429)["type"] == "rate_limit_error"
         assert int(answer.headers["Retry-After"]) > 0

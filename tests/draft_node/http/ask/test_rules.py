@@ -10,7 +10,7 @@ from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import LogitRules
-from tests.draft_node.http.fake import Api, error_of, lone_service
+from tests.draft_node.http.fake import Api, error_of
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
@@ -19,27 +19,27 @@ def test_all_of_them_reach_the_service(api: Api, ask: Any) -> None:
     rules = {"presence_penalty": 0.5, "frequency_penalty": -2, "repetition_penalty": 1.1, "min_p": 0.05}
     answer = ask(api, **rules, logit_bias=bias, stop_token_ids=[5, 0, 5], ignore_eos=True)
     assert answer.status_code == 200
-    [wanted] = api.service.wanted
+    [generation] = api.service.generations
     biases = (TokenBias(3, 0.5), TokenBias(7, -100.0))
-    assert wanted.logit_rules == LogitRules(0.5, -2.0, 1.1, 0.05, biases)
-    assert (wanted.stop_token_ids, wanted.ignore_eos) == ((5, 0), True)
+    assert generation.logit_rules == LogitRules(0.5, -2.0, 1.1, 0.05, biases)
+    assert generation.stop_ids == (5, 0)
 
 
 def test_what_changes_nothing_asks_for_nothing(api: Api) -> None:
     """Such a text is written by a verify node of an older release, too."""
     api.complete(presence_penalty=0, frequency_penalty=0, repetition_penalty=1, min_p=0, logit_bias={"7": 0})
-    assert api.service.wanted[0].logit_rules is None
+    assert api.service.generations[0].logit_rules is None
 
 
 def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target(api: Api) -> None:
     api.service.chat_defaults = Defaults(repetition_penalty=1.05, min_p=0.02)
     api.chat()
     api.chat(repetition_penalty=1, presence_penalty=1)
-    open_, said = api.service.wanted
+    open_, said = api.service.generations
     assert open_.logit_rules == LogitRules(repetition_penalty=1.05, min_p=0.02)
     assert said.logit_rules == LogitRules(presence_penalty=1.0, min_p=0.02)
-    assert said.resolve is not None
-    assert said.resolve(Defaults(min_p=0.5)).rules == LogitRules(presence_penalty=1.0, min_p=0.5)
+    assert said.asked is not None
+    assert said.asked.resolve(Defaults(min_p=0.5)).rules == LogitRules(presence_penalty=1.0, min_p=0.5)
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
@@ -66,9 +66,8 @@ LARGEST: list[dict[str, Any]] = [
 def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(api: Api, body: dict[str, Any]) -> None:
     """Else the user would be told of a message that he did not send."""
     assert api.complete(**body, max_tokens=4).status_code == 200
-    service = lone_service()
-    for wanted in api.service.wanted:
-        opened = Text(service.request_of(wanted, 0.0)).open(1, 0.0, num_hops=0)
+    for generation in api.service.generations:
+        opened = Text(generation).open(1, 0.0, num_hops=0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.ask.sampling import MAX_LEFT_OUT
+from draft_node.http.ask.generation import MAX_LEFT_OUT
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
+from tests.draft_node.http.answer.test_answers import chunks_of
 from tests.draft_node.http.fake import Api, error_of
-from tests.draft_node.http.test_answers import chunks_of
 
 HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
 EXPECTED = {"type": "content", "content": "abc"}
@@ -28,8 +28,8 @@ def test_an_echo_with_logprobs_as_evaluation_harnesses_read_it(api: Api, max_tok
     assert told["top_logprobs"][:3] == [None, {"e": -1.5, "d": -0.5}, {"y": -1.5, "x": -0.5}]
     assert told["text_offset"] == [0, 1, 2, 3][: 3 + max_tokens]
     assert answer["usage"]["completion_tokens"] == max_tokens
-    [wanted] = api.service.wanted
-    assert (wanted.max_tokens, wanted.num_prompt_logprobs, wanted.num_logprobs) == (1, 1, 1)
+    [generation] = api.service.generations
+    assert (generation.max_tokens, generation.num_prompt_logprobs, generation.num_logprobs) == (1, 1, 1)
 
 
 def test_the_one_token_after_a_scored_prompt_is_no_end_of_sequence(api: Api) -> None:
@@ -37,7 +37,7 @@ def test_the_one_token_after_a_scored_prompt_is_no_end_of_sequence(api: Api) -> 
     api.complete(**HARNESS, max_tokens=1)
     api.complete(**HARNESS, max_tokens=2)
     api.complete(max_tokens=1, logprobs=1)
-    assert [wanted.min_tokens for wanted in api.service.wanted] == [1, 0, 0]
+    assert [generation.min_tokens for generation in api.service.generations] == [1, 0, 0]
 
 
 def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
@@ -57,7 +57,7 @@ def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_more_than_can_be_told_of_prompts_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    monkeypatch.setattr("draft_node.http.ask.sampling.MAX_PROMPT_LOGPROBS", 12)
+    monkeypatch.setattr("draft_node.http.ask.generation.MAX_PROMPT_LOGPROBS", 12)
     body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
     assert api.complete(**body, prompt=["123", "456"]).status_code == 200
     error = error_of(api.complete(**body, prompt=["123", "4567"]))
@@ -101,7 +101,7 @@ def test_ids_of_tokens_in_a_chats_chunks(api: Api) -> None:
 @pytest.mark.parametrize("content", ["abc", [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]])
 def test_a_prediction_reaches_all_choices_and_is_accounted_for(api: Api, content: Any) -> None:
     answer = api.chat(max_tokens=3, n=2, prediction=EXPECTED | {"content": content}).json()
-    assert [wanted.prediction for wanted in api.service.wanted] == [(97, 98, 99)] * 2
+    assert [generation.prediction for generation in api.service.generations] == [(97, 98, 99)] * 2
     details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 4}  # one of an n-gram in each
     assert answer["usage"]["completion_tokens_details"] == details
     assert "completion_tokens_details" not in api.chat(max_tokens=3).json()["usage"]
@@ -113,19 +113,19 @@ def test_a_prediction_reaches_all_choices_and_is_accounted_for(api: Api, content
 def test_what_drafts_from_a_prediction(node: str, drafter: str) -> None:
     api = Api(drafter=node)
     assert api.chat(max_tokens=1, prediction=EXPECTED).status_code == 200
-    assert api.service.wanted[0].drafter == drafter
+    assert api.service.generations[0].drafter == drafter
 
 
 def test_of_a_long_prediction_counts_what_the_text_may_need(api: Api) -> None:
     answer = api.chat(max_tokens=3, prediction=EXPECTED | {"content": "x" * 2000}).json()
-    assert [len(wanted.prediction) for wanted in api.service.wanted] == [3 + MAX_LEFT_OUT]
+    assert [len(generation.prediction) for generation in api.service.generations] == [3 + MAX_LEFT_OUT]
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == 3 + MAX_LEFT_OUT
 
 
 def test_an_empty_prediction_is_none(api: Api) -> None:
     assert api.chat(max_tokens=1, prediction=EXPECTED | {"content": ""}).status_code == 200
-    assert api.service.wanted[0].prediction == ()
+    assert api.service.generations[0].prediction == ()
 
 
 def test_a_prediction_beyond_the_context_is_refused(api: Api) -> None:
@@ -134,7 +134,7 @@ def test_a_prediction_beyond_the_context_is_refused(api: Api) -> None:
 
 def test_a_priority_reaches_the_line(api: Api) -> None:
     api.complete(max_tokens=1, priority=-3)
-    assert api.service.wanted[0].priority == -3
+    assert api.service.generations[0].priority == -3
 
 
 def test_metrics_are_of_a_single_text_and_come_last(api: Api) -> None:

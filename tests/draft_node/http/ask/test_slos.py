@@ -26,7 +26,7 @@ def with_levels(known: Levels) -> Api:
 
 
 def wanted(api: Api) -> Objectives | None:
-    return api.service.wanted[-1].slo
+    return api.service.generations[-1].slo
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_cannot_be_asked_for_is_refused_with_what_can(api: Api, body: Any, 
     is_of_level = "no tier" in what or "ask for at least" in what
     assert (error["param"], error["code"]) == (param, "slo" if is_of_level else "invalid_value")
     assert what in error["message"]
-    assert not api.service.wanted
+    assert not api.service.generations
 
 
 def test_the_usage_tells_what_was_kept(api: Api) -> None:
@@ -107,7 +107,7 @@ def test_without_objectives_the_usage_says_nothing_of_them(api: Api) -> None:
 def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
     api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
     api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
-    assert [wanted.otherwise for wanted in api.service.wanted] == ["refuse", "best_effort"]
+    assert [generation.otherwise for generation in api.service.generations] == ["refuse", "best_effort"]
 
 
 def test_who_is_refused_a_promise_is_told_to_come_again(api: Api) -> None:
@@ -119,7 +119,10 @@ def test_who_is_refused_a_promise_is_told_to_come_again(api: Api) -> None:
 def test_the_inference_gateways_headers_ask_too(api: Api) -> None:
     post(api, {"x-slo-ttft-ms": "200", "x-slo-tpot-ms": "30"})
     post(api, {"X-SLO-TPOT-ms": "30.5"})
-    assert [wanted.slo for wanted in api.service.wanted] == [Objectives(0.2, 0.03), Objectives(tpot_s=0.0305)]
+    assert [generation.slo for generation in api.service.generations] == [
+        Objectives(0.2, 0.03),
+        Objectives(tpot_s=0.0305),
+    ]
 
 
 @pytest.mark.parametrize("given", ["-1", "0", "nan", "inf", "1e9", "fast", "", "5" * 400])

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.draft_node.http.ask.test_tool_forms import may_end_after
 from tests.draft_node.http.fake import Api, error_of, named_events_of, official
 from tests.draft_node.http.speaking import SpeakingService
-from tests.draft_node.http.test_tool_forms import may_end_after
 
 PATCH = '*** Begin Patch\n*** Update File: "a b.py"\n@@\n-x = 1\n+x = "\u00fc\\n"\n*** End Patch'
 GRAMMAR = 'start: "*** Begin Patch" LF hunk+ "*** End Patch" LF?\nhunk: /.+/ LF\n%import common.LF'

@@ -8,8 +8,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended, Wanted
+from draft_node.core.generation import Generation
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Begun, Ended, Piece
 from goodspeed.errors import ServiceError
 from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api
@@ -30,10 +31,12 @@ class Slow(SpeakingService):
 
     waits = False
 
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(
+        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
         if self.error is not None:
             raise self.error
-        async for each in super().write(wanted):
+        async for each in super().write(generation, parser):
             yield each
             if self.waits and isinstance(each, Piece) and "H" in each.text:
                 await asyncio.sleep(3600)

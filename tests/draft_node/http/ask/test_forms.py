@@ -26,7 +26,7 @@ class FormApi(Api):
         path, body = ("/v1/completions", TEXT) if "structured_outputs" in form else ("/v1/chat/completions", CHAT)
         answer = self.client.post(path, json=body | form)
         is_taken = answer.status_code == 200
-        return answer.status_code, self.service.wanted[-1].constraint if is_taken else answer.json()["error"]
+        return answer.status_code, self.service.generations[-1].constraint if is_taken else answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_structured_outputs(form, constraint):
     api = FormApi()
     assert api.ask(structured_outputs=form) == (200, constraint)
     assert api.client.post("/v1/chat/completions", json=CHAT | {"structured_outputs": form}).status_code == 200
-    assert api.service.wanted[-1].constraint == constraint
+    assert api.service.generations[-1].constraint == constraint
 
 
 @pytest.mark.thorough
@@ -101,5 +101,5 @@ def test_two_forms_are_one_too_many():
     body = CHAT | {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}
     answer = api.client.post("/v1/chat/completions", json=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "structured_outputs")
-    assert api.service.wanted == []
+    assert api.service.generations == []
     assert api.service.num_encoded == 0  # before any other work

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.request import Target
+from draft_node.service.levels import Target
 from tests.draft_node.http.fake import Api, error_of, events_of
 
 RESTART = {"goodspeed": {"on_target_change": "restart"}}

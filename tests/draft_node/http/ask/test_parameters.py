@@ -49,9 +49,9 @@ def test_harmless_in_chats(api: Api, body: dict[str, Any]) -> None:
 
 def test_what_completions_take_reaches_the_service(api: Api) -> None:
     assert api.complete(min_tokens=2, ignore_eos=True, stop=["x", "y"], logprobs=4).status_code == 200
-    (wanted,) = api.service.wanted
-    assert (wanted.prompt, wanted.min_tokens) == (tuple(b"hello"), 2)
-    assert (wanted.ignore_eos, wanted.stop, wanted.num_logprobs) == (True, ("x", "y"), 4)
+    (generation,) = api.service.generations
+    assert (generation.prompt, generation.min_tokens) == (tuple(b"hello"), 2)
+    assert (generation.stop_ids, generation.stop, generation.num_logprobs) == ((), ("x", "y"), 4)
 
 
 CHAT = [{"role": "user", "content": "hi"}]
@@ -69,11 +69,11 @@ CHAT = [{"role": "user", "content": "hi"}]
 def test_what_every_endpoint_takes_reaches_the_service(api: Api, path: str, body: dict[str, Any]) -> None:
     options = {"temperature": 0.5, "top_p": 0.9, "top_k": 7, "seed": 3, "goodspeed": {"max_draft": 2}}
     assert api.client.post(f"/v1/{path}", json=body | options).status_code == 200
-    [wanted] = api.service.wanted
-    assert (wanted.sampling.temperature, wanted.sampling.top_p, wanted.sampling.top_k) == (0.5, 0.9, 7)
-    assert (wanted.sampling.seed, wanted.max_tokens, wanted.max_draft) == (3, 9, 2)
-    assert wanted.stop == (() if path == "responses" else ("x",))
-    assert wanted.is_chat == (path != "completions")
+    [generation] = api.service.generations
+    assert (generation.sampling.temperature, generation.sampling.top_p, generation.sampling.top_k) == (0.5, 0.9, 7)
+    assert (generation.sampling.seed, generation.max_tokens, generation.max_draft) == (3, 9, 2)
+    assert generation.stop == (() if path == "responses" else ("x",))
+    assert generation.is_chat == (path != "completions")
 
 
 def test_what_is_left_open_is_as_the_targets_makers_say(api: Api) -> None:
@@ -82,12 +82,12 @@ def test_what_is_left_open_is_as_the_targets_makers_say(api: Api) -> None:
     api.complete()
     api.complete(temperature=1, top_k=0, top_p=1, stop="x")
     api.chat(stop=["User:", "y"])
-    open_, said, chat = api.service.wanted
+    open_, said, chat = api.service.generations
     assert (open_.sampling.temperature, open_.sampling.top_k, open_.sampling.top_p) == (0.6, 20, 0.9)
     assert (said.sampling.temperature, said.sampling.top_k, said.sampling.top_p) == (1.0, 0, 1.0)
     assert (open_.stop, said.stop) == (("Q:",), ("x", "Q:"))
     assert (chat.sampling.temperature, chat.sampling.top_k, chat.stop) == (0.7, 0, ("User:", "y", "\n\n"))
-    assert [wanted.is_chat for wanted in api.service.wanted] == [False, False, True]
+    assert [generation.is_chat for generation in api.service.generations] == [False, False, True]
 
 
 def test_what_the_operator_says_stands_between_the_request_and_the_targets_makers() -> None:
@@ -99,13 +99,13 @@ def test_what_the_operator_says_stands_between_the_request_and_the_targets_maker
     api.client.post("/v1/responses", json={"input": "hi", "max_output_tokens": 9})
     api.complete()
     api.chat(temperature=1, frequency_penalty=0)
-    told = [(one.sampling.temperature, one.sampling.top_p, one.sampling.top_k) for one in api.service.wanted]
+    told = [(one.sampling.temperature, one.sampling.top_p, one.sampling.top_k) for one in api.service.generations]
     assert told == [(0.3, 0.8, 20)] * 3 + [(0.3, 0.8, 0), (1.0, 0.8, 20)]
-    penalties = [one.logit_rules and one.logit_rules.frequency_penalty for one in api.service.wanted]
+    penalties = [one.logit_rules and one.logit_rules.frequency_penalty for one in api.service.generations]
     assert penalties == [0.5] * 4 + [None]
-    resolve = api.service.wanted[0].resolve
-    assert resolve is not None
-    assert resolve(Defaults(temperature=0.9, top_k=7)).sampling.temperature == 0.3  # also under another target
+    asked = api.service.generations[0].asked
+    assert asked is not None
+    assert asked.resolve(Defaults(temperature=0.9, top_k=7)).sampling.temperature == 0.3  # also under another target
 
 
 def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api) -> None:
@@ -113,7 +113,7 @@ def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api
     api.chat(ignore_eos=True)
     api.chat(ignore_eos=True, stop="x")
     api.chat(ignore_eos=False)
-    assert [wanted.stop for wanted in api.service.wanted] == [(), ("x",), ("\n\n",)]
+    assert [generation.stop for generation in api.service.generations] == [(), ("x",), ("\n\n",)]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api
 def test_what_drafts_is_the_requests_choice_and_else_the_nodes(settings, extension, found) -> None:
     api = Api(max_draft=9, **settings)
     assert api.complete(goodspeed=extension).status_code == 200
-    assert (api.service.wanted[0].drafter, api.service.wanted[0].max_draft) == found
+    assert (api.service.generations[0].drafter, api.service.generations[0].max_draft) == found
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ def test_what_cannot_draft_is_refused(extension: dict[str, Any], message: str) -
 
 def test_the_first_choice_of_every_prompt_has_the_seed_itself(api: Api) -> None:
     api.complete(prompt=["a", "b"], n=3, seed=5)
-    seeds = [wanted.sampling.seed for wanted in api.service.wanted]
+    seeds = [generation.sampling.seed for generation in api.service.generations]
     assert seeds[0] == 5
     assert len(set(seeds)) == 3
     assert seeds[:3] == seeds[3:]
-    assert [wanted.prompt for wanted in api.service.wanted] == [(97,)] * 3 + [(98,)] * 3
+    assert [generation.prompt for generation in api.service.generations] == [(97,)] * 3 + [(98,)] * 3
 
 
 def test_derived_seeds_are_seeds_and_stay_the_same() -> None:
@@ -175,7 +175,7 @@ def test_derived_seeds_are_seeds_and_stay_the_same() -> None:
 def test_without_a_seed_every_choice_has_another(api: Api) -> None:
     api.complete(n=4)
     api.complete(n=4)
-    assert len({wanted.sampling.seed for wanted in api.service.wanted}) == 8
+    assert len({generation.sampling.seed for generation in api.service.generations}) == 8
 
 
 def test_how_long_an_answer_is_that_does_not_say() -> None:
@@ -183,14 +183,14 @@ def test_how_long_an_answer_is_that_does_not_say() -> None:
     api.complete()
     api.chat()
     api.chat(messages=[{"role": "user", "content": "x" * (CONTEXT_LEN - 20)}])
-    assert [wanted.max_tokens for wanted in api.service.wanted] == [16, 150, 20 - len("user:;")]
+    assert [generation.max_tokens for generation in api.service.generations] == [16, 150, 20 - len("user:;")]
 
 
 def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
     api.chat()
     api.service.context_len = 1 << 15
     api.chat()
-    assert [wanted.max_tokens for wanted in api.service.wanted] == [CONTEXT_LEN - len("user:hi;"), 4096]
+    assert [generation.max_tokens for generation in api.service.generations] == [CONTEXT_LEN - len("user:hi;"), 4096]
 
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(api: Api) -> None:
@@ -208,7 +208,7 @@ def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> 
         answer = api.chat(**{name: asked}).json()
         assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (num_tokens, "length")
     answer = api.complete(prompt=["x" * 990, "x" * 500], max_tokens=50, min_tokens=20, echo=True)
-    assert [(each.max_tokens, each.min_tokens) for each in api.service.wanted[-2:]] == [(10, 10), (50, 20)]
+    assert [(each.max_tokens, each.min_tokens) for each in api.service.generations[-2:]] == [(10, 10), (50, 20)]
     assert [len(choice["text"]) for choice in answer.json()["choices"]] == [CONTEXT_LEN, 550]
     assert error_of(api.complete(max_tokens=5000, min_tokens=5001))["param"] == "min_tokens"
 
@@ -223,7 +223,7 @@ def test_conversations_as_templates_know_them(api: Api) -> None:
         "annotations": [],
     }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
-    assert bytes(api.service.wanted[0].prompt) == b"system:be brief;assistant:x;user:one two;"
+    assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x;user:one two;"
 
 
 def test_texts_that_no_tokenizer_takes_are_the_users_fault(api: Api) -> None:

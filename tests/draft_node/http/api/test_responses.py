@@ -248,7 +248,7 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
     assert param.split(".")[0] in error["message"]
     assert not re.search(r"messages\.|completion_tokens|reasoning_effort|response_format|function\.", error["message"])
     assert not re.search(r"json_schema\.|given: given| tool$", error["message"])
-    assert not api.service.wanted
+    assert not api.service.generations
 
 
 @pytest.mark.parametrize(

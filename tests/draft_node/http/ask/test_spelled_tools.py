@@ -8,10 +8,10 @@ import pytest
 from draft_node.parsing.spelled import spelled
 from draft_node.service.chat_forms import ChatForms
 from tests.chats import PLAIN, QWEN3, R1, function, tokenizer
+from tests.draft_node.http.ask.test_tool_forms import NAMED, SAFE, may_end_after
+from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, streamed
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
-from tests.draft_node.http.test_tool_forms import NAMED, SAFE, may_end_after
-from tests.draft_node.http.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, streamed
 
 STRICT_TURNS = """\
 {%- for message in messages %}

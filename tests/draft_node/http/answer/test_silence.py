@@ -12,9 +12,10 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from draft_node.core.generation import Generation
 from draft_node.http.answer import streams
-from draft_node.service.answer import Piece
-from draft_node.service.request import Begun, Ended, Wanted
+from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.service.answer import Begun, Ended, Piece
 from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway
 from tests.draft_node.http.fake import Api, FakeService, official
 
@@ -59,11 +60,13 @@ class SlowService(FakeService):
         self.waits_s = waits_s
         self.num_open = 0
 
-    async def write(self, wanted: Wanted) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(
+        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
+    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
         self.num_open += 1
         waits = iter(self.waits_s)
         try:
-            async for item in super().write(wanted):
+            async for item in super().write(generation, parser):
                 if isinstance(item, Piece):
                     await asyncio.sleep(next(waits, 0))
                 yield item
@@ -80,7 +83,7 @@ PATHS: dict[str, dict[str, Any]] = {
     "responses": {"input": "hi", "max_output_tokens": 3},
     "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3},
 }
-COMMENT, PING = b": waiting\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'
+COMMENT, PING = b": waiting\n\n", b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 @dataclass

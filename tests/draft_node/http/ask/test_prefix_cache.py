@@ -34,5 +34,5 @@ def test_a_request_may_do_without(api: Api) -> None:
     for extension in ({"prefix_cache": False}, {"prefix_cache": True}, {}):
         api.complete(max_tokens=1, goodspeed=extension)
     api.chat(max_tokens=1)
-    assert [wanted.prefix_cache for wanted in api.service.wanted] == [False, True, True, True]
+    assert [generation.cache_salt != b"" for generation in api.service.generations] == [False, True, True, True]
     assert "prefix_cache" in error_of(api.complete(goodspeed={"prefix_cache": "no"}))["message"]

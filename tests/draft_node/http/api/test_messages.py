@@ -12,10 +12,10 @@ from goodspeed.errors import Busy, VerifyAway
 from goodspeed.serving.web import Keys
 from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
+from tests.draft_node.http.api.test_responses import LONG, SPOKEN
 from tests.draft_node.http.fake import CONTEXT_LEN, Api
 from tests.draft_node.http.fake import named_events_of as events_of
 from tests.draft_node.http.speaking import SpeakingService
-from tests.draft_node.http.test_responses import LONG, SPOKEN
 
 SCHEMA = {"type": "object", "properties": {"city": {}}}
 WEATHER = {"name": "weather", "input_schema": SCHEMA}
@@ -295,17 +295,22 @@ def test_which_tool_is_to_be_called(choice: dict[str, Any], is_forced: bool, one
     assert (
         ask(api, tools=[WEATHER, WEATHER | {"name": "time", "type": "custom"}], tool_choice=choice).status_code == 200
     )
-    [wanted] = api.service.wanted
-    assert (wanted.constraint is not None, wanted.parser.one_call) == (is_forced, one_call)
-    assert len(wanted.parser.schemas) == num_tools
+    [generation] = api.service.generations
+    parser = api.service.parser
+    assert parser is not None
+    assert (generation.constraint is not None, parser.one_call) == (is_forced, one_call)
+    assert len(parser.schemas) == num_tools
 
 
 def test_an_answer_in_a_schema(api: Api) -> None:
     form = INTEGER
     assert ask(api, output_config={"format": form}).status_code == 200
-    [wanted] = api.service.wanted
-    assert wanted.constraint is not None
-    assert (wanted.constraint.kind, json.loads(wanted.constraint.source)) == ("json_schema", {"type": "integer"})
+    [generation] = api.service.generations
+    assert generation.constraint is not None
+    assert (generation.constraint.kind, json.loads(generation.constraint.source)) == (
+        "json_schema",
+        {"type": "integer"},
+    )
 
 
 def content(*blocks: Any, role: str = "user") -> dict[str, Any]:
@@ -386,7 +391,7 @@ def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:
         ask(api, **body), 404 if is_model else 400, "not_found_error" if is_model else "invalid_request_error"
     )
     assert told.startswith(message)
-    assert not api.service.wanted
+    assert not api.service.generations
 
 
 @pytest.mark.parametrize(
@@ -451,7 +456,7 @@ def test_only_what_makes_the_prompt_is_counted(api: Api) -> None:
     )
     assert error_of(count(api, model="x"), 404, "not_found_error")
     assert error_of(count(api, messages=[USER | {"content": "x" * 3000}]), 400, "invalid_request_error")
-    assert not api.service.wanted
+    assert not api.service.generations
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
@@ -467,7 +472,7 @@ def test_a_key_comes_in_either_header(path: str) -> None:
         assert api.client.post(f"/v1/messages{path}", json=body, headers=headers | version).status_code == served
     for headers in ({}, {"x-api-key": "another"}, {"Authorization": "Bearer x", "x-api-key": "the-key-itself"}):
         error_of(api.client.post(f"/v1/messages{path}", json={}, headers=headers), 401, "authentication_error")
-    assert len({wanted.user for wanted in api.service.wanted}) <= 1
+    assert len({generation.user for generation in api.service.generations}) <= 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
