@@ -156,3 +156,15 @@ def test_what_cannot_be_a_source_is_refused(code: str, told: str, tmp_path: Path
     (file := tmp_path / "mine.py").write_text(code)
     with pytest.raises(ConfigError, match=told):
         create(f"{file}:Mine")
+
+
+def test_only_command_lines_have_a_source_imported() -> None:
+    rooms = ("goodspeed", "verify_node", "draft_node", "experiments")
+    files = {path: path.read_text("utf-8") for room in rooms for path in (PAGE.parents[1] / room).rglob("*.py")}
+
+    def having(call: str) -> set[str]:
+        return {path.name for path, text in files.items() if call in text}
+
+    assert having("extensions.imported(") == {"own.py", "source.py"}
+    assert having("extensions.packaged(") == {"engines.py", "source.py"}
+    assert having("drafting.source import SourceDrafter, create") == having("drafting.source import") == {"assembly.py"}
