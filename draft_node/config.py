@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import get_args
 
 from draft_node.parsing.formats import THINKING, TOOLS
+from goodspeed.drafting.sources import NGRAM, permits
 from goodspeed.embedded.models import is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
@@ -238,7 +239,7 @@ def _check_elsewhere(config: DraftConfig) -> None:
 def _check_history(config: DraftConfig) -> None:
     """Refuses a history per user if users cannot be distinguished, and texts to draft from that nothing drafts from."""
     for flag in _given(config, ("corpus", "history_file")) if config.http is None else ():
-        if config.drafter in ("model", "none"):
+        if not permits(config.drafter, NGRAM):
             raise ConfigError(f"{flag} is for n-grams, but --drafter {config.drafter} uses none; drop one of them")
     if config.history == "user" and config.api_key is None:
         raise ConfigError(

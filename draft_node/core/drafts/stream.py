@@ -18,6 +18,7 @@ from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.sources import MODEL, is_awaited, permits
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
@@ -70,7 +71,7 @@ class Stream:
 
         num_parallel: tokens that the draft model drafts in one forward pass; None: the node has no draft model.
         """
-        if num_parallel is None or request.drafter not in ("auto", "model") or request.max_draft <= 0:
+        if num_parallel is None or not permits(request.drafter, MODEL) or request.max_draft <= 0:
             return cls(request, ngrams, None, resting)
         return cls(request, ngrams, DraftTree(request, num_parallel), resting)
 
@@ -96,7 +97,7 @@ class Stream:
             return
         self._num_silent = 0 if self._has_answered else self._num_silent + num_new
         if self.resting.is_resting or self._has_answered or self._num_silent > MAX_SILENT:
-            num_accepted = verdict.num_accepted if verdict.source == "model" else 0
+            num_accepted = verdict.num_accepted if is_awaited(verdict.source) else 0
             self.resting.observe(self.request.session_id, num_new, num_accepted)
         self._has_answered = self._has_answered and not self.resting.is_resting
 
@@ -161,7 +162,7 @@ class Stream:
             if not self._has_to_complete(rest, tokens):
                 return None
             best, source = rest, self.newest.source if self.newest is not None else source
-        elif source == "model" and not is_complete and _is_little_more(best, rest):
+        elif is_awaited(source) and not is_complete and _is_little_more(best, rest):
             return None
         return self._put(best, source, tokens, is_complete=is_complete)
 
