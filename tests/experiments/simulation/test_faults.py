@@ -20,7 +20,7 @@ from goodspeed.slo.objectives import SHORTEST_S
 from verify_node.core import core as verify_core
 from verify_node.core.settings import DEFAULTS
 from verify_node.scheduler.commit import Moved
-from verify_node.session import session as verify_session
+from verify_node.session import draft_state
 from verify_node.session.checks import Rejection
 from verify_node.session.draft_state import MOST_LATE_S
 
@@ -121,7 +121,7 @@ def test_a_rule_broken_in_a_round_is_found(monkeypatch):
 def test_a_client_that_is_forgotten_is_found(monkeypatch):
     monkeypatch.setattr(Session, "tick", lambda session, now: [])
     for name in ("LEAST_LATE_S", "MOST_LATE_S"):
-        monkeypatch.setattr(verify_session, name, math.inf)  # else it would be gone on without
+        monkeypatch.setattr(draft_state, name, math.inf)  # else it would be gone on without
     _, found = play(1, HANGING, limit_s=2 * patience_s(HANGING))
     assert found.num_silent > 0
     assert found.num_lost > 0
