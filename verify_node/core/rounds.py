@@ -191,7 +191,8 @@ class Rounds:
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
-        self.suspects.computed()
+        self.suspects.stage = Stage.FINISHING  # before any call that could fail
+        self.suspects.num_alone = max(0, self.suspects.num_alone - 1)
         self.sessions.story.note(NODE, "finish round", done.number, None, now)
         num_rows = done.num_tokens if computed is None else computed
         self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)

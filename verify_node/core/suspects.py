@@ -47,10 +47,6 @@ class Suspects:
         places = {key: -1 if works else place for place, (key, works) in enumerate(self._works_for_others.items(), 1)}
         return sorted(ready, key=lambda one: (places.get(one.session_id, 0), one.ready_since, one.admitted))
 
-    def computed(self) -> None:
-        """Begins to finish a round whose forward pass succeeded."""
-        self.stage, self.num_alone = Stage.FINISHING, max(0, self.num_alone - 1)
-
     def succeeded(self, taken: Iterable[bytes]) -> None:
         """Ends a round of these sessions that succeeded."""
         self.enter(Stage.IDLE)
