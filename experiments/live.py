@@ -2,13 +2,17 @@
 
 One verify node has a core to itself, and eight draft nodes, each a client with chats of one domain, share the other.
 Every run begins with a verify node that knows nothing yet, and serves so many rounds with all clients: first in the
-paper's rounds (`--preset paper`), then in the default ones. Policies take turns, each seed with another one first, and
-meet the same prompts and seeds. Whatever is told of a run is what the verify node recorded of it.
+paper's rounds (`--preset paper`), then in the default ones, and then in these with users as unequal as the settings
+have them: some have several texts at once, and some draft models take several times their time. Policies take turns,
+each seed with another one first, and meet the same prompts and seeds. Whatever is told of a run is what the verify node
+recorded of it.
 
 Fig. 2: as in `fig2_estimation`, with one standard deviation of ten rounds as a band. Fig. 4: U of the running average
 goodput, with its 95 % interval over seeds. U(x*) is that of the survival curves that were measured in all runs of a
 seed (`recorded.survival`), less what clients miss between two texts, where no policy can give them anything. The third
-panel has tokens a second of each client in the default rounds.
+panel has tokens a second of each client in the default rounds, a fourth one those of unequal users.
+
+Then all of it is simulated with what was measured (`simulated`): `twin` has each simulated figure over its live one.
 """
 
 from __future__ import annotations
@@ -30,15 +34,17 @@ from experiments.fig4_served import OURS
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
-from experiments.served import chats, pictures, running
-from experiments.served.pictures import DEFAULT, FIG4, PAPER, SERVED
+from experiments.served import chats, pictures, running, simulated
+from experiments.served.pictures import DEFAULT, FIG4, PAPER, SERVED, UNEQUAL
 from experiments.served.recorded import Run, survival
+from experiments.served.running import Kind
 from experiments.simulation.accounts import interval
 from experiments.simulation.arrays.optimum import optimum
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
 from goodspeed.serving.options import NO_MODEL
 from training.chats import load
+from verify_node.config import VerifyConfig
 
 SPARE = 300
 """Texts beyond one a round: a client may be asked for some before all others have come."""
@@ -66,6 +72,8 @@ class Config:
     max_tokens: int  # of an answer, which may end by itself before
     domains: tuple[str, ...]
     policies: tuple[str, ...]
+    slower: tuple[float, ...] = ()  # of unequal users: times its own time that each client's draft model takes
+    loads: tuple[int, ...] = ()  # of unequal users: texts of each client at once; (): there are no such users
     prompts: str = ""  # a folder; empty: those that come with the project
 
     def with_policy(self, name: str) -> Config:
@@ -73,10 +81,11 @@ class Config:
         return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
     @property
-    def worlds(self) -> dict[str, tuple[list[str], list[str]]]:
-        """Options of the verify node and of the draft nodes for each kind of rounds."""
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds of rounds that are served, in this order."""
         budget, preset = f"--budget={self.budget}", "--preset=paper"
-        return {PAPER: ([budget, preset], [preset] if self.draft != NO_MODEL else []), DEFAULT: ([budget], [])}
+        found = {PAPER: Kind([budget, preset], [preset] if self.draft != NO_MODEL else []), DEFAULT: Kind([budget])}
+        return found | ({UNEQUAL: Kind([budget], [], self.slower, self.loads)} if self.loads else {})
 
 
 Runs = Mapping[str, Sequence[Run]]
@@ -84,10 +93,9 @@ Runs = Mapping[str, Sequence[Run]]
 
 
 def serve(config: Config, requests: chats.Requests, world: str) -> Runs:
-    verify_options, draft_options = config.worlds[world]
     found: dict[str, list[Run]] = {policy: [] for policy in config.policies}
     turns = list(product(range(config.num_seeds), range(len(config.policies))))
-    with running.nodes(config.target, config.draft, config.domains, verify_options, draft_options) as nodes:
+    with running.nodes(config.target, config.draft, config.domains, config.kinds[world]) as nodes:
         for seed, turn in parts(f"runs in {world}", turns):
             policy = config.policies[(seed + turn) % len(config.policies)]
             wanted = requests.of(seed, config.num_rounds + SPARE)
@@ -101,30 +109,57 @@ def experiment(config: Config) -> Outcome:
             f"a moving average of {WINDOW} needs more than {2 * WINDOW} rounds, an interval two seeds, and a comparison"
         )
         raise ConfigError(f"{what} the policy {OURS}; not {config}")
+    if config.loads and not len(config.loads) == len(config.slower) == len(config.domains):
+        raise ConfigError(f"`slower` and `loads` need a number for each of the {len(config.domains)} domains")
     folder = Path(config.prompts) if config.prompts else chats.FOLDER
     asked = load(folder, config.domains)
     requests = chats.Requests(asked, config.target, config.temperature, config.max_tokens)
-    return outcome(config, {world: serve(config, requests, world) for world in config.worlds})
+    runs = {world: serve(config, requests, world) for world in config.kinds}
+    return outcome(config, runs, twins(config, runs))
 
 
-def outcome(config: Config, runs: Mapping[str, Runs]) -> Outcome:
-    estimated = {world: estimation(own[OURS]) for world, own in runs.items()}
+def twins(config: Config, runs: Mapping[str, Runs]) -> dict[str, Runs]:
+    """The same runs simulated, with what was measured in all runs of a kind of rounds."""
+    waiting = [one for own in runs[PAPER].values() for one in own]
+    found: dict[str, Runs] = {}
+    for world, kind in config.kinds.items():
+        every = [one for own in runs[world].values() for one in own]
+        preset = "paper" if world == PAPER else None
+        node = VerifyConfig(model=config.target, budget=config.budget, preset=preset)
+        settings = simulated.settings(kind, node, every, waiting)
+        found[world] = {
+            policy: [
+                simulated.simulate(replace(settings, policy=policy), config.domains, config.num_rounds, seed)
+                for seed in range(config.num_seeds)
+            ]
+            for policy in parts(f"twins in {world}", config.policies)
+        }
+    return found
+
+
+def outcome(config: Config, runs: Mapping[str, Runs], twins: Mapping[str, Runs]) -> Outcome:
+    alike = {world: own for world, own in runs.items() if world != UNEQUAL}
+    estimated = {world: estimation(own[OURS]) for world, own in alike.items()}
     best = optima(runs[PAPER], config.budget)
-    converged = {world: convergence(own, best) for world, own in runs.items()}
+    converged = {world: convergence(own, best) for world, own in alike.items()}
     rates = dict(zip(config.domains, _rates(runs[PAPER]).tolist(), strict=True))
     served = [row for world, own in runs.items() for row in fairness(world, own, rates)]
-    curves = [row for world, own in runs.items() for row in fig2_estimation.rows_of(world, series(own[OURS][0]))]
-    rows = [row for world, own in runs.items() for row in _rows(world, own, best)]
+    curves = [row for world, own in alike.items() for row in fig2_estimation.rows_of(world, series(own[OURS][0]))]
+    rows = [row for world, own in alike.items() for row in _rows(world, own, best)]
+    compared = {name: (live, twin) for world in runs for name, live, twin in beside(world, runs[world], twins[world])}
     facts = {
         "fig2": estimated[PAPER],
         "fig4": converged[PAPER] | {"optimum": _figures(best)},
         "fairness": {world: {row["way"]: row for row in served if row["world"] == world} for world in runs},
         "acceptance_rate": rates,
+        "twin": {name: twin / live for name, (live, twin) in compared.items()},
+        "twin_figures": {name: {"live": live, "simulated": twin} for name, (live, twin) in compared.items()},
         "default": {"fig2": estimated[DEFAULT], "fig4": converged[DEFAULT]},
         "seconds_a_round": {world: {name: _seconds(each) for name, each in own.items()} for world, own in runs.items()},
         "drafts_a_round": {world: {name: _drafts(each) for name, each in own.items()} for world, own in runs.items()},
     }
-    findings = [*_findings(estimated, converged, best), *fig4_served.findings(served)]
+    findings = [*_findings(estimated, converged, best), *fig4_served.findings(served), *_unequal(served)]
+    findings += [_near(name, twin / live) for name, (live, twin) in compared.items()]
     told = [{"figure": FIG4} | row for row in rows] + [{"figure": SERVED} | row for row in served]
     return Outcome(rows=told, curves=curves, findings=findings, facts=facts, notes=NOTES)
 
@@ -133,6 +168,38 @@ NOTES = [
     "error: of the moving averages of ten rounds, relative to what was measured. missing: (U(x*) - U) / clients, in",
     "percent, at the end of the runs; means over seeds, with 95 % intervals. Times are of this machine.",
 ]
+
+
+# -- the twin ----------------------------------------------------------------------------------------------------------
+
+
+def beside(world: str, runs: Runs, twins: Runs) -> list[tuple[str, float, float]]:
+    """Name, live and simulated value of each figure that is compared."""
+    found = []
+    for policy, own in runs.items():
+        for name, live, twin in zip(FIGURES, _means(own), _means(twins[policy]), strict=True):
+            found.append((f"{world}: {policy}, {name}", live, twin))
+    if world == PAPER:
+        live_fig2, twin_fig2 = estimation(runs[OURS]), estimation(twins[OURS])
+        found += [(f"{world}: fig2, {name}", live_fig2[name], twin_fig2[name]) for name in ("error", "corr")]
+    return [one for one in found if one[1] and np.isfinite(one[1:]).all()]
+
+
+FIGURES = ("tokens a round", "tokens/s", "seconds a round")
+"""Of the first two the geometric mean over clients: it is as large as log-utility says."""
+
+
+def _means(runs: Sequence[Run]) -> list[float]:
+    """FIGURES, means over seeds."""
+    clients = len(runs[0].clients)
+    rounds = [float(np.exp(one.utility[-1] / clients)) for one in runs]
+    seconds = [float(np.exp(np.log(one.tokens_per_s).mean())) for one in runs]
+    return [float(np.mean(each)) for each in (rounds, seconds, [one.seconds / len(one.rounds) for one in runs])]
+
+
+def _near(name: str, ratio: float) -> Finding:
+    near = simulated.NEAR
+    return Finding(f"simulated / live, {name}", ratio, None, f"within {near:.0%} of 1", abs(ratio - 1.0) <= near)
 
 
 # -- Fig. 2 ------------------------------------------------------------------------------------------------------------
@@ -205,6 +272,17 @@ def fairness(world: str, runs: Runs, rates: Mapping[str, float]) -> list[dict[st
     return [about | {"way": policy} | fig4_served.measures(speeds[OURS], own) for policy, own in speeds.items()]
 
 
+def _unequal(served: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Where users are unequal, ours is to be above the baselines beyond the interval."""
+    found = []
+    for row in served:
+        if row["world"] == UNEQUAL and row["way"] in fig4_served.BASELINES:
+            least = row["ours_above"] - row["ours_above_ci"]
+            what = f"{UNEQUAL}: ln(tokens/s) by which {OURS} is above {row['way']} at least"
+            found.append(Finding(what, least, None, "above 0", least > 0))
+    return found
+
+
 def _rates(runs: Runs) -> Floats:
     """Each client's probability that the first drafted token is accepted [clients]."""
     every = [one for own in runs.values() for one in own]
@@ -252,12 +330,14 @@ def _findings(
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """Estimated and measured goodput; utility over rounds; tokens a second of each client."""
-    figure = new_figure(15.0, 4.8)
-    for draw_panel, panel in zip(
-        (pictures.estimates, pictures.utility, pictures.speeds), figure.subplots(1, 3), strict=True
-    ):
-        draw_panel(panel, results)
+    """Estimated and measured goodput; utility over rounds; tokens a second of each client, by kind of rounds."""
+    served = [world for world in (DEFAULT, UNEQUAL) if pictures.rows_of(results, SERVED, world)]
+    figure = new_figure(10.0 + 5.0 * len(served), 4.8)
+    first, second, *others = figure.subplots(1, 2 + len(served))
+    pictures.estimates(first, results)
+    pictures.utility(second, results)
+    for panel, world in zip(others, served, strict=True):
+        pictures.speeds(panel, results, world)
     return styles.finish(figure, _title(config, results), OURS)
 
 

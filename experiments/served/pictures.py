@@ -13,8 +13,8 @@ from experiments.fig4_served import OURS
 from experiments.harness import styles
 from experiments.harness.experiment import Results, new_figure
 
-PAPER, DEFAULT = "the paper's rounds", "default rounds"
-"""The kinds of rounds."""
+PAPER, DEFAULT, UNEQUAL = "the paper's rounds", "default rounds", "unequal users"
+"""The kinds of rounds; the last are default ones, too."""
 
 FIG4, SERVED = "fig4", "served"
 """Which rows of the results are which figure's."""

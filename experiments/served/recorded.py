@@ -33,7 +33,7 @@ class Run:
     """Rounds in which all clients took part: the first is the one after the last client had its first token."""
 
     clients: tuple[str, ...]
-    owners: Mapping[int, str]  # client by number of session
+    sessions: Mapping[int, Opened]  # by number
     before: tuple[Round, ...]  # rounds until then
     rounds: tuple[Round, ...]
     wall_s: Mapping[str, float]  # time of these rounds, by phase
@@ -104,13 +104,26 @@ class Run:
                 permitted[one.session] = one.may_draft
         return found
 
+    def drafts(self, client: int) -> list[Drafted]:
+        """Every result that a client had."""
+        return [one for done in (*self.before, *self.rounds) for one in done.drafts if self._place(one) == client]
+
+    def sizes(self, client: int) -> list[tuple[int, int]]:
+        """Tokens of prompt and text of each text of a client that ended, or of all if none did."""
+        written: dict[int, int] = {}
+        ended = []
+        for one in self.drafts(client):
+            written[one.session] = written.get(one.session, 0) + one.num_tokens
+            ended += [one.session] if one.finish_reason is not None else []
+        return [(self.sessions[number].prompt_len, max(1, written[number])) for number in ended or written]
+
     def _place(self, one: Drafted) -> int:
-        return self.clients.index(self.owners[one.session])
+        return self.clients.index(self.sessions[one.session].client)
 
 
 def collect(events: Iterable[Mapping[str, Any]], clients: Sequence[str], num_rounds: int) -> Run:
     """Reads events until so many rounds are there in which all clients took part. Raises Gap."""
-    owners: dict[int, str] = {}
+    sessions: dict[int, Opened] = {}
     waiting = set(clients)
     before: list[Round] = []
     rounds: list[Round] = []
@@ -126,16 +139,16 @@ def collect(events: Iterable[Mapping[str, Any]], clients: Sequence[str], num_rou
             continue
         line: AnyLine = msgspec.convert(event["line"], AnyLine)
         if isinstance(line, Opened):
-            owners[line.number] = line.client
+            sessions[line.number] = line
         elif waiting:
             before.append(line)
-            waiting -= {owners[one.session] for one in line.drafts}
+            waiting -= {sessions[one.session].client for one in line.drafts}
             began_s = wall_s
         else:
             rounds.append(line)
             if len(rounds) == num_rounds:
                 spent_s = {phase: wall_s[phase] - began_s[phase] for phase in wall_s}
-                return Run(tuple(clients), owners, tuple(before), tuple(rounds), spent_s)
+                return Run(tuple(clients), sessions, tuple(before), tuple(rounds), spent_s)
     raise Gap(f"the recording ends after {len(rounds)} of {num_rounds} rounds with all clients")
 
 

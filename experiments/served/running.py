@@ -4,6 +4,7 @@ The verify node has the last core to itself, and all draft nodes share the other
 """
 
 import json
+import operator
 import os
 import queue
 import threading
@@ -22,6 +23,10 @@ SILENCE_S = 300.0
 
 END_S = 10.0
 
+ELSEWHERE = {"verify_node.config.is_loopback": operator.not_}
+"""No endpoint is: so the verify node takes its draft nodes, which have cores of their own, for those of other machines,
+and never tries whether it would be faster without their models."""
+
 
 class NodeEnded(RuntimeError):
     """A node has ended, or is silent; what it said is on standard error."""
@@ -31,7 +36,8 @@ class Verify:
     """A verify node's process. A thread reads its events as they come, for those that nobody reads are dropped."""
 
     def __init__(self, words: Sequence[str], core: int | None) -> None:
-        self.process = fork(["verify_node", *words, "--json", "--record", "--log-level=error"], core)
+        options = ["--json", "--record", "--log-level=error"]
+        self.process = fork(["verify_node", *words, *options], core, ELSEWHERE)
         self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
@@ -71,6 +77,7 @@ class Nodes:
     endpoint: str
     verify_options: Sequence[str]
     core: int | None  # of the verify node
+    loads: Sequence[int] = ()  # texts of each client at once; none: one
     workers: list[DraftWorker] = field(default_factory=list)
     _are_known: bool = False  # whether they have been connected
 
@@ -82,8 +89,8 @@ class Nodes:
             events = verify.events()
             next(event for event in events if event["event"] == "ready")
             self._wait_until_connected(verify)
-            for worker, texts in zip(self.workers, wanted, strict=True):
-                worker.ask(texts)
+            for worker, texts, load in zip(self.workers, wanted, self.loads or [1] * len(wanted), strict=True):
+                worker.ask(texts, load)
             run = collect(events, [worker.name for worker in self.workers], num_rounds)
             self._serve_nothing()
         finally:
@@ -106,20 +113,31 @@ class Nodes:
             worker.answer()
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of rounds, and whom they serve."""
+
+    verify_options: Sequence[str]
+    draft_options: Sequence[str] = ()
+    slower: Sequence[float] = ()  # times its own time that each draft model takes; none: once
+    loads: Sequence[int] = ()  # texts of each client at once; none: one
+
+
 @contextmanager
-def nodes(
-    target: str, draft: str, names: Sequence[str], verify_options: Sequence[str], draft_options: Sequence[str]
-) -> Iterator[Nodes]:
+def nodes(target: str, draft: str, names: Sequence[str], kind: Kind) -> Iterator[Nodes]:
     """Yields a draft node of each name, which has no history; ends all processes at the end."""
     os.environ["OMP_NUM_THREADS"] = "1"  # for the process that is forked
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     of_verify, of_drafts = (cores[-1], cores[:-1]) if len(cores) > 1 else (None, [])
-    found = Nodes(target, f"tcp://127.0.0.1:{free_port()}", verify_options, of_verify)
-    options = ["--history=off", *draft_options]
+    found = Nodes(target, f"tcp://127.0.0.1:{free_port()}", kind.verify_options, of_verify, kind.loads)
+    options = ["--history=off", *kind.draft_options]
     try:
-        for number, name in enumerate(names):
+        for number, (name, factor) in enumerate(zip(names, kind.slower or [1] * len(names), strict=True)):
             core = of_drafts[number % len(of_drafts)] if of_drafts else None
-            found.workers.append(DraftWorker(name, found.endpoint, draft, options, core, target=target, launch=fork))
+            words = ["experiments.served.slower", str(factor)] if factor != 1 else []
+            found.workers.append(
+                DraftWorker(name, found.endpoint, draft, options, core, words, target=target, launch=fork)
+            )
         yield found
     finally:
         for worker in found.workers:

@@ -101,6 +101,7 @@ class Settings:
     num_clients: int = 4
     num_sessions: int = 3  # per client
     num_at_once: int = 2  # per client
+    loads: tuple[int, ...] = ()  # instead of it, of each client
     min_tokens: int = 1
     max_tokens: int = 40
     stops: float = 0.5  # share of the sessions that have a stop token

@@ -6,6 +6,7 @@ but Eq. (3) observes other numbers under the ratio rule.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from experiments.simulation.texts.acceptance import Acceptance, Acceptances
 from goodspeed.errors import ConfigError
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
-from goodspeed.serving.measuring.recording import Drafted, Opened, Recording
+from goodspeed.serving.measuring.recording import Drafted, Opened, Recording, Round
 from verify_node.config import VerifyConfig
+from verify_node.core.settings import CoreSettings
 
 ROOM = 1 << 12
 """Pages, and tokens of context: enough that neither ever runs out."""
@@ -56,15 +58,26 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
     lines = [line_and_step_s(own) for own in drafts]
-    return Settings(
+    return replace(
+        like(node),
         num_clients=len(sessions),
         num_sessions=1,
-        num_at_once=1,
-        stops=0.0,
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
-        rounds=node.rounds,
         verification=(header.verification,),
+        round_cost=round_cost(run.rounds),
+        acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
+        draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),
+        latency_s=tuple(latency_s for latency_s, _ in lines),
+    )
+
+
+def like(node: CoreSettings) -> Settings:
+    """Returns a world whose verify node has these settings, and room for all texts, which end at their lengths."""
+    return Settings(
+        num_at_once=1,
+        stops=0.0,
+        rounds=node.rounds,
         policy=node.policy,
         budget=node.budget,
         eta=node.eta,
@@ -74,10 +87,6 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
         num_pages=ROOM,
         page_size=16,
         context_len=ROOM,
-        round_cost=round_cost(run),
-        acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
-        draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),
-        latency_s=tuple(latency_s for latency_s, _ in lines),
     )
 
 
@@ -88,11 +97,11 @@ def _num_tokens(run: Recording, opened: Opened) -> int:
     return max(1, sum(drafted.num_tokens for drafted in own)) if stopped else opened.max_tokens
 
 
-def round_cost(run: Recording) -> Linear:
+def round_cost(rounds: Iterable[Round]) -> Linear:
     """A round's duration by what was fed, from all of them."""
     samples = [
         Sample(done.num_tokens, done.num_sessions, done.context_tokens, done.duration_s)
-        for done in run.rounds
+        for done in rounds
         if done.duration_s > 0
     ]
     (term,) = fit_roofline(samples, num_terms=1).terms

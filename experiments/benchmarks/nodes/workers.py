@@ -1,8 +1,8 @@
 """Real nodes as processes of their own, for benchmarks: a verify node, and draft nodes that are told what to ask for.
 
 A draft worker (`python -m experiments.benchmarks.nodes.workers`, with the options of `goodspeed-draft`) reads one JSON
-list of requests a line, serves them one after the other, or each when it is due, and answers with one JSON list of
-their results. So the parent starts everybody at once, and times nothing but serving. A list that comes while another
+object a line, whose requests it serves in turn, so many at once, or each when it is due, and answers with one JSON list
+of their results. So the parent starts everybody at once, and times nothing but serving. A list that comes while another
 one is served ends that one, of which nothing is told. An empty list is answered as soon as a verify node is there.
 """
 
@@ -15,8 +15,9 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -54,6 +55,14 @@ class Wanted:
     slo: Objectives | None = None  # what it is to keep
     due_s: float | None = None  # when it comes, since the list did; None: when the one before it is done
     stop_ids: list[int] = field(default_factory=list)  # tokens that end it; none: it has `max_tokens`
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a draft worker is to serve next."""
+
+    wanted: list[Wanted]
+    at_once: int = 1  # of those that are not due at a time of their own
 
 
 @dataclass(frozen=True)
@@ -108,10 +117,10 @@ class DraftWorker:
                 raise RuntimeError("the verify node ended; what it said is above")
         self._read(str)
 
-    def ask(self, wanted: Sequence[Wanted]) -> None:
+    def ask(self, wanted: Sequence[Wanted], at_once: int = 1) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(_line(wanted))
+            self._process.stdin.write(_line(Asked(list(wanted), at_once)))
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
@@ -190,9 +199,11 @@ def start(module_and_options: Sequence[str], core: int | None) -> subprocess.Pop
     return process
 
 
-def fork(module_and_options: Sequence[str], core: int | None) -> Fork:
-    """Starts a node much as `start` does, without the seconds that its imports take."""
-    process = Fork(*module_and_options, reads=True, stderr=STDERR)
+def fork(
+    module_and_options: Sequence[str], core: int | None, settings: Mapping[str, object] = MappingProxyType({})
+) -> Fork:
+    """Starts a node much as `start` does, without the seconds that its imports take. settings: as of a `Fork`."""
+    process = Fork(*module_and_options, reads=True, stderr=STDERR, settings=settings)
     stay_on(process, core)
     return process
 
@@ -235,8 +246,8 @@ async def _work(config: DraftConfig) -> None:
             if answering is not None:
                 answering.cancel()
                 await asyncio.wait([answering])
-            wanted = msgspec.json.decode(line, type=list[Wanted])
-            answering = tasks.create_task(_answer(daemon, wanted, config))
+            asked = msgspec.json.decode(line, type=Asked)
+            answering = tasks.create_task(_answer(daemon, asked, config))
         if answering is not None:
             answering.cancel()
     serving.cancel()
@@ -251,16 +262,21 @@ def _line(what: Any) -> str:
     return msgspec.json.encode(what).decode() + "\n"
 
 
-async def _answer(daemon: Any, wanted: Sequence[Wanted], config: DraftConfig) -> None:
+async def _answer(daemon: Any, asked: Asked, config: DraftConfig) -> None:
     await daemon.connected.wait()
-    print(_line(await _serve_all(daemon, wanted, config)), end="", flush=True)
+    print(_line(await _serve_all(daemon, asked, config)), end="", flush=True)
 
 
-async def _serve_all(daemon: Any, wanted: Sequence[Wanted], config: DraftConfig) -> list[Served]:
-    began = time.monotonic()
-    if all(one.due_s is None for one in wanted):
-        return [await _serve(daemon, one, time.monotonic(), config) for one in wanted]
-    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0), config) for one in wanted))
+async def _serve_all(daemon: Any, asked: Asked, config: DraftConfig) -> list[Served]:
+    began, places = time.monotonic(), asyncio.Semaphore(asked.at_once)
+
+    async def in_turn(one: Wanted) -> Served:
+        async with places:
+            return await _serve(daemon, one, time.monotonic(), config)
+
+    if all(one.due_s is None for one in asked.wanted):
+        return await asyncio.gather(*(in_turn(one) for one in asked.wanted))
+    return await asyncio.gather(*(_serve(daemon, one, began + (one.due_s or 0.0), config) for one in asked.wanted))
 
 
 async def _serve(daemon: Any, wanted: Wanted, due: float, config: DraftConfig) -> Served:

@@ -63,7 +63,10 @@ class Users:
     @property
     def num_at_once(self) -> float:
         """Requests that are served at once: all, where they come by a schedule."""
-        return inf if self._world.settings.arrivals else self._world.settings.num_at_once
+        settings = self._world.settings
+        if settings.arrivals:
+            return inf
+        return of_client(settings.loads, self._index) if settings.loads else settings.num_at_once
 
     def come(self, start: Callable[[], None]) -> None:
         """Calls `start` whenever a request of the schedule has come."""

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,17 +12,24 @@ from experiments.fig4_served import OURS
 from experiments.harness.experiment import HERE, Results, load, new_figure
 from experiments.live import Config, convergence, fairness, optima, outcome
 from experiments.served import pictures
-from experiments.served.pictures import DEFAULT, PAPER
+from experiments.served.pictures import DEFAULT, PAPER, UNEQUAL
 from experiments.served.recorded import Run
+from experiments.served.running import Kind
 from experiments.simulation.accounts import interval, jain
 from experiments.simulation.arrays.optimum import geometric, optimum
 from goodspeed.errors import ConfigError
-from goodspeed.serving.measuring.recording import Drafted, Round
+from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 
 ALPHAS = (0.9, 0.4)
 CLIENTS = ("chat", "sql")
 ROUNDS = 400
-CONFIG = Config("m", "d", ROUNDS, 3, 6, 1.0, 9, CLIENTS, (OURS, "fixed"))
+CONFIG = Config("m", "d", ROUNDS, 3, 6, 1.0, 9, CLIENTS, (OURS, "fixed"), (1, 2), (2, 1))
+SESSIONS = {
+    number: Opened(
+        number=number, client=client, draft_model="d", seed=1, prompt_digest="", prompt_len=9, max_tokens=99, joined=0
+    )
+    for number, client in enumerate(CLIENTS)
+}
 
 
 def made(seed, lengths, estimates=(3.0, 1.6), seconds=0.1):
@@ -58,7 +66,7 @@ def made(seed, lengths, estimates=(3.0, 1.6), seconds=0.1):
             )
         )
     phases = ("receive", "forward", "verify", "schedule", "send")
-    return Run(CLIENTS, {0: "chat", 1: "sql"}, tuple(rounds[:1]), tuple(rounds[1:]), dict.fromkeys(phases, 39.9))
+    return Run(CLIENTS, SESSIONS, tuple(rounds[:1]), tuple(rounds[1:]), dict.fromkeys(phases, 39.9))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +76,13 @@ def runs():
 
 @pytest.fixture(scope="module")
 def found(runs):
-    return outcome(CONFIG, {PAPER: runs, DEFAULT: {name: list(reversed(own)) for name, own in runs.items()}})
+    served = {PAPER: runs, DEFAULT: {name: list(reversed(own)) for name, own in runs.items()}, UNEQUAL: runs}
+    twice = {name: [replace(one, rounds=tuple(map(slow, one.rounds))) for one in own] for name, own in runs.items()}
+    return outcome(CONFIG, served, served | {DEFAULT: twice})
+
+
+def slow(done):
+    return msgspec.structs.replace(done, started_s=2 * done.started_s, duration_s=2 * done.duration_s)
 
 
 def test_the_optimum_is_that_of_the_rates_which_the_drafts_show(runs):
@@ -81,7 +95,7 @@ def test_the_optimum_lacks_what_clients_miss_between_texts(runs):
     """Each client is away in every second round: none can give it more than half of x*."""
     away = {
         name: [
-            Run(one.clients, one.owners, one.before, tuple(half(done) for done in one.rounds), one.wall_s)
+            Run(one.clients, one.sessions, one.before, tuple(half(done) for done in one.rounds), one.wall_s)
             for one in own
         ]
         for name, own in runs.items()
@@ -116,9 +130,7 @@ def test_missing_and_above_are_of_the_same_seeds(runs):
 
 def test_fairness_is_by_falling_acceptance(runs):
     slow = made(0, (1, 1), seconds=0.2)
-    turned = {
-        name: [Run(("sql", "chat"), {0: "chat", 1: "sql"}, *rest(one)) for one in own] for name, own in runs.items()
-    }
+    turned = {name: [Run(("sql", "chat"), SESSIONS, *rest(one)) for one in own] for name, own in runs.items()}
     for given, rates in ((runs, {"chat": 0.9, "sql": 0.4}), (turned, {"sql": 0.4, "chat": 0.9})):
         ours, fixed = fairness(PAPER, given, rates)
         assert ours["clients"] == ["chat", "sql"]
@@ -168,32 +180,67 @@ def test_an_estimate_that_is_right_has_a_small_error():
 
 def test_the_picture_has_both_figures_and_the_clients(found):
     stored = Results(rows=found.rows, curves=found.curves)
-    first, second, third = live.draw(CONFIG, stored).axes
+    first, second, third, fourth = live.draw(CONFIG, stored).axes
     assert {line.get_label() for line in first.lines} == {"estimated", "realised"}
     assert {line.get_label() for line in second.lines} == {OURS, "fixed", "U(x*)"}
-    assert [text.get_text() for text in third.get_xticklabels()] == ["chat", "sql"]
+    for panel in (third, fourth):
+        assert [text.get_text() for text in panel.get_xticklabels()] == ["chat", "sql"]
+    alike = [row for row in found.rows if row.get("world") != UNEQUAL]
+    assert len(live.draw(CONFIG, Results(rows=alike, curves=found.curves)).axes) == 3
 
 
 def test_what_ours_is_above_is_shown_with_its_interval_for_each_policy_and_kind_of_rounds(found):
     panel = new_figure().subplots()
     pictures.above(panel, Results(rows=found.rows, curves=found.curves))
     (shown,) = panel.containers
-    assert [text.get_text() for text in panel.get_xticklabels()] == [PAPER, DEFAULT]
+    assert [text.get_text() for text in panel.get_xticklabels()] == [PAPER, DEFAULT, UNEQUAL]
     assert shown.get_label() == "fixed"
-    rows = [found.facts["fairness"][world]["fixed"] for world in (PAPER, DEFAULT)]
+    rows = [found.facts["fairness"][world]["fixed"] for world in (PAPER, DEFAULT, UNEQUAL)]
     ends = [[above - half, above + half] for above, half in ((row["ours_above"], row["ours_above_ci"]) for row in rows)]
     assert np.array([bar[:, 1] for bar in shown[2][0].get_segments()]) == pytest.approx(np.array(ends))
 
 
 def test_n_grams_are_served_in_the_papers_rounds_without_the_preset_at_the_draft_nodes():
     ngrams = load(HERE / "configs" / "live.toml", "full", Config)
-    assert ngrams.worlds[PAPER] == (["--budget=16", "--preset=paper"], ["--preset=paper"])
+    assert ngrams.kinds[PAPER] == Kind(["--budget=16", "--preset=paper"], ["--preset=paper"])
     ngrams = replace(ngrams, draft="none")
-    assert ngrams.worlds[PAPER] == (["--budget=16", "--preset=paper"], [])
-    assert ngrams.worlds[DEFAULT] == (["--budget=16"], [])
+    assert ngrams.kinds[PAPER] == Kind(["--budget=16", "--preset=paper"], [])
+    assert ngrams.kinds[DEFAULT] == Kind(["--budget=16"])
+    assert ngrams.kinds[UNEQUAL] == Kind(["--budget=16"], [], ngrams.slower, ngrams.loads)
+    assert set(ngrams.slower) == {1, 2, 4}
+    assert len(set(ngrams.loads)) == 3
+    assert list(replace(ngrams, loads=()).kinds) == [PAPER, DEFAULT]
 
 
 @pytest.mark.parametrize("change", [{"num_rounds": 20}, {"num_seeds": 1}, {"policies": ("fixed",)}])
 def test_settings_without_an_interval_or_a_comparison_are_refused(change):
     with pytest.raises(ConfigError, match="an interval two seeds"):
         live.experiment(replace(CONFIG, **change))
+
+
+def test_unequal_users_have_a_number_each():
+    with pytest.raises(ConfigError, match="a number for each of the 2 domains"):
+        live.experiment(replace(CONFIG, loads=(1, 2, 3)))
+
+
+def test_each_live_figure_has_its_twins_ratio(found):
+    twin, names = found.facts["twin"], ("tokens a round", "tokens/s", "seconds a round")
+    by_policy = [f"{policy}, {name}" for policy in (OURS, "fixed") for name in names]
+    assert [name for name in twin if name.startswith(UNEQUAL)] == [f"{UNEQUAL}: {name}" for name in by_policy]
+    of_paper = [f"{PAPER}: {name}" for name in (*by_policy, "fig2, error", "fig2, corr")]
+    assert [name for name in twin if name.startswith(PAPER)] == of_paper
+    assert [ratio for name, ratio in twin.items() if not name.startswith(DEFAULT)] == pytest.approx([1.0] * 14)
+    assert twin[f"{DEFAULT}: fixed, seconds a round"] == pytest.approx(2.0, rel=0.01)
+    assert twin[f"{DEFAULT}: fixed, tokens/s"] == pytest.approx(0.5, rel=0.01)
+    assert twin[f"{DEFAULT}: fixed, tokens a round"] == pytest.approx(1.0)
+    assert found.facts["twin_figures"][f"{DEFAULT}: fixed, seconds a round"]["live"] == pytest.approx(0.1)
+    missed = [one.what for one in found.findings if one.reached is False and one.what.startswith("simulated / live")]
+    assert len(missed) == 4
+    assert all(DEFAULT in what for what in missed)
+
+
+def test_ours_is_to_be_above_the_baselines_beyond_the_interval_where_users_are_unequal(found):
+    (wanted,) = [one for one in found.findings if one.wanted == "above 0"]
+    row = found.facts["fairness"][UNEQUAL]["fixed"]
+    assert wanted.ours == row["ours_above"] - row["ours_above_ci"]
+    assert wanted.reached == (wanted.ours > 0)

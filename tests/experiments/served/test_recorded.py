@@ -66,6 +66,11 @@ def test_rounds_count_from_the_one_after_everybody_had_a_token(run):
     assert run.presence.tolist() == [2 / 3, 1.0]
 
 
+def test_texts_that_ended_have_their_lengths_and_where_none_did_all_have(run):
+    assert run.sizes(0) == [(9, 6)]  # one token before all took part
+    assert run.sizes(1) == [(9, 1 + 1 + 3 + 2)]
+
+
 def test_the_estimate_of_a_round_has_not_seen_it(run):
     assert run.estimates.tolist() == [[1.5, 1.0], [2.0, 1.0], [2.0, 1.2]]
 

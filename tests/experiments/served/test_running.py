@@ -10,9 +10,11 @@ import pytest
 
 from draft_node.config import DraftConfig
 from experiments.benchmarks.nodes import workers
-from experiments.benchmarks.nodes.workers import Wanted
-from experiments.served import running
+from experiments.benchmarks.nodes.workers import Asked, Wanted
+from experiments.served import running, slower
 from experiments.served.recorded import Gap
+from experiments.served.running import Kind
+from verify_node.config import VerifyConfig
 
 DEADLINE_S = 20.0
 WANTED = [Wanted([1], 9, 1.0, 1)]
@@ -27,8 +29,8 @@ class Worker:
     def wait_until_connected(self, verify):
         self.story.append(f"{self.name} connects")
 
-    def ask(self, wanted):
-        self.story.append(f"{self.name} is asked for {len(wanted)}")
+    def ask(self, wanted, at_once=1):
+        self.story.append(f"{self.name} is asked for {len(wanted)}" + (f", {at_once} at once" if at_once > 1 else ""))
 
     def answer(self):
         self.story.append(f"{self.name} answers")
@@ -57,7 +59,7 @@ def story(monkeypatch):
 def test_each_run_has_a_verify_node_of_its_own_and_leaves_no_session(story, monkeypatch):
     monkeypatch.setattr(running, "collect", lambda events, clients, num_rounds: (clients, num_rounds))
     workers_: list[Any] = [Worker("a", story), Worker("b", story)]
-    nodes = running.Nodes("m", "tcp://e", ["--budget=4"], None, workers_)
+    nodes = running.Nodes("m", "tcp://e", ["--budget=4"], None, (), workers_)
     run: Any = nodes.run("fixed", [WANTED, []], 7)
     assert run == (["a", "b"], 7)
     served = ["a is asked for 1", "b is asked for 0"]
@@ -69,9 +71,16 @@ def test_each_run_has_a_verify_node_of_its_own_and_leaves_no_session(story, monk
     assert story == ["verify --policy=random --budget=4", *nothing, *served, *nothing, "verify stops"]
 
 
+def test_clients_with_loads_are_served_so_many_texts_at_once(story, monkeypatch):
+    monkeypatch.setattr(running, "collect", lambda events, clients, num_rounds: None)
+    workers_: list[Any] = [Worker("a", story), Worker("b", story)]
+    running.Nodes("m", "tcp://e", [], None, (4, 1), workers_).run("fixed", [WANTED * 9, WANTED], 7)
+    assert story[3:5] == ["a is asked for 9, 4 at once", "b is asked for 1"]
+
+
 def test_a_verify_node_stops_after_a_run_that_fails(story):
     workers_: list[Any] = [Worker("a", story)]
-    nodes = running.Nodes("m", "tcp://e", [], None, workers_)
+    nodes = running.Nodes("m", "tcp://e", [], None, (), workers_)
     with pytest.raises(Gap):
         nodes.run("fixed", [WANTED], 7)
     assert story[-1] == "verify stops"
@@ -81,21 +90,48 @@ def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_ow
     made: list[Any] = []
 
     class Started:
-        def __init__(self, name, endpoint, model, options, core, **more):
-            made.append((name, options, more))
+        def __init__(self, name, endpoint, model, options, core, before, **more):
+            made.append((before, options, more))
 
         def stop(self):
             made.append("stopped")
 
     monkeypatch.setattr(running, "DraftWorker", Started)
     for draft in ("none", "own.gguf", "tiny-draft-s"):
-        with running.nodes("t", draft, ["a"], [], ["--preset=paper"]):
+        with running.nodes("t", draft, ["a"], Kind([], ["--preset=paper"])):
             pass
     ngram, gguf, checkpoint = made[::2]
     history = ["--history=off", "--preset=paper"]
     assert (ngram[1], ngram[2]["tokenizer"]) == (history, "t")
     assert (gguf[1], checkpoint[1]) == ([*history, "--tokenizer=t"], history)
     assert made[1::2] == ["stopped"] * 3
+    made.clear()
+    with running.nodes("t", "d", ["a", "b"], Kind([], [], (1, 4))):
+        assert [before for before, _, _ in made] == [[], ["experiments.served.slower", "4"]]
+
+
+def test_a_slower_draft_models_step_takes_so_many_times_its_time():
+    now, slept = [0.0], []
+
+    def step(drafter):
+        now[0] += 0.25
+        return [drafter]
+
+    slow: Any = slower.slowed(step, 4.0, lambda: now[0], slept.append)
+    assert slow("proposed") == ["proposed"]
+    assert slept == [0.75]
+
+
+def test_draft_nodes_are_taken_to_be_elsewhere(monkeypatch):
+    """Else the verify node would try whether it is faster without the draft models of its own machine."""
+    forked: list[Any] = []
+    monkeypatch.setattr(running, "fork", lambda *given: forked.append(given) or SimpleNamespace(stdout=io.StringIO()))
+    running.Verify(["--model=m"], 1)
+    ((_, _, changed),) = forked
+    ((name, elsewhere),) = changed.items()
+    assert VerifyConfig(model="m").core.is_shared
+    monkeypatch.setattr(name, elsewhere)
+    assert not VerifyConfig(model="m").core.is_shared
 
 
 def test_a_draft_node_that_has_ended_is_named(monkeypatch):
@@ -138,7 +174,7 @@ def worked(monkeypatch, capsys, *lists):
 
     async def lines():
         for one in lists:
-            yield workers._line(one)
+            yield workers._line(one if isinstance(one, Asked) else Asked(one))
             for _ in range(10):  # the worker begins with it
                 await asyncio.sleep(0)
 
@@ -150,6 +186,11 @@ def worked(monkeypatch, capsys, *lists):
 
 def test_a_worker_ends_what_it_serves_when_another_list_comes(monkeypatch, capsys):
     assert worked(monkeypatch, capsys, WANTED, [], WANTED) == (["connected", []], [(1,), (1,)])
+
+
+def test_a_worker_serves_so_many_texts_at_once(monkeypatch, capsys):
+    for at_once in (1, 2, 3):
+        assert worked(monkeypatch, capsys, Asked(WANTED * 3, at_once), [])[1] == [(1,)] * at_once
 
 
 def test_a_worker_answers_each_list_that_it_has_served(monkeypatch, capsys):
