@@ -111,7 +111,7 @@ def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_ow
 
 
 def test_a_slower_draft_models_step_takes_so_many_times_its_time():
-    now, slept = [0.0], []
+    now, slept = [0.0], list[float]()
 
     def step(drafter):
         now[0] += 0.25
@@ -125,7 +125,12 @@ def test_a_slower_draft_models_step_takes_so_many_times_its_time():
 def test_draft_nodes_are_taken_to_be_elsewhere(monkeypatch):
     """Else the verify node would try whether it is faster without the draft models of its own machine."""
     forked: list[Any] = []
-    monkeypatch.setattr(running, "fork", lambda *given: forked.append(given) or SimpleNamespace(stdout=io.StringIO()))
+
+    def fork(*given):
+        forked.append(given)
+        return SimpleNamespace(stdout=io.StringIO())
+
+    monkeypatch.setattr(running, "fork", fork)
     running.Verify(["--model=m"], 1)
     ((_, _, changed),) = forked
     ((name, elsewhere),) = changed.items()
