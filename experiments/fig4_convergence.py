@@ -3,9 +3,9 @@
 The array path of barrier rounds (`simulation/arrays.py`, equal to the state machines bit for bit). Rounds count from
 the first with drafts: the one before it is the prompts'. Seeds are 0, 1, 2, ...; the seeds' mean of U is shown with its
 95 % confidence interval. "Within 1 % of x* in log-utility per client" is read as (U(x*) - mean U) / clients <= 0.01.
-Under replay, x* is that of the recordings' survival curves, with drafts that begin at every position equally often.
-Real drafts do not: each begins after a disagreement, or where the one before it was at its end. So the x* of the curves
-at the positions at which `gradient` did begin is given beside it (dotted).
+Under replay, x* is that of the survival curves of each client's texts and draft model, with drafts that begin at every
+position equally often. Real drafts do not: each begins after a disagreement, or where the one before it was at its end.
+So the x* of the curves at the positions at which `gradient` did begin is given beside it (dotted).
 
 Then the same policies are compared as GoodSpeed serves by default (`fig4_served.py`).
 """
