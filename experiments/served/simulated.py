@@ -31,7 +31,7 @@ SPARE = 100
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placed(Acceptance):
     """Agreement by a token's place in its draft."""
 
     rates: Sequence[float]  # all tokens before it being right

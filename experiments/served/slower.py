@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from draft_node.model.drafter import Drafter
-
-from draft_node.core.actions import Proposed
 from experiments.benchmarks.nodes import workers
+from goodspeed.drafting.drafter import Drafter
+from goodspeed.drafting.proposing import Proposed
 
 
 def slowed(
@@ -34,7 +33,7 @@ def slowed(
 
 
 def main() -> None:
-    Drafter.step = slowed(Drafter.step, float(sys.argv[1]))  # type: ignore[assignment, method-assign]
+    Drafter.step = slowed(Drafter.step, float(sys.argv[1]))
     del sys.argv[1:3]
     workers.work()
 
