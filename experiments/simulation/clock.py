@@ -16,6 +16,7 @@ class Clock:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = itertools.count()
         self._stopped = False
+        self._core_free_at = self._short_free_at = 0.0
 
     def at(self, time: float, event: Callable[..., None], *arguments: Any) -> None:
         """Calls `event` then, or now if that is past."""
@@ -23,6 +24,25 @@ class Clock:
 
     def after(self, seconds: float, event: Callable[..., None], *arguments: Any) -> None:
         self.at(self.now + seconds, event, *arguments)
+
+    def on_core(self, seconds: float, *, is_short: bool = False) -> float:
+        """Returns when work of so many seconds is done on the one core that draft nodes share, after all before it.
+
+        is_short: it waits for other short work only, as a scheduler has it, and other work waits for it.
+        """
+        self._core_free_at = max(self.now, self._core_free_at) + seconds
+        if not is_short:
+            return self._core_free_at
+        self._short_free_at = max(self.now, self._short_free_at) + seconds
+        return self._short_free_at
+
+    def free_core(self, seconds: float) -> None:
+        """Takes back work that was to be done on that core."""
+        self._core_free_at -= seconds
+
+    def core_busy_s(self, seconds: float) -> float:
+        """Returns for how many of the next seconds that core has work already."""
+        return min(seconds, max(0.0, self._core_free_at - self.now))
 
     def step(self) -> None:
         """The next event; IndexError when there is none."""

@@ -70,6 +70,15 @@ class Faults:
         return bool(verify or draft or line)
 
 
+@dataclass(frozen=True)
+class Core:
+    """A core on which all draft nodes work in turn, beside that of the verify node."""
+
+    verdict_s: float  # work of a draft node with a verdict
+    draft_s: float  # work of the verify node with a draft: its next round is longer
+    slowed: float  # share by which rounds are longer while draft models compute
+
+
 Lies: TypeAlias = Literal["none", "empty", "strange"]
 Knows: TypeAlias = Literal["all", "one", "twice", "nowhere"]
 
@@ -136,6 +145,7 @@ class Settings:
     max_unused: int | None = None  # that it keeps without a session; None: all
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
+    change_rows: float = 0.0  # `Engine.change_rows`; its passes then have spare rows
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
     own_draft_cost: CostModel | None = None
     """Of a pass of a draft model on the verify node's GPU: it drafts before each round what the draft nodes call their
@@ -156,6 +166,7 @@ class Settings:
     has_model: tuple[bool, ...] = (True,)
     claims: tuple[Claims, ...] = ("known",)  # probabilities of drafted tokens
     trees: tuple[Trees, ...] = ("own",)  # that they send
+    draft_core: Core | None = None  # that all draft nodes share, on the verify node's machine
     num_users: int = 1  # of each client: one's texts never draft for another
     slos: tuple[Objectives | None, ...] = (None,)  # what texts are to keep, in turn
     connect_timeout_s: float = inf  # an absence of the verify node that is longer ends the texts that wait for it

@@ -34,7 +34,7 @@ from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.slo.kept import NO_OBJECTIVES, Times
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.messages import DownMessage, UpMessage
+from goodspeed.wire.messages import DownMessage, UpMessage, Verdict
 
 TIMEOUT_S = 3.0
 
@@ -71,6 +71,7 @@ class DraftNode:
         self._model = TimedModel(self._acceptances, cost, settings.parallel_decay)
         self._has_model = of_client(settings.has_model, index)
         self._making: dict[bytes, Propose] = {}  # the proposals in the making, by session
+        self._on_core: dict[bytes, tuple[float, float]] = {}  # end and length of each session's newest proposal
         self._is_stopping = False
         self._away_at = 0.0  # the verify node has been away since then, if it is
         self.joined = not settings.joins
@@ -216,7 +217,11 @@ class DraftNode:
         if self.world.clock.now < self.frozen_until:
             self.world.clock.at(self.frozen_until, self.receive, link, peer_id, message)
             return
-        self._hear(link, message)
+        core = self.world.settings.draft_core
+        if core is not None and isinstance(message, Verdict):
+            self.world.clock.at(self.world.clock.on_core(core.verdict_s, is_short=True), self._hear, link, message)
+        else:
+            self._hear(link, message)
 
     def _hear(self, link: int, message: DownMessage) -> None:
         self._carry_out(self.core.receive(message, self._watch.now, link))
@@ -322,6 +327,7 @@ class DraftNode:
         session_id = generation.session.request.session_id
         self.done_at = self.world.clock.now
         self.done.append(generation)
+        self._on_core.pop(session_id, None)
         self.world.request_over()
         self._model.forget(session_id)
         self._making.pop(session_id, None)
@@ -340,4 +346,12 @@ class DraftNode:
         failed = bool(faults.no_draft) and random.random() < faults.no_draft
         self.num_faults += failed
         proposed, seconds = self._model.answer(wanted, len(self._making), failed=failed)
-        self.world.clock.after(seconds, self._proposed, proposed, self.num_boots)
+        clock = self.world.clock
+        if self.world.settings.draft_core is None:
+            clock.after(seconds, self._proposed, proposed, self.num_boots)
+            return
+        ends, worked_s = self._on_core.get(proposed.session_id, (0.0, 0.0))
+        clock.free_core(min(worked_s, max(0.0, ends - clock.now)))  # what it replaces is not finished
+        ends = clock.on_core(seconds)
+        self._on_core[proposed.session_id] = ends, seconds
+        clock.at(ends, self._proposed, proposed, self.num_boots)

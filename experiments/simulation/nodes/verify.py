@@ -15,11 +15,12 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.texts.models import Target
 from experiments.simulation.texts.recorded import RecordedSelfDrafts
 from experiments.simulation.texts.text import VOCAB
+from goodspeed.engine.openvino.sizes import Size
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.policies import OwnPolicy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
-from goodspeed.wire.messages import OpenSession, UpMessage, Verdict
+from goodspeed.wire.messages import Draft, OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.scheduler.drafts import SelfDrafts
@@ -48,7 +49,9 @@ def make_core(
     policy = None if isinstance(settings.policy, str) else OwnPolicy(name, settings.policy)
     cost = Refined(priced(settings) if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
-    return kind(core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts)
+    return kind(
+        core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, change_rows=settings.change_rows
+    )
 
 
 class VerifyNode:
@@ -74,6 +77,8 @@ class VerifyNode:
         self._in_flight = False  # a round is
         self._down_s = 0.0  # for how long it goes when that is over
         self._opened: set[bytes] = set()
+        self._sizes, self._last_size = Size(world.settings.change_rows), 0
+        self._reading_s = 0.0  # of the drafts since the round before
         self._boot()
 
     def _boot(self) -> None:
@@ -139,6 +144,8 @@ class VerifyNode:
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:
             self._reply(self.core.receive(peer_id, message, self._watch.now))
+            if isinstance(message, Draft) and self.world.settings.draft_core is not None:
+                self._reading_s += self.world.settings.draft_core.draft_s
             if isinstance(message, OpenSession):
                 self._opened.add(peer_id)
                 self.world.join_next(self.core.rounds.num_rounds)
@@ -171,8 +178,9 @@ class VerifyNode:
             self._num_found = core.counts.num_found
             self._in_flight = True
             outcomes = self.failures.on(planned, self.target.run(planned))
-            duration_s = self._duration_s(planned)
-            self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s)
+            computed = self._computed(planned)
+            duration_s = self._duration_s(planned, computed)
+            self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s, computed)
             if planned.number >= self.last_round:
                 self.world.clock.stop()
         elif now < core.wake_at < self._wake_at:
@@ -183,10 +191,22 @@ class VerifyNode:
         """Clients that must have come by then."""
         return sum(joins <= num_rounds for joins in self.world.settings.joins)
 
-    def _duration_s(self, planned: Round) -> float:
+    def _computed(self, planned: Round) -> float:
+        """`Engine.computed` of the pass: with spare rows, and what a change of its size takes."""
+        change_rows, num_rows = self.world.settings.change_rows, planned.num_tokens
+        if not change_rows:
+            return num_rows
+        size, last = self._sizes.of(num_rows), self._last_size
+        self._last_size = size
+        return size + (change_rows if size != last else 0.0)
+
+    def _duration_s(self, planned: Round, computed: float) -> float:
         settings = self.world.settings
-        seconds = settings.round_cost.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+        seconds = settings.round_cost.round_s(computed, len(planned.entries), planned.context_tokens)
         seconds += drafting_s(settings, planned)
+        if settings.draft_core is not None:
+            seconds += settings.draft_core.slowed * self.world.clock.core_busy_s(seconds) + self._reading_s
+            self._reading_s = 0.0
         if settings.round_noise:
             seconds *= max(0.1, self._random.gauss(1.0, settings.round_noise))
         return seconds
@@ -196,14 +216,16 @@ class VerifyNode:
             self._wake_at = float("inf")
             self._plan()
 
-    def _finish(self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float) -> None:
+    def _finish(
+        self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float, computed: float
+    ) -> None:
         if self.core is not core:
             return  # it was killed in the middle of the round
         self._in_flight = False
         if outcomes is None:
             sends = core.abort(WHY, self._watch.now)
         else:
-            sends = core.finish(outcomes, duration_s, self._watch.now)
+            sends = core.finish(outcomes, duration_s, self._watch.now, computed=computed)
             if (error := core.allocator.policy_error) is not None:
                 raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
         started = self.world.clock.now - duration_s

@@ -17,6 +17,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from goodspeed.engine.openvino.graph import WANTED
+from goodspeed.engine.openvino.sizes import Size
 from goodspeed.errors import ConfigError
 
 PAGE_SIZE = 32
@@ -33,28 +34,6 @@ MOST_S = 1.0
 """Seconds after which it times each kind of pass no second time."""
 
 Ints = NDArray[np.int64]
-
-
-class Size:
-    """The rows of the passes, with spare ones.
-
-    OpenVINO prepares each operation again if a pass has another number of rows than the one before. This takes 8 ms for
-    SmolLM2-135M, as long as six rows. So a pass keeps the larger size of the one before, until spare rows have taken as
-    long since a pass needed it.
-    """
-
-    def __init__(self, change_rows: float) -> None:
-        """change_rows: see `Engine`."""
-        self._most = change_rows
-        self._size = 0
-        self._num_spare = 0
-
-    def of(self, num_rows: int) -> int:
-        """Returns how many rows the next pass computes, num_rows of which are needed."""
-        self._num_spare += self._size - num_rows
-        if self._num_spare > self._most or self._size <= num_rows:
-            self._size, self._num_spare = num_rows, 0
-        return self._size
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from goodspeed.engine import engines
-from goodspeed.engine.openvino.model import Size
+from goodspeed.engine.openvino.sizes import Size
 from goodspeed.engine.paged.chunks import Chunk
 from tests.engine import gguf_models
 
