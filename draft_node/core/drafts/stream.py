@@ -78,13 +78,15 @@ class Stream:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, tokens: Sequence[int]) -> list[Propose]:
-        """Begins an epoch: the session is opened without a draft. The draft model prefills the text."""
+        """Begins an epoch: the session is opened without a draft. The draft model prefills it, unless it rests."""
         self.epoch += 1
         self.round += 1
         self.permitted, self.newest, self._newest, self._looked_at = 0, None, Nodes(), -1
         if self.tree is None:
             return []
         self.tree.begin(len(tokens))
+        if not self._by_ratio and (self.resting.is_resting or not self.resting.is_permitted):
+            return []  # it prefills when it is asked for a draft
         return [Propose(self.request, self.epoch, self.round, tuple(tokens), 0)]
 
     def observe(self, verdict: Verdict, num_new: int) -> None:
@@ -113,6 +115,7 @@ class Stream:
         """Answers a verdict with a Draft or an Ack, and a request to the model. tokens: the text after the verdict."""
         self.permitted = min(verdict.may_draft, self.request.max_draft)
         self.least_probability = probabilities.bound(verdict.least_probability)
+        self.resting.is_permitted = self.permitted > 0
         if self._by_ratio:
             return self._begin_ratio(tokens)
         asked = self._ask(tokens)

@@ -7,7 +7,7 @@ from draft_node.core.actions import Deliver, Send
 from draft_node.core.drafts.draft_tree import AT_ONCE
 from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
-from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH
+from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH, Stream
 from draft_node.core.generation import Generation
 from draft_node.core.retransmission import RESEND_S
 from draft_node.core.session import Session
@@ -140,6 +140,17 @@ def test_who_wants_no_drafts_gets_none(request_):
 
 
 # -- complete ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_a_model_that_may_not_draft_reads_no_prompt_until_it_may(verification):
+    request, resting = replace(REQUEST, verification=verification), Resting()
+    other, stream = (Stream.of(request, None, resting, 1) for _ in range(2))
+    assert other.begin(PROMPT)
+    other.answer(verdict(3, 10, may_draft=0), TEXT[:4])
+    assert bool(stream.begin(PROMPT)) == (verification == "ratio")  # under which rounds wait for it
+    _, *asked = stream.answer(verdict(3, 10), TEXT[:4])
+    assert [one.tokens for one in asked] == [TEXT[:4]]
 
 
 def test_a_chain_is_complete_where_no_more_may_be_drafted_however_little_was_added():
