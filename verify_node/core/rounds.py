@@ -210,7 +210,9 @@ class Rounds:
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(self.sessions)
         own_rests = drafting.rests or bool(self.promises.promised)
-        compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, own_rests=own_rests)
+        num_alone = done.num_tokens - done.num_drafted
+        alone_s = self.cost.model.round_s(num_alone, len(done.entries), done.context_tokens)
+        compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)
         self.suspects.succeeded(self.taking_part)

@@ -1,10 +1,12 @@
-"""Decides whether draft models that share the verify node's machine may draft, by measured tokens per second.
+"""Decides whether draft models that share the verify node's machine may draft, by measured progress of the texts.
 
 Selection knows the cost of verifying a token, not of drafting one: on the same cores, draft models slow the forward
-pass, the event loop and each other. So where they may share this machine, stretches of rounds alternate: a stretch in
-the other mode lies between two in the better mode, and is compared with their mean (a switchback). On other machines
-drafting costs the verify node nothing, and draft models may always draft. N-gram drafts cost next to nothing anywhere.
-The verify node's own draft model is compared in the same way.
+pass, the event loop and each other. So where they may share this machine, short stretches of rounds alternate: one in
+the other mode lies between two in the better mode, and is compared with their mean (a switchback). The less is known,
+the larger a share of the time the other mode has. Chats are short: what was learned stays, and is expected at other
+numbers of sessions until they have comparisons of their own. On other machines drafting costs the verify node nothing,
+and draft models may always draft. N-gram drafts cost next to nothing anywhere. The verify node's own draft model is
+compared in the same way.
 """
 
 import math
@@ -15,23 +17,29 @@ from operator import attrgetter
 from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
-MANY, LEAST_TOKEN_S = 8, 0.004
-"""Before the first comparison, draft models may draft if there are fewer than MANY sessions, or if a token without
-drafts takes LEAST_TOKEN_S seconds or longer. On shared cores a draft model and its messages take some milliseconds for
-each token that they bring: with eight sessions they slowed a target of 13M parameters (2 ms a token), and made one of
-116M (9 ms) 1.3 times as fast."""
+MANY, LEAST_TOKEN_S = 4, 0.004
+"""Before the first comparison, draft models are expected to pay if there are fewer than MANY sessions, or if a token
+without drafts takes LEAST_TOKEN_S seconds or longer. On shared cores a draft model and its messages take some
+milliseconds for each token that they bring: with eight sessions they slowed a target of 13M parameters (2 ms a token),
+and made one of 116M (9 ms) 1.3 times as fast."""
 
-SETTLING_ROUNDS, COUNTED_ROUNDS = 8, 24
-"""Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions."""
+SETTLING_ROUNDS, COUNTED_ROUNDS = 4, 8
+"""Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions. Several
+comparisons fit into a chat."""
 
-SHARE, FIRST_SHARE = 0.02, 0.1
-"""Share of the busy time for stretches in the other mode: once known to be worse, and until then."""
+LEAST_SHARE, MOST_DRAFTING, MOST_RESTING = 0.02, 0.1, 0.25
+"""Bounds of the share of the busy time for stretches in the other mode: at least, since machines and texts change; with
+drafts, and without, at most. Drafting is never to cost much, so it is tried less than resting."""
 
-SIGNIFICANCE, MIN_COMPARISONS = 2.0, 3
-"""Standard errors of the mean that a difference must exceed, and comparisons needed."""
+LEAST_GAIN = 0.02
+"""Least logarithm of the ratio with which draft models may draft: what takes others' time is to bring something."""
 
-MEMORY = 40
-"""Comparisons that count; older ones decay, since machines and texts change."""
+MEMORY = 40.0
+"""Comparisons that count; older ones decay."""
+
+EXPECTED, BORROWED = 0.1, 3.0
+"""Expected logarithm of the ratio, above or below 0, which counts as one comparison; and the most comparisons that
+another number of sessions lends instead."""
 
 FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 """Prior variance of a comparison, and its weight in comparisons; a step larger than LARGEST_STEP standard deviations is
@@ -47,14 +55,14 @@ class Stretch:
 
     num_rounds: int = 0
     seconds: float = 0.0
-    tokens: float = 0.0  # in the counted rounds, like `counted_s`
-    counted_s: float = 0.0
+    alone_s: float = 0.0  # that rounds without drafts take for the tokens of the counted rounds, by the profile
+    counted_s: float = 0.0  # that the counted rounds took
 
-    def observe(self, tokens: float, seconds: float) -> None:
+    def observe(self, alone_s: float, seconds: float) -> None:
         self.num_rounds += 1
         self.seconds += seconds
         if self.num_rounds > SETTLING_ROUNDS:
-            self.tokens += tokens
+            self.alone_s += alone_s
             self.counted_s += seconds
 
     @property
@@ -62,41 +70,46 @@ class Stretch:
         return self.num_rounds >= SETTLING_ROUNDS + COUNTED_ROUNDS
 
     @property
-    def rate(self) -> float | None:
-        """Tokens per second; None if none were delivered."""
-        return self.tokens / self.counted_s if min(self.tokens, self.counted_s) > 0.0 else None
+    def pace(self) -> float | None:
+        """Progress of the texts in a second, by what a second without drafts is expected to bring; None if none."""
+        return self.alone_s / self.counted_s if min(self.alone_s, self.counted_s) > 0.0 else None
 
 
 @dataclass
 class Comparison:
-    """Compares the rate with draft models to the rate without, at one load."""
+    """Compares the pace with draft models to the pace without, at one load."""
 
-    permits: bool  # in the better mode
-    mean: float = 0.0  # of the ratio's logarithm
+    prior: float  # mean before the first comparison here
+    prior_num: float = 1.0  # comparisons that the prior counts as
+    mean: float = 0.0  # of the ratio's logarithm, as compared here
     variance: float = FIRST_VARIANCE
-    num: int = 0
-    busy_s: float = 0.0
-    tried_s: float = 0.0  # of the busy time, in the other mode
+    num: float = 0.0
 
     def learn(self, difference: float) -> None:
-        """Updates the mean with one comparison; changes the mode if the other is significantly better."""
-        self.num += 1
+        """Updates the mean with one comparison."""
+        self.mean = self.mean if self.num else self.prior
+        self.num = min(self.num + 1.0, MEMORY)
         largest = LARGEST_STEP * math.sqrt(self.variance)
         step = max(-largest, min(difference - self.mean, largest))
-        self.mean += step / min(self.num, MEMORY)
+        self.mean += step / self.num
         self.variance += (step * step - self.variance) / min(self.num + FIRST_WEIGHT, MEMORY)
-        if self.is_significant:
-            self.permits = self.mean > 0.0
 
     @property
-    def is_significant(self) -> bool:
-        error = math.sqrt(self.variance / max(1, min(self.num, MEMORY)))
-        return self.num >= MIN_COMPARISONS and abs(self.mean) > SIGNIFICANCE * error
+    def expected(self) -> float:
+        """The mean, with the prior."""
+        return (self.num * self.mean + self.prior_num * self.prior) / (self.num + self.prior_num)
 
-    def may_try(self, stretch_s: float) -> bool:
-        """True if there is time for a stretch in the other mode."""
-        share = SHARE if self.is_significant else FIRST_SHARE
-        return self.tried_s + stretch_s <= share * self.busy_s
+    @property
+    def permits(self) -> bool:
+        """True if drafting is the better mode."""
+        return self.expected > LEAST_GAIN
+
+    @property
+    def share(self) -> float:
+        """Share of the time for the other mode: the probability that it is the better one."""
+        errors = abs(self.expected - LEAST_GAIN) / math.sqrt(self.variance / (self.num + self.prior_num))
+        most = MOST_RESTING if self.permits else MOST_DRAFTING
+        return min(most, max(LEAST_SHARE, 0.5 * math.erfc(errors / math.sqrt(2.0))))
 
 
 @dataclass
@@ -105,15 +118,16 @@ class ModelDrafts:
 
     is_shared: bool  # the draft models may run on this machine
     plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
-    drafts_first: bool = False  # they draft at any load until compared
+    drafts_first: bool = False  # they are expected to pay at any load
     permits: bool = True
     uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
     _since: float = 0.0  # end of the previous round, or of an idle time since then
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
     _by_load: dict[int, Comparison] = field(default_factory=dict)
+    _owed_s: float = 0.0  # time that the other mode may have, at any load
     _stretch: Stretch = field(default_factory=Stretch)
-    _before: float | None = None  # rate of the previous stretch in the better mode
-    _tried: float | None = None  # rate of the stretch in the other mode since then
+    _before: float | None = None  # pace of the previous stretch in the better mode
+    _tried: float | None = None  # pace of the stretch in the other mode since then
 
     @property
     def is_trying(self) -> bool:
@@ -125,8 +139,9 @@ class ModelDrafts:
         """Ends an idle time, which does not count."""
         self._since = now
 
-    def finished(self, moved: Sequence[Moved], sessions: Sequence[Session], now: float) -> None:
-        """Updates the comparison after a finished round. sessions: those that continue.
+    def finished(self, moved: Sequence[Moved], sessions: Sequence[Session], now: float, alone_s: float) -> None:
+        """Updates the comparison after a finished round. sessions: those that continue. alone_s: seconds of the round
+        without its drafted tokens, by the profile: prefill and the number of sessions change from round to round.
 
         Tokens count with their clients' weights, not with U'(X) as in the policy, which falls as the better mode's
         goodput rises, until both modes look alike.
@@ -135,9 +150,10 @@ class ModelDrafts:
         if not self.is_shared or not any(map(self.uses, sessions)):
             return
         known = self._turn_to(len(sessions))
-        known.busy_s += seconds
-        known.tried_s += seconds if self.permits != known.permits else 0.0
-        self._stretch.observe(sum(len(move.taken) * move.session.client.weight for move in moved), seconds)
+        self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
+        weight = sum(move.session.client.weight for move in moved)
+        tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
+        self._stretch.observe(alone_s * tokens / weight if weight else alone_s, seconds)
         if self._stretch.is_over:
             self._end_stretch(known)
 
@@ -147,30 +163,42 @@ class ModelDrafts:
         self._begin(permits=self._by_load[self._least].permits)
 
     def _turn_to(self, num_sessions: int) -> Comparison:
-        """Returns the comparison at this load; a change of load discards the current stretch."""
+        """Returns the comparison at this load. A stretch in the better mode goes on if that is the better here, too."""
         if not self._least / SLACK <= num_sessions < 2 * self._least:
-            self._least = 1 << (num_sessions.bit_length() - 1)
-            is_light = self._least < MANY or self.plain_s(self._least) >= LEAST_TOKEN_S * self._least
-            self._by_load.setdefault(self._least, Comparison(self.drafts_first or is_light))
-            self.give_up_trial()
+            was_trying, self._least = self.is_trying, 1 << (num_sessions.bit_length() - 1)
+            known = self._by_load.get(self._least)
+            if known is None or not known.num:
+                self._by_load[self._least] = self._expect(self._least)
+            if self.is_trying != was_trying:
+                self.give_up_trial()
         return self._by_load[self._least]
+
+    def _expect(self, least: int) -> Comparison:
+        """Returns the comparison at a load without any. Draft models pay the less the more sessions there are: if they
+        pay at a larger load, they are expected to pay here, too, and if they do not at a smaller one, not here."""
+        lent = [(load, one) for load, one in self._by_load.items() if one.num and one.permits == (load > least)]
+        if lent:
+            _, one = min(lent, key=lambda pair: abs(pair[0] - least))
+            return Comparison(one.expected, min(BORROWED, one.num), variance=one.variance)
+        is_light = self.drafts_first or least < MANY or self.plain_s(least) >= LEAST_TOKEN_S * least
+        return Comparison(EXPECTED if is_light else -EXPECTED)
 
     def _begin(self, *, permits: bool) -> None:
         self.permits, self._stretch = permits, Stretch()
 
     def _end_stretch(self, comparison: Comparison) -> None:
-        rate, stretch_s = self._stretch.rate, self._stretch.seconds
+        pace, stretch_s = self._stretch.pace, self._stretch.seconds
         if self.permits != comparison.permits:
-            self._tried = rate
+            self._tried = pace
             self._begin(permits=comparison.permits)
             return
         was_permitted = comparison.permits
-        if rate and self._before and self._tried:
-            gain_of_other = math.log(self._tried / math.sqrt(self._before * rate))
+        if pace and self._before and self._tried:
+            gain_of_other = math.log(self._tried / math.sqrt(self._before * pace))
             comparison.learn(-gain_of_other if was_permitted else gain_of_other)
         is_same = comparison.permits == was_permitted
-        self._before, self._tried = (rate if is_same else None), None
-        tries = self._before is not None and comparison.may_try(stretch_s)
+        self._before, self._tried = (pace if is_same else None), None
+        tries = self._before is not None and self._owed_s >= comparison.share * stretch_s
         self._begin(permits=not comparison.permits if tries else comparison.permits)
 
 
@@ -180,6 +208,7 @@ def compare(
     moved: Sequence[Moved],
     sessions: Sequence[Session],
     now: float,
+    alone_s: float,
     *,
     own_rests: bool = False,
 ) -> None:
@@ -196,4 +225,4 @@ def compare(
         if pauses or (one is own and own_rests):
             one.begin(now)
         else:
-            one.finished(moved, sessions, now)
+            one.finished(moved, sessions, now, alone_s)

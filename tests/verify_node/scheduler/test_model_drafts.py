@@ -8,9 +8,9 @@ import pytest
 
 from verify_node.scheduler.model_drafts import (
     COUNTED_ROUNDS,
-    FIRST_SHARE,
     LEAST_TOKEN_S,
     MANY,
+    MOST_DRAFTING,
     SETTLING_ROUNDS,
     ModelDrafts,
     Stretch,
@@ -18,11 +18,12 @@ from verify_node.scheduler.model_drafts import (
 )
 
 STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
+ALONE_S = 0.01
 
 
 def plain_s(num_sessions: int) -> float:
     """A round's seconds where reading the weights is all that it takes."""
-    return 7.9 * LEAST_TOKEN_S
+    return (MANY - 0.1) * LEAST_TOKEN_S
 
 
 class World:
@@ -46,7 +47,7 @@ class World:
             num_tokens = 100 * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
             self._now += 0.01
             moved: Any = [SimpleNamespace(taken=range(int(num_tokens)), session=self.sessions[0])]
-            self.drafts.finished(moved, self.sessions[:num_sessions], self._now)
+            self.drafts.finished(moved, self.sessions[:num_sessions], self._now, ALONE_S)
         return self.drafts.permits
 
     @property
@@ -76,10 +77,19 @@ def test_the_better_way_is_found_whichever_it_began_with(num_sessions: int, gain
     assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
 
 
-def test_as_long_as_nothing_is_known_the_other_way_has_a_tenth_of_the_time() -> None:
+def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() -> None:
     world = World(1.0, 1, noise=0.1)
-    world.run(30 * STRETCH)
-    assert 0.0 < 1.0 - world.share <= FIRST_SHARE
+    world.run(60 * STRETCH)
+    world.permitted.clear()
+    world.run(60 * STRETCH)
+    assert 0.0 < world.share <= MOST_DRAFTING + 0.02
+
+
+@pytest.mark.parametrize(("num_sessions", "gain"), [(1, 0.9), (MANY, 1.3)])
+def test_a_chat_is_long_enough_to_see_what_drafts_bring(num_sessions: int, gain: float) -> None:
+    world = World(gain, num_sessions)
+    world.run(100)
+    assert world.drafts._by_load[num_sessions].permits == (gain > 1.0)
 
 
 def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
@@ -95,14 +105,34 @@ def test_sessions_without_models_try_nothing() -> None:
     assert world.share == 1.0
 
 
-def test_what_was_found_at_one_load_is_not_believed_at_another_and_kept() -> None:
-    world = World(0.8, MANY - 4)
-    assert not world.run(100 * STRETCH)
-    assert world.run(1, 1)
-    assert not world.run(1)
+def test_models_that_do_not_pay_are_expected_not_to_pay_beside_more_sessions() -> None:
+    world = World(0.8, 2)
+    assert not world.run(100 * STRETCH, 1)
+    assert not world.run(1, 2)
+    world = World(0.8, 2)
+    assert not world.run(100 * STRETCH, 2)
+    assert world.run(1, 1)  # alone they may
+    assert not world.run(1, 2)  # what was found is kept
 
 
-def test_the_eighth_session_counts_at_once() -> None:
+def test_models_that_pay_are_expected_to_pay_beside_fewer_sessions() -> None:
+    world = World(1.3, 2 * MANY)
+    assert world.run(100 * STRETCH, 2 * MANY)
+    assert world.run(1, MANY)
+    world = World(1.3, 2 * MANY)
+    assert world.run(100 * STRETCH, MANY)
+    assert not world.run(1, 2 * MANY)
+
+
+def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
+    world = World(0.8, 2)
+    for _ in range(8):  # chats end before a stretch is over
+        for number in (2, 1):
+            world.run(STRETCH // 2, number)
+    assert sum(one.num for one in world.drafts._by_load.values())
+
+
+def test_a_session_that_makes_them_many_counts_at_once() -> None:
     world = World(1.0, MANY)
     assert all(world.run(1, number) == (number < MANY) for number in range(1, MANY + 1))
 
@@ -111,8 +141,8 @@ def test_a_number_of_sessions_that_wavers_leaves_no_load() -> None:
     world = World(1.0, MANY)
     for _ in range(3):
         assert not world.run(1, MANY)
-        assert not world.run(1, MANY - 2)
-    assert world.run(1, MANY - 4)
+        assert not world.run(1, MANY - 1)
+    assert world.run(1, 1)
 
 
 def test_rounds_that_settle_do_not_count() -> None:
@@ -121,15 +151,15 @@ def test_rounds_that_settle_do_not_count() -> None:
         assert not stretch.is_over
         stretch.observe(1000.0 if number < SETTLING_ROUNDS else 2.0, 0.5)
     assert stretch.is_over
-    assert stretch.rate == 4.0
-    assert Stretch().rate is None
+    assert stretch.pace == 4.0
+    assert Stretch().pace is None
 
 
 def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
     session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
     for drafts_first in (False, True):
         drafts = ModelDrafts(True, lambda num_sessions: 0.0, drafts_first)
-        drafts.finished([], [session] * MANY, 0.1)
+        drafts.finished([], [session] * MANY, 0.1, ALONE_S)
         assert drafts.permits == drafts_first
 
 
@@ -137,7 +167,7 @@ def test_time_in_which_nobody_asked_does_not_count() -> None:
     drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True)
     sessions: Any = [session]
     drafts.begin(1000.0)
-    drafts.finished([], sessions, 1000.5)
+    drafts.finished([], sessions, 1000.5, ALONE_S)
     assert drafts._stretch.seconds == 0.5
 
 
@@ -148,10 +178,10 @@ def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
     while not nodes.is_trying:
         number += 1
         moved: Any = [SimpleNamespace(taken=range(10), session=session)]
-        compare(nodes, own, moved, [session], 0.01 * number)
-    busy_s, session.uses_model = own._by_load[1].busy_s, False  # the last session with a model is gone
-    compare(nodes, own, [], [session], 0.01 * (number + 1))
-    assert own._by_load[1].busy_s > busy_s
+        compare(nodes, own, moved, [session], 0.01 * number, ALONE_S)
+    owed_s, session.uses_model = own._owed_s, False  # the last session with a model is gone
+    compare(nodes, own, [], [session], 0.01 * (number + 1), ALONE_S)
+    assert own._owed_s > owed_s
 
 
 def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() -> None:
@@ -159,11 +189,11 @@ def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() ->
     session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
     moved: Any = [SimpleNamespace(taken=range(10), session=session)]
     for number in range(100 * STRETCH):
-        compare(nodes, own, moved, [session], 0.01 * number, own_rests=True)
+        compare(nodes, own, moved, [session], 0.01 * number, ALONE_S, own_rests=True)
     assert not own._by_load
     assert nodes._by_load[1].num > 0
-    compare(nodes, own, moved, [session], 0.01 * (number + 1))
-    assert own._by_load[1].busy_s == pytest.approx(0.01)  # the time before does not count
+    compare(nodes, own, moved, [session], 0.01 * (number + 1), ALONE_S)
+    assert own._stretch.seconds == pytest.approx(0.01)  # the time before does not count
 
 
 def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons() -> None:
@@ -176,7 +206,7 @@ def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons
         nonlocal number
         for _ in range(num_rounds):
             number += 1
-            compare(nodes, own, moved, [session], 0.01 * number, own_rests=own_rests)
+            compare(nodes, own, moved, [session], 0.01 * number, ALONE_S, own_rests=own_rests)
             if until is not None and until.is_trying:
                 return
 
@@ -201,7 +231,7 @@ def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nod
     for number in range(400 * STRETCH):
         rate = (gain if nodes.permits else 1.0) * (own_gain if own.permits else 1.0)
         moved: Any = [SimpleNamespace(taken=range(int(1000 * rate)), session=session)]
-        compare(nodes, own, moved, [session], 0.01 * (number + 1))
+        compare(nodes, own, moved, [session], 0.01 * (number + 1), ALONE_S)
         assert not (nodes.is_trying and own.is_trying)
         if number >= 200 * STRETCH:
             shares = [shares[0] + nodes.permits, shares[1] + own.permits]
