@@ -16,16 +16,16 @@ from goodspeed.drafting.proposing import Proposed
 
 
 def slowed(
-    step: Callable[[Drafter], list[Proposed]],
+    step: Callable[[Drafter, float | None], list[Proposed]],
     factor: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Callable[[Drafter], list[Proposed]]:
+) -> Callable[[Drafter, float | None], list[Proposed]]:
     """Returns a `Drafter.step` that goes on by sleeping until `factor` times its time is over."""
 
-    def slow(drafter: Drafter) -> list[Proposed]:
+    def slow(drafter: Drafter, room: float | None = None) -> list[Proposed]:
         began = clock()
-        proposed = step(drafter)
+        proposed = step(drafter, room)
         sleep((factor - 1.0) * (clock() - began))
         return proposed
 
@@ -33,7 +33,7 @@ def slowed(
 
 
 def main() -> None:
-    Drafter.step = slowed(Drafter.step, float(sys.argv[1]))
+    Drafter.step = slowed(Drafter.step, float(sys.argv[1]))  # type: ignore[assignment, method-assign]
     del sys.argv[1:3]
     workers.work()
 

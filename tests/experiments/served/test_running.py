@@ -113,7 +113,7 @@ def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_ow
 def test_a_slower_draft_models_step_takes_so_many_times_its_time():
     now, slept = [0.0], list[float]()
 
-    def step(drafter):
+    def step(drafter, room):
         now[0] += 0.25
         return [drafter]
 
