@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from draft_node.config import DraftConfig
-from draft_node.preflight import Found, check
+from draft_node.process.preflight import Found, check
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.events import EventLog, Reporter, print_json
@@ -17,7 +17,7 @@ from goodspeed.serving.starting import INTERRUPTED
 from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # these modules import HTTP
-    from draft_node.daemon import DraftDaemon
+    from draft_node.process.daemon import DraftDaemon
     from draft_node.service.batch import Batch
     from goodspeed.serving import web
 
@@ -67,8 +67,8 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
     """Serves HTTP. At a stop signal finishes the running texts; the final event reports whether all were finished."""
     config = found.config
     with _loading(config, reporter):
-        from draft_node.assembly import assemble
         from draft_node.http.server import HttpServer
+        from draft_node.process.assembly import assemble
 
         daemon, vocabulary = assemble(config, found.keys, reporter.say)
     server = HttpServer(config, vocabulary, daemon, events, bound, reporter)
@@ -84,7 +84,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
 def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     config = found.config
     with _loading(config, reporter):
-        from draft_node.assembly import assemble
+        from draft_node.process.assembly import assemble
         from draft_node.service.batch import Batch
 
         daemon, vocabulary = assemble(config, found.keys, reporter.say)

@@ -12,8 +12,8 @@ list, as in the verify node's core, and the driver sends messages in that order.
     proposed                                  the draft model finished a proposal
     drain, leave                              this node stops: it starts no new text; it sends Leave
 
-Two drivers: `draft_node/daemon.py` with sockets and a model, `experiments/simulation/nodes/draft.py` on a virtual
-clock.
+Two drivers: `draft_node/process/daemon.py` with sockets and a model, `experiments/simulation/nodes/draft.py` on a
+virtual clock.
 """
 
 from collections.abc import Iterable, Sequence

@@ -5,10 +5,10 @@ import time
 from functools import partial
 
 from draft_node.config import DraftConfig
-from draft_node.daemon import DraftDaemon
 from draft_node.http.app import create_app
 from draft_node.http.ask.body import LargeWork
-from draft_node.metrics import create_registry
+from draft_node.http.metrics import create_registry
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.connection import first_end, stop, tell
 from draft_node.service.service import Service

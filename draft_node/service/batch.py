@@ -9,7 +9,7 @@ from typing import Any
 
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary

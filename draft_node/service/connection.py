@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from draft_node.config import DraftConfig
-from draft_node.daemon import DraftDaemon
+from draft_node.process.daemon import DraftDaemon
 from goodspeed.serving.events import EventLog, Reporter, Sentence
 from goodspeed.untrusted import sanitize
 

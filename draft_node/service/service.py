@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Fail
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.answer import Answer, Begun, Ended, Piece
 from draft_node.service.chat_forms import ChatForms, opened
 from draft_node.service.counts import Text, Texts

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        "draft_node.assembly",
+        "draft_node.process.assembly",
         "draft_node.http.server",
         "draft_node.model.loading",
         "verify_node.assembly",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from draft_node import assembly
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Connected
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.generation import Generation
-from draft_node.preflight import check
+from draft_node.process import assembly
+from draft_node.process.preflight import check
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.ngram import history_file

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from draft_node import histories
+from draft_node.process import histories
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.engine.tokenizing.tokenizer_folder import load
 

@@ -8,7 +8,7 @@ import pytest
 from draft_node.core.actions import Deliver, Fail, Finish
 from draft_node.core.generation import Generation
 from draft_node.core.session import Session
-from draft_node.daemon import DraftDaemon
+from draft_node.process.daemon import DraftDaemon
 from goodspeed.errors import NodeFailed
 from goodspeed.serving import loop as serving_loop
 from goodspeed.wire.handshake import Hello

@@ -7,8 +7,8 @@ import pytest
 from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
-from draft_node.daemon import DraftDaemon
-from draft_node.histories import HistoryKeeper
+from draft_node.process.daemon import DraftDaemon
+from draft_node.process.histories import HistoryKeeper
 from goodspeed.errors import TransportError
 from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Sampling

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from draft_node import histories
-from draft_node.histories import HistoryKeeper
+from draft_node.process import histories
+from draft_node.process.histories import HistoryKeeper
 from goodspeed.errors import ConfigError
 from goodspeed.files import remove_abandoned
 from goodspeed.ngram import history_file

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node import assembly
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
+from draft_node.process import assembly
 from goodspeed.app import generation
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.source import GROUP, SourceDrafter, create

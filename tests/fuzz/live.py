@@ -21,12 +21,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from draft_node import assembly
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
-from draft_node.preflight import read_keys
+from draft_node.process import assembly
+from draft_node.process.daemon import DraftDaemon
+from draft_node.process.preflight import read_keys
 from goodspeed.serving.running import KERNELS
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import keys

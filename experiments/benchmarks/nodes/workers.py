@@ -231,7 +231,7 @@ def work() -> None:
 
 
 async def _work(config: DraftConfig) -> None:
-    from draft_node.assembly import assemble
+    from draft_node.process.assembly import assemble
 
     daemon, _ = assemble(config)
     serving = asyncio.create_task(daemon.serve())

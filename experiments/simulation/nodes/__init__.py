@@ -1,1 +1,1 @@
-"""The daemons of the simulated world: what `verify_node/daemon.py` and `draft_node/daemon.py` do, on its clock."""
+"""The daemons of the simulated world: what `process/daemon.py` of both nodes does, on its clock."""

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from draft_node.channels import Channels
 from draft_node.core.directory import Address
+from draft_node.process.channels import Channels
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint

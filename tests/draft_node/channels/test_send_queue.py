@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.channels import SendQueue
+from draft_node.process.channels import SendQueue
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage

@@ -6,8 +6,8 @@ from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import TRY_S
-from draft_node.daemon import DraftDaemon
-from draft_node.metrics import create_registry
+from draft_node.http.metrics import create_registry
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.counts import Texts
 from draft_node.service.levels import Levels
 from goodspeed.errors import RequestRefused, VerifyAway

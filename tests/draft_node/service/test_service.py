@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
+from draft_node.process import assembly as draft_assembly
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from draft_node.service.tokens import Token

@@ -183,7 +183,7 @@ def worked(monkeypatch, capsys, *lists):
             for _ in range(10):  # the worker begins with it
                 await asyncio.sleep(0)
 
-    monkeypatch.setattr("draft_node.assembly.assemble", lambda config: (Daemon(), None))
+    monkeypatch.setattr("draft_node.process.assembly.assemble", lambda config: (Daemon(), None))
     monkeypatch.setattr(workers, "_lines", lines)
     asyncio.run(asyncio.wait_for(workers._work(DraftConfig(model="m")), DEADLINE_S))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()], left

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Finish, Statistics
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
+from draft_node.process import assembly as draft_assembly
+from draft_node.process.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from draft_node import assembly as draft_assembly
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
 from draft_node.http.ask.body import LargeWork
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import of_chat, of_completion
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest
+from draft_node.process import assembly as draft_assembly
 from draft_node.service.answer import Piece
 from draft_node.service.batch import Batch
 from draft_node.service.service import Service

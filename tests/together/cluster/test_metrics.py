@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from draft_node import assembly as draft_assembly
-from draft_node import metrics as draft_metrics
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
+from draft_node.http import metrics as draft_metrics
+from draft_node.process import assembly as draft_assembly
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.answer import Ended
 from draft_node.service.service import Service
 from goodspeed.drafting.proposing import Proposed

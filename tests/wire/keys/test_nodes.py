@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from draft_node import assembly as draft_assembly
-from draft_node import preflight as draft_beforehand
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
-from draft_node.daemon import DraftDaemon
+from draft_node.process import assembly as draft_assembly
+from draft_node.process import preflight as draft_beforehand
+from draft_node.process.daemon import DraftDaemon
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog

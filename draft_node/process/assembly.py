@@ -4,17 +4,17 @@ import asyncio
 import secrets
 import time
 
-from draft_node import histories
-from draft_node.channels import ConnectTo
 from draft_node.config import DraftConfig
 from draft_node.core.core import DraftCore
 from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.link import VerifyLink
-from draft_node.daemon import DraftDaemon
-from draft_node.histories import HistoryKeeper, Report
 from draft_node.model.drafting import Drafting
-from draft_node.preflight import read_keys
+from draft_node.process import histories
+from draft_node.process.channels import ConnectTo
+from draft_node.process.daemon import DraftDaemon
+from draft_node.process.histories import HistoryKeeper, Report
+from draft_node.process.preflight import read_keys
 from goodspeed.drafting.source import SourceDrafter, create
 from goodspeed.engine import sources
 from goodspeed.engine.folders import public_name

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from draft_node import histories
 from draft_node.config import NAME, DraftConfig, default_name
+from draft_node.process import histories
 from goodspeed.engine import sources
 from goodspeed.errors import ConfigError
 from goodspeed.ngram import history_file

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from draft_node.core.counts import KNOWN
-from draft_node.daemon import DraftDaemon
+from draft_node.process.daemon import DraftDaemon
 from draft_node.service.counts import Texts
 from draft_node.service.levels import Levels
 from goodspeed.drafting.sources import by_source

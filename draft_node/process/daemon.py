@@ -10,14 +10,14 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 
-from draft_node.channels import Channels, ConnectTo
 from draft_node.core import actions as act
 from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Statistics
 from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
-from draft_node.histories import HistoryKeeper
 from draft_node.model.drafting import Drafting
+from draft_node.process.channels import Channels, ConnectTo
+from draft_node.process.histories import HistoryKeeper
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
