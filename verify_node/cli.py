@@ -15,11 +15,11 @@ from goodspeed.serving.measuring import recording
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
-from verify_node.preflight import check, check_models, check_settings
-from verify_node.watch.loading import Loading
+from verify_node.process.loading import Loading
+from verify_node.process.preflight import check, check_models, check_settings
 
 if TYPE_CHECKING:  # these import torch and HTTP
-    from verify_node.daemon import VerifyDaemon
+    from verify_node.process.daemon import VerifyDaemon
 
     Loaded: TypeAlias = tuple[VerifyDaemon, Callable[[], Coroutine[None, None, None]]]
 
@@ -85,7 +85,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         check_models(config, reporter)
         with reporter.progress("loading %s", config.model):
             # After all checks: importing torch takes seconds, and loading a model minutes.
-            from verify_node.assembly import assemble
+            from verify_node.process.assembly import assemble
 
             daemon = assemble(config, events, found, reporter, waiting.end)
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve

@@ -26,7 +26,7 @@ FORKS.set_forkserver_preload(
         "draft_node.process.assembly",
         "draft_node.http.server",
         "draft_node.model.loading",
-        "verify_node.assembly",
+        "verify_node.process.assembly",
         "verify_node.watch.window",
         "transformers.models.llama.modeling_llama",
     ]

@@ -79,7 +79,7 @@ def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkey
     monkeypatch.setattr("verify_node.cli.main", lambda: is_shared.append(VerifyConfig(model="m").core.is_shared))
     monkeypatch.setattr(Runner, "forward", Runner.forward)
     monkeypatch.setattr("verify_node.config.is_loopback", is_loopback)
-    monkeypatch.setattr("verify_node.costs.QUICK_S", 1.0)
+    monkeypatch.setattr("verify_node.process.costs.QUICK_S", 1.0)
     monkeypatch.setattr("sys.argv", ["emulating", *hardware.words(None)[1:], "verify_node"])
     emulating.main()
     assert is_shared == [False]

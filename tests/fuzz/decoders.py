@@ -35,7 +35,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Sibling, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Redirect, Refusal, Sampling, TokenLogprobs, Verdict
 from tests.fuzz.damage import WRONG_VALUES, damaged, wrong_fields
-from verify_node.enrolment import Enrolment
+from verify_node.process.enrolment import Enrolment
 
 LIMIT = 1 << 20
 LONGEST = 4000

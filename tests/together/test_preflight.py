@@ -18,7 +18,7 @@ from goodspeed.wire import keys
 from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.zmq.authentication import new_pair
 from verify_node.config import VerifyConfig
-from verify_node.preflight import check
+from verify_node.process.preflight import check
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import TellingTarget, make_core, make_hello
 from tests.memory_network import MemoryNetwork
 from verify_node.core.core import VerifyCore
-from verify_node.daemon import VerifyDaemon
 from verify_node.model.target import RoundResult
+from verify_node.process.daemon import VerifyDaemon
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 

@@ -6,11 +6,11 @@ import pytest
 
 from goodspeed.serving.events import EventLog, Reporter
 from tests.micro import make_checkpoint, make_runner
-from verify_node import costs
-from verify_node.assembly import assemble
 from verify_node.config import VerifyConfig
-from verify_node.costs import measure, with_budget
-from verify_node.preflight import check
+from verify_node.process import costs
+from verify_node.process.assembly import assemble
+from verify_node.process.costs import measure, with_budget
+from verify_node.process.preflight import check
 
 RUNNER = make_runner(make_checkpoint(1))
 

@@ -20,7 +20,7 @@ from tests.fakes import alone, make_hello, make_open, request_of, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.verify_node.slo.test_promises import COST
 from tests.waiting import until
-from verify_node.enrolment import Enrolment
+from verify_node.process.enrolment import Enrolment
 
 Where = Callable[[Loop], tuple[Any, str]]
 """The object whose method is to raise, and the method's name."""

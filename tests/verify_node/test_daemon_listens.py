@@ -10,9 +10,9 @@ from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.waiting import until
-from verify_node import messages
 from verify_node.core import rate_limit
 from verify_node.core.core import VerifyCore
+from verify_node.process import messages
 
 
 async def hold_a_round(loop: Loop, honest: DraftChannel) -> None:

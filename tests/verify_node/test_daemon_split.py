@@ -39,7 +39,7 @@ async def ends(loop: Loop, channel: DraftChannel) -> None:
 @pytest.mark.parametrize("when", ["idle", "in a round", "while stopping"])
 @served
 async def test_a_lost_rank_ends_the_node_with_a_farewell(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verify_node.daemon.HANGING_S", 0.2)
+    monkeypatch.setattr("verify_node.process.daemon.HANGING_S", 0.2)
     ranks: Any = LosingRanks()
     async with Loop() as loop:
         loop.daemon.ranks = ranks

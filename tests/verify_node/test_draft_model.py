@@ -9,8 +9,8 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
 from tests.micro import make_checkpoint
-from verify_node import assembly
 from verify_node.config import VerifyConfig
+from verify_node.process import assembly
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from typing import Any
 from goodspeed.fair.round_time import Linear, Roofline, Sample
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.measuring.profiler import Profile
-from verify_node import cli, costs
+from verify_node import cli
+from verify_node.process import costs
 
 
 def main() -> int:

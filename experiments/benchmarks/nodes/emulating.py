@@ -20,7 +20,8 @@ from torch import Tensor
 from experiments.benchmarks.nodes import workers
 from experiments.benchmarks.nodes.hardware import Hardware
 from goodspeed.engine.runner import Chunk, Runner
-from verify_node import cli, config, costs
+from verify_node import cli, config
+from verify_node.process import costs
 
 
 def slowed(

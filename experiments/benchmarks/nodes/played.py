@@ -18,9 +18,9 @@ from goodspeed.serving.events import EventLog
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import DownMessage, Refusal, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import bind_verify
-from verify_node.assembly import build, make_runner, make_welcome
 from verify_node.config import VerifyConfig
-from verify_node.daemon import VerifyDaemon
+from verify_node.process.assembly import build, make_runner, make_welcome
+from verify_node.process.daemon import VerifyDaemon
 
 HEARTBEAT_S = 60.0  # played clients send none, and may be silent while one of them makes a draft anew
 

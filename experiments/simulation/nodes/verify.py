@@ -1,4 +1,4 @@
-"""The verify node's daemon (`verify_node/daemon.py`) on the world's clock."""
+"""The verify node's daemon (`verify_node/process/daemon.py`) on the world's clock."""
 
 from collections.abc import Sequence
 from math import inf

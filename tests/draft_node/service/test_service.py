@@ -29,9 +29,9 @@ from goodspeed.wire.messages import Sampling
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import alone, load, prompt_ids
 from tests.waiting import run_async, until
-from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
-from verify_node.daemon import VerifyDaemon
+from verify_node.process import assembly as verify_assembly
+from verify_node.process.daemon import VerifyDaemon
 
 pytestmark = pytest.mark.nodes
 

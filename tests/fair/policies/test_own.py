@@ -101,7 +101,11 @@ def test_only_command_lines_have_a_policy_imported() -> None:
         for path in (ROOT / room).rglob("*.py")
     )
     asking = {str(path.relative_to(ROOT)) for path in files if "policies.load(" in path.read_text("utf-8")}
-    assert asking == {"experiments/harness/experiment.py", "goodspeed/app/demo/options.py", "verify_node/preflight.py"}
+    assert asking == {
+        "experiments/harness/experiment.py",
+        "goodspeed/app/demo/options.py",
+        "verify_node/process/preflight.py",
+    }
 
 
 @pytest.mark.parametrize(

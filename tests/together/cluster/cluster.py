@@ -27,9 +27,9 @@ from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
-from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
-from verify_node.daemon import VerifyDaemon
+from verify_node.process import assembly as verify_assembly
+from verify_node.process.daemon import VerifyDaemon
 
 torch.set_num_threads(1)
 

@@ -29,9 +29,9 @@ from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, Welcome
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import load
-from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
-from verify_node.preflight import check
+from verify_node.process import assembly as verify_assembly
+from verify_node.process.preflight import check
 
 ASKED = [
     Prompt(text, seed=seed)

@@ -35,9 +35,9 @@ from goodspeed.wire.messages import Verdict
 from tests.memory_network import MemoryNetwork, Packet, peer_name
 from tests.together.cluster.cluster import load, prompt_ids
 from tests.waiting import until
-from verify_node import assembly as verify_assembly
 from verify_node.config import VerifyConfig
-from verify_node.daemon import VerifyDaemon
+from verify_node.process import assembly as verify_assembly
+from verify_node.process.daemon import VerifyDaemon
 from verify_node.watch import metrics as verify_metrics
 
 ROOT = Path(__file__).parents[3]

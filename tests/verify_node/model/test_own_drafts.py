@@ -19,10 +19,10 @@ from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.assembly import make_draft_runner
 from verify_node.core.settings import CoreSettings
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
+from verify_node.process.assembly import make_draft_runner
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
 from verify_node.session.calibration import Calibration
 

@@ -15,8 +15,8 @@ from goodspeed.wire.zmq.transport import ClientKeys, ServerKeys, bind_verify, co
 from tests.fakes import make_hello
 from tests.waiting import run_async
 from verify_node.config import VerifyConfig
-from verify_node.preflight import Found, check_settings
-from verify_node.watch.loading import Loading
+from verify_node.process.loading import Loading
+from verify_node.process.preflight import Found, check_settings
 
 pytestmark = pytest.mark.nodes
 

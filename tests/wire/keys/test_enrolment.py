@@ -9,8 +9,8 @@ from goodspeed.errors import ConfigError
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair
-from verify_node import enrolment
-from verify_node.enrolment import Enrolment
+from verify_node.process import enrolment
+from verify_node.process.enrolment import Enrolment
 
 
 def enrol(folder: Path, name: str, *, file: str | None = None, key: str | None = None, **limits: float) -> Enrolled:
@@ -193,7 +193,7 @@ def test_a_folder_that_is_gone_enrols_nobody(tmp_path: Path) -> None:
 
 def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("verify_node.enrolment.time.monotonic", lambda: now)
+    monkeypatch.setattr("verify_node.process.enrolment.time.monotonic", lambda: now)
     found, told = watched(tmp_path)
     refused: list[str] = []
     found.on_refused = refused.append

@@ -26,10 +26,10 @@ from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.waiting import run_async, until
 from tests.wire.keys.wire import Tape
-from verify_node import assembly as verify_assembly
-from verify_node import preflight as verify_beforehand
 from verify_node.config import VerifyConfig
-from verify_node.daemon import VerifyDaemon
+from verify_node.process import assembly as verify_assembly
+from verify_node.process import preflight as verify_beforehand
+from verify_node.process.daemon import VerifyDaemon
 
 pytestmark = pytest.mark.nodes
 

@@ -22,14 +22,14 @@ from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
-from verify_node import costs
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.daemon import VerifyDaemon
-from verify_node.enrolment import Enrolment
 from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.target import Target
-from verify_node.preflight import Found
+from verify_node.process import costs
+from verify_node.process.daemon import VerifyDaemon
+from verify_node.process.enrolment import Enrolment
+from verify_node.process.preflight import Found
 from verify_node.watch.recorder import RoundRecorder
 
 if TYPE_CHECKING:

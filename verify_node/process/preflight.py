@@ -15,8 +15,8 @@ from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ServerKeys
 from verify_node.config import VerifyConfig
-from verify_node.enrolment import Enrolment
-from verify_node.member import Member, join
+from verify_node.process.enrolment import Enrolment
+from verify_node.process.member import Member, join
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.serving import web

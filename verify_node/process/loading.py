@@ -13,7 +13,7 @@ from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Refusal, RefusalCode
 from goodspeed.wire.zmq.transport import bind_verify
 from verify_node.config import VerifyConfig
-from verify_node.preflight import Found
+from verify_node.process.preflight import Found
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.serving import web

@@ -19,10 +19,10 @@ from goodspeed.wire.messages import Verdict
 from goodspeed.wire.zmq.transport import VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
-from verify_node.enrolment import Enrolment
-from verify_node.member import PEERS_LOOK_S, Member
-from verify_node.messages import ENDS, Messages
 from verify_node.model.target import RoundResult, Target
+from verify_node.process.enrolment import Enrolment
+from verify_node.process.member import PEERS_LOOK_S, Member
+from verify_node.process.messages import ENDS, Messages
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
