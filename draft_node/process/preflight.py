@@ -50,10 +50,10 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         parse_endpoint(endpoint, config.trusted_network or config.key is not None, "connecting")
     if config.trusted_network:
         warn_trusted_network(", ".join(config.verify))
-    if config.http is None and config.prompts is None:
-        raise ConfigError("give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts")
     prompts = [] if config.prompts is None else read_file(config.prompts)
     _check_folders(config)
+    if config.http is None and config.prompts is None:
+        raise ConfigError("give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts")
     http = bind_http(config.http, config.api_key)
     if config.has_weights:
         find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)

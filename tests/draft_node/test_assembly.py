@@ -12,6 +12,7 @@ from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.generation import Generation
 from draft_node.process import assembly
 from draft_node.process.preflight import check
+from goodspeed.app.demo.options import QUESTIONS
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.ngram import history_file
@@ -113,7 +114,7 @@ def test_a_history_file_is_taken_up(saved: str) -> None:
 def test_a_history_file_is_one_node_s(saved: str) -> None:
     left = Path(saved).with_name(".history.0123456789abcdef")
     left.touch()
-    config = DraftConfig(model="none", tokenizer="tiny-target", history_file=saved)
+    config = DraftConfig(model="none", tokenizer="tiny-target", history_file=saved, prompts=str(QUESTIONS))
     daemon = assembly.build(config, VOCABULARY, MemoryNetwork().connect_draft(BOOT), BOOT)
     assert not left.exists()
     for refused in (lambda: build(history_file=saved), lambda: check(config)):

@@ -16,6 +16,7 @@ from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
 from draft_node.process import preflight as draft_beforehand
 from draft_node.process.daemon import DraftDaemon
+from goodspeed.app.demo.options import QUESTIONS
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
@@ -254,6 +255,7 @@ def test_the_name_is_the_keys(tmp_path: Path) -> None:
     Site(tmp_path).key("edge-1")
     given: dict[str, Any] = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key")}
     given["verify_key"] = str(tmp_path / "verify.pub")
+    given["prompts"] = str(QUESTIONS)
     assert draft_beforehand.check(DraftConfig(**given)).config.name == "edge-1"
     assert draft_beforehand.check(DraftConfig(name="edge-1", **given)).config.name == "edge-1"
     with pytest.raises(ConfigError, match=r"--name 'edge-2' is not what --key .* is made for, 'edge-1'; leave it out"):
