@@ -49,7 +49,7 @@ def test_the_verify_node_is_away(prompts: Path) -> None:
         with start(endpoint, "4", "--prompts", str(prompts), "--connect-timeout-s", "0.3") as process:
             out, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    loading, last = err.splitlines()
+    loading, *_, last = err.splitlines()  # between them a slow machine may say that it still loads, or waits
     assert loading == "goodspeed-draft: loading tiny-draft-s ..."
     assert last.startswith(f"goodspeed-draft: the verify node at {endpoint} has been away")
     result = json.loads(out.splitlines()[-1])
