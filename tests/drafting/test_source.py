@@ -165,6 +165,6 @@ def test_only_command_lines_have_a_source_imported() -> None:
     def having(call: str) -> set[str]:
         return {path.name for path, text in files.items() if call in text}
 
-    assert having("extensions.imported(") == {"own.py", "source.py"}
+    assert having("extensions.imported(") == {"registry.py", "source.py"}
     assert having("extensions.packaged(") == {"engines.py", "source.py"}
     assert having("drafting.source import SourceDrafter, create") == having("drafting.source import") == {"assembly.py"}

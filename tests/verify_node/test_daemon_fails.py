@@ -173,7 +173,7 @@ async def test_no_loop_of_the_node_ends_it_by_a_failure(
     where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for module, name in (("daemon", "LOOK_S"), ("daemon", "PEERS_LOOK_S")):
-        monkeypatch.setattr(f"verify_node.{module}.{name}", 0.001)
+        monkeypatch.setattr(f"verify_node.process.{module}.{name}", 0.001)
     loop = Loop(constraints=Constraints(VOCABULARY) if where == "constraints" else None)
     loop.daemon.enrolment = Enrolment(str(tmp_path)) if where == "the enrolment" else None
     loop.daemon.member = StillFleet() if where == "the fleet" else None

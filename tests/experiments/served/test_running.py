@@ -86,7 +86,7 @@ def test_a_verify_node_stops_after_a_run_that_fails(story):
     assert story[-1] == "verify stops"
 
 
-def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_own(monkeypatch):
+def test_draft_nodes_know_their_target_and_its_rounds(monkeypatch):
     made: list[Any] = []
 
     class Started:
@@ -100,10 +100,7 @@ def test_draft_nodes_have_the_targets_tokenizer_where_they_have_none_of_their_ow
     for draft in ("none", "own.gguf", "tiny-draft-s"):
         with running.nodes("t", draft, ["a"], Kind([], ["--preset=paper"])):
             pass
-    ngram, gguf, checkpoint = made[::2]
-    history = ["--history=off", "--preset=paper"]
-    assert (ngram[1], ngram[2]["tokenizer"]) == (history, "t")
-    assert (gguf[1], checkpoint[1]) == ([*history, "--tokenizer=t"], history)
+    assert [(options, more["target"]) for _, options, more in made[::2]] == [(["--history=off", "--preset=paper"], "t")] * 3
     assert made[1::2] == ["stopped"] * 3
     made.clear()
     with running.nodes("t", "d", ["a", "b"], Kind([], [], (1, 4))):

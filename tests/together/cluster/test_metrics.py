@@ -122,7 +122,8 @@ class Pair:
     def _verify(self) -> VerifyDaemon:
         config = VerifyConfig(
             model="tiny-target",
-            bind="tcp://127.0.0.1:0",
+            bind="tcp://10.0.0.1:5555",  # no loopback, so the draft model is no rival of the target's and never rests
+            trusted_network=True,
             kv_pages=9,
             budget=4,
             slo_tier=("easy:tpot=1000s", "hard:tpot=0.1ms"),
