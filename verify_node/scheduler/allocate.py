@@ -78,18 +78,14 @@ class Allocator:
         self._goodput_bounds = goodput_bounds(self.fairness)
         self.prior_tokens = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
-        self._usual = self._new_client("")  # stands for all clients
         self.policy_error: PolicyError | None = None  # the latest
         self.num_policy_errors = 0
 
     def client(self, name: str) -> Client:
         """Returns the client of that name; its estimates outlive its connections."""
         if name not in self.clients:
-            self.clients[name] = self._new_client(name, self._usual)
+            self.clients[name] = Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT))
         return self.clients[name]
-
-    def _new_client(self, name: str, usual: Client | None = None) -> Client:
-        return Client(name, self._unknown_acceptance(), GoodputEstimator(self.beta, INITIAL_GOODPUT), usual)
 
     def set_draft_model(self, client: Client, draft_fingerprint: str) -> None:
         """Sets the client's draft model; forgets the acceptance rate of a different model."""

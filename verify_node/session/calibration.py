@@ -2,12 +2,10 @@
 
 A draft node knows its confidence in each token, but not how often such tokens are right; it may also lie. So the node's
 claims are sorted into buckets, and each bucket counts its hits. A bucket's probability is (hits + k p) / (tries + k),
-where p is the claimed probability, or rather what all clients' claims like it were worth: new clients' claims are as
-right as others'. A claim is trusted until a handful of tokens give better evidence. A higher claim
+where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. A higher claim
 never gets a lower probability (pool adjacent violators).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -55,22 +53,16 @@ CLAIMED = tuple(
 class Calibration:
     """Hits and tries of one client's tokens from one source, by bucket of the claimed probability."""
 
-    usual: "Calibration | None" = None  # of all clients
     hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     _probabilities: list[float] | None = None  # by bucket, falling; None: to be computed
 
     def probabilities(self, codes: bytes) -> list[float]:
         """Returns each token's probability of acceptance given its predecessors, from the claimed codes."""
-        known = self.by_bucket
-        return [known[bucket] for bucket in codes.translate(BUCKETS)]
-
-    @property
-    def by_bucket(self) -> Sequence[float]:
-        """Probability of acceptance by bucket, falling."""
         if self._probabilities is None:
             self._probabilities = self._solve()
-        return self._probabilities
+        known = self._probabilities
+        return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
     @property
     def by_code(self) -> tuple[float, ...]:
@@ -85,16 +77,13 @@ class Calibration:
             self.tries[bucket] = keep * self.tries[bucket] + 1.0
             self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
         self._probabilities = None
-        if self.usual is not None:
-            self.usual.observe(codes, num_accepted)
 
     def _solve(self) -> list[float]:
         """Shrinks each bucket towards its claim, then pools neighbours until higher claims have no lower values."""
         pools: list[
             tuple[float, float, int]
         ] = []  # sum of weighted probabilities, weight, number of buckets; probabilities fall
-        expected = CLAIMED if self.usual is None else self.usual.by_bucket
-        for hits, tries, claimed in zip(self.hits, self.tries, expected, strict=True):
+        for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
             weight, number = tries + UNSEEN, 1
             total = weight * (hits + PRIOR_TRIES * claimed) / (tries + PRIOR_TRIES)
             while pools and pools[-1][0] * weight < total * pools[-1][1]:

@@ -4,7 +4,7 @@ No other module writes these fields (`tests/house/test_one_writer.py`).
 """
 
 from collections import Counter
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 
 from goodspeed.drafting.sources import Source, is_awaited
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smoothed
@@ -52,29 +52,19 @@ PREFILL_KEPT = 0.9
 about seven rounds, and not until it has had as much as one that has prefilled for minutes."""
 
 FIRST_TOKENS, FIRST_ROUNDS = 1.0, 4.0
-"""Prior gain of a timely draft, in tokens, and its weight in rounds: without it rounds would never wait. It is that of
-all clients together, whose gain is a client's prior: not each has to show anew that waiting for n-grams rarely pays."""
+"""Prior gain of a timely draft, in tokens, and its weight in rounds: without it rounds would never wait."""
 
 
 @dataclass(slots=True)
 class _Mean:
     """A mean over recent rounds."""
 
-    usual: "_Mean | None"  # of all clients; as long as little is known of this one
-    value: float = 0.0
-    num: float = 0.0
+    value: float
+    num: float
 
     def observe(self, tokens: int) -> None:
         self.num = min(self.num + 1.0, MEMORY)
         self.value += (tokens - self.value) / self.num
-        if self.usual is not None:
-            self.usual.observe(tokens)
-
-    @property
-    def expected(self) -> float:
-        if self.usual is None:
-            return self.value
-        return (self.num * self.value + FIRST_ROUNDS * self.usual.expected) / (self.num + FIRST_ROUNDS)
 
 
 @dataclass(slots=True)
@@ -85,20 +75,13 @@ class DraftGain:
     text. If these are as good as the client's drafts, waiting gains nothing.
     """
 
-    usual: InitVar["DraftGain | None"] = None  # of all clients
-    _in_time: _Mean = field(init=False)
-    _too_late: _Mean = field(init=False)
-
-    def __post_init__(self, usual: "DraftGain | None") -> None:
-        if usual is None:
-            self._in_time, self._too_late = _Mean(None, FIRST_TOKENS, FIRST_ROUNDS), _Mean(None, 0.0, FIRST_ROUNDS)
-        else:
-            self._in_time, self._too_late = _Mean(usual._in_time), _Mean(usual._too_late)
+    _in_time: _Mean = field(default_factory=lambda: _Mean(FIRST_TOKENS, FIRST_ROUNDS))
+    _too_late: _Mean = field(default_factory=lambda: _Mean(0.0, FIRST_ROUNDS))
 
     @property
     def tokens(self) -> float:
         """Additional tokens accepted if the draft is in time; at least 0."""
-        return max(0.0, self._in_time.expected - self._too_late.expected)
+        return max(0.0, self._in_time.value - self._too_late.value)
 
     @property
     def is_known(self) -> bool:
@@ -121,7 +104,6 @@ class Client:
     name: str
     acceptance: AcceptanceEstimator
     goodput: GoodputEstimator
-    usual: "Client | None" = None  # stands for all clients: what is not known of this one is as with them
     acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
     calibrations: dict[ClaimedOf, Calibration] = field(default_factory=dict)  # of the claimed probabilities
     suspicion: Suspicion = field(default_factory=Suspicion)  # test whether drafts are drawn from the sent distributions
@@ -132,8 +114,8 @@ class Client:
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; initial value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
     has_model: bool = True  # whether one of its connected processes has a draft model
-    answer_gain: DraftGain = field(init=False)  # of waiting for its answers to verdicts
-    model_gain: DraftGain = field(init=False)  # of waiting for its draft model's new drafts
+    answer_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its answers to verdicts
+    model_gain: DraftGain = field(default_factory=DraftGain)  # of waiting for its draft model's new drafts
     has_index: bool = False  # it has sent drafts of an n-gram index
     draft_depth: float = FIRST_DEPTH  # tokens beyond a text that its draft model reaches, smoothed
     answer_s: float = 0.0  # from a verdict to its draft model's new draft, smoothed; 0 until the first
@@ -148,11 +130,6 @@ class Client:
     num_accepted_by: Counter[Source] = field(default_factory=Counter)
     uplink_bytes: int = 0  # of messages from it
     downlink_bytes: int = 0  # of messages to it
-
-    def __post_init__(self) -> None:
-        usual = self.usual
-        self.answer_gain = DraftGain(usual.answer_gain if usual is not None else None)
-        self.model_gain = DraftGain(usual.model_gain if usual is not None else None)
 
     # -- identity --------------------------------------------------------------------------------------------------
 
@@ -261,8 +238,7 @@ class Client:
     def calibration(self, source: ClaimedOf) -> Calibration:
         """Returns the calibration of the probabilities that it claims for tokens of this source."""
         if source not in self.calibrations:
-            usual = self.usual.calibration(source) if self.usual is not None else None
-            self.calibrations[source] = Calibration(usual)
+            self.calibrations[source] = Calibration()
         return self.calibrations[source]
 
     # -- counters --------------------------------------------------------------------------------------------------
