@@ -26,9 +26,9 @@ class Resting:
     """Trials and rests of one draft node's model, over all its texts."""
 
     is_resting: bool = False
-    is_permitted: bool = (
-        True  # by the latest verdict of any text: where models slow the verify node, they may not draft
-    )
+    is_permitted: bool = True
+    """By the latest verdict on a text that the model may draft for. Where draft models slow the verify node, it permits
+    none of them to draft, whatever the text."""
     _rest: int = REST  # tokens per text of this rest, or of the next
     _num_tokens: int = 0  # over all texts, since the trial or the rest began
     _num_accepted: int = 0  # of these, tokens that the model drafted

@@ -115,12 +115,18 @@ class Stream:
         """Answers a verdict with a Draft or an Ack, and a request to the model. tokens: the text after the verdict."""
         self.permitted = min(verdict.may_draft, self.request.max_draft)
         self.least_probability = probabilities.bound(verdict.least_probability)
-        self.resting.is_permitted = self.permitted > 0
+        if self.permitted or self._has_room(tokens):
+            self.resting.is_permitted = self.permitted > 0
         if self._by_ratio:
             return self._begin_ratio(tokens)
         asked = self._ask(tokens)
         draft = self._next(tokens)
         return [Send(draft or self.acknowledgement(tokens)), *asked]
+
+    def _has_room(self, tokens: Sequence[int]) -> bool:
+        """True if the model might draft for this text: whatever is not permitted then is permitted to no text."""
+        num_left = len(self.request.prompt) + self.request.max_tokens - len(tokens)
+        return self.tree is not None and num_left > 1
 
     def drafted(self, proposal: Proposed, tokens: Sequence[int]) -> list[Action]:
         """Handles the draft model's answer to the latest request. A failed model is asked again at the next verdict."""

@@ -153,6 +153,14 @@ def test_a_model_that_may_not_draft_reads_no_prompt_until_it_may(verification):
     assert [one.tokens for one in asked] == [TEXT[:4]]
 
 
+@pytest.mark.parametrize("changes", [{"max_draft": 0}, {"drafter": "ngram"}, {"max_tokens": 2}])
+def test_a_text_that_no_model_drafts_for_keeps_it_from_no_other_prompt(changes):
+    resting = Resting()
+    other = Stream.of(replace(REQUEST, **changes), None, resting, 1)
+    other.answer(verdict(3, 10, may_draft=0), TEXT[:4])
+    assert Stream.of(REQUEST, None, resting, 1).begin(PROMPT)
+
+
 def test_a_chain_is_complete_where_no_more_may_be_drafted_however_little_was_added():
     session = begin()
     sent, wanted = session.proposed(answer(drafting(session, may_draft=3), 11, 12))
