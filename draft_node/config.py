@@ -224,7 +224,9 @@ def _check_elsewhere(config: DraftConfig) -> None:
     """Refuses what llama.cpp's server or a draft source cannot do, or has settings of its own for."""
     what = "a draft source" if config.is_source else "llama.cpp's server"
     if config.tokenizer is None:
-        raise ConfigError(f"--model {config.model} needs --tokenizer NAME|FOLDER|FILE, the target's")
+        scheme = config.model.partition(":")[0]  # the rest may hold a password
+        model = config.model if config.is_source else f"{scheme}://..."
+        raise ConfigError(f"--model {model} needs --tokenizer NAME|FOLDER|FILE, the target's")
     weights = "give the draft model itself: a GGUF file, a folder or a hub name"
     for flag in _given(config, OF_WEIGHTS):
         raise ConfigError(f"{flag} is not for {what}; leave it out, or {weights}")

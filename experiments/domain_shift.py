@@ -3,7 +3,7 @@
 Clients change their topics all at once: their rates of acceptance are dealt anew. Utility is that of the seeds' mean
 goodput in single rounds, smoothed over a few; recovery is the first round from which on it stays near a level for a
 while: near the new x* (within a share of log-utility per client), and near what the policy itself comes to before the
-next change. Barrier rounds, by arrays (`simulation/arrays.py`). Beside it how exact the estimates are while nothing
+next change. Barrier rounds, by arrays (`simulation/arrays`). Beside it how exact the estimates are while nothing
 changes, and how soon a client is believed that had fallen to length 0 for want of budget.
 """
 

@@ -1,6 +1,6 @@
 """The paper's Fig. 4: the utility of the running average goodput over 600 rounds, with U(x*) as a line.
 
-The array path of barrier rounds (`simulation/arrays.py`, equal to the state machines bit for bit). Rounds count from
+The array path of barrier rounds (`simulation/arrays`, equal to the state machines bit for bit). Rounds count from
 the first with drafts: the one before it is the prompts'. Seeds are 0, 1, 2, ...; the seeds' mean of U is shown with its
 95 % confidence interval. "Within 1 % of x* in log-utility per client" is read as (U(x*) - mean U) / clients <= 0.01.
 Under replay, x* is that of the survival curves of each client's texts and draft model, with drafts that begin at every

@@ -1,6 +1,6 @@
 """Fairness and scheduler time from 8 to 1,000,000 clients, and how fast the simulation itself is.
 
-Fairness comes from the array path (`simulation/arrays.py`), which agrees exactly with the state machines (tested).
+Fairness comes from the array path (`simulation/arrays`), which agrees exactly with the state machines (tested).
 The speed of both is printed as client-rounds per second: one client taking part in one round.
 """
 

@@ -61,7 +61,9 @@ def test_the_rules_of_the_document_are_choices_of_the_command_line(package: Path
 def test_names_import_nothing(package: Path) -> None:
     (package / "rules.py").write_text("import a_missing_library")
     assert ({"fcfs", "laps", "shortest"} - {*ORDERS.names}, ADMISSION.names) == (set(), NAMES)
-    with pytest.raises(ConfigError, match=r"the order shortest: rules:Shortest cannot be imported: .*a_missing_library"):
+    with pytest.raises(
+        ConfigError, match=r"the order shortest: rules:Shortest cannot be imported: .*a_missing_library"
+    ):
         ORDERS.find("shortest")
 
 

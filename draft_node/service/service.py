@@ -409,5 +409,5 @@ class Salts:
         self._secret = secrets.token_bytes(32)
 
     def of(self, user: str) -> bytes:
-        """Returns the salt of a user's texts. user: empty on the console, where the operator is the only user."""
+        """Returns the salt of a user's texts. user: empty for a file of prompts, whose operator is the only user."""
         return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()

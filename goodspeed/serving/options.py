@@ -29,7 +29,7 @@ def is_url(model: str) -> bool:
 
 def draft_words(model: str, target: str) -> list[str]:
     """Returns `goodspeed-draft`'s options for a draft model, with the target's tokenizer if the model needs it."""
-    needs = model == NO_MODEL or is_url(model) or is_gguf(model)
+    needs = model == NO_MODEL or is_url(model) or is_gguf(model) or model.startswith(SOURCE)
     return [f"--model={model}", *([f"--tokenizer={target}"] if needs else [])]
 
 
@@ -39,7 +39,7 @@ History: TypeAlias = Literal["off", "user", "node"]
 ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"
 """Pattern of HOST:PORT, its groups."""
 
-PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model", "drafters": "model"}
+PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}
 """Settings of `--preset paper`, by name; a command has those of these settings that it knows."""
 
 NAMES = f"an embedded name, {', '.join(GGUF_NAMES)}, FILE.gguf, a folder, or a hub name"
@@ -147,7 +147,8 @@ def take_preset(settings: Settings, name: str | None) -> None:
         if (value := PAPER.get(entry.name)) is None:
             continue
         if getattr(settings, entry.name) not in (entry.default, value):
-            raise ConfigError(f"--preset {name} has --{entry.name} {value}; drop one of them")
+            own = f"--{entry.name}" if entry.metadata else entry.name  # not every setting is an option
+            raise ConfigError(f"--preset {name} has {own} {value}; drop one of them")
         object.__setattr__(settings, entry.name, value)
 
 

@@ -38,7 +38,8 @@ def parsed(*words: str) -> DraftConfig:
         ((*SOURCE, "--verification", "ratio"), "whole distribution, which a draft source does not give"),
         ((*SOURCE, "--threads", "2"), "--threads is for a model in this process; leave it out"),
         (SOURCE[:2], "--model source:mine:Mine needs --tokenizer NAME|FOLDER|FILE, the target's"),
-        (SERVER[:2], "--model http://127.0.0.1:8080 needs --tokenizer NAME|FOLDER|FILE, the target's"),
+        (SERVER[:2], "--model http://... needs --tokenizer NAME|FOLDER|FILE, the target's"),
+        (("--model", "http://user:password@host"), "--model http://... needs --tokenizer NAME|FOLDER|FILE"),
         (
             (*SERVER, "--dtype", "bfloat16"),
             "--dtype is not for llama.cpp's server; leave it out, or give the draft model itself",

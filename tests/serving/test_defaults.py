@@ -68,7 +68,7 @@ def test_the_target_is_heard_before_the_draft_model() -> None:
     told = welcome(defaults=Defaults(0.1), chat_defaults=Defaults(0.2))
     assert defaults.known(told, SETTINGS, chat=True) == Defaults(0.2)
     assert defaults.known(told, SETTINGS, chat=False) == Defaults(0.1)
-    assert defaults.known(welcome(), SETTINGS, chat=True) == Defaults()  # --generation-config none at the verify node
+    assert defaults.known(welcome(), SETTINGS, chat=True) == Defaults()  # a checkpoint without such files
 
 
 def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.app.profile import ProfileConfig
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import Settings, add_options, from_namespace
+from goodspeed.serving.options import draft_words
 from verify_node.config import VerifyConfig
 
 WITH_A_MODEL = [VerifyConfig, DraftConfig, GenerateConfig, ProfileConfig]
@@ -76,3 +77,9 @@ def test_a_word_out_of_several_or_none_at_all():
     add_options(parser, DraftConfig)
     assert from_namespace(DraftConfig, parser.parse_args(["--model", "m"])).history is None
     assert from_namespace(DraftConfig, parser.parse_args(["--model", "m", "--history", "off"])).history == "off"
+
+
+@pytest.mark.parametrize("model", ["none", "http://127.0.0.1:8080", "small.gguf", "source:mine"])
+def test_a_draft_model_without_a_tokenizer_gets_the_targets(model: str) -> None:
+    assert draft_words(model, "target") == [f"--model={model}", "--tokenizer=target"]
+    assert draft_words("someone/small", "target") == ["--model=someone/small"]

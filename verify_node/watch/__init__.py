@@ -1,5 +1,4 @@
-"""The verify node's observers: metrics, the live page, recordings, status lines about draft nodes; what it says while
-it loads its model.
+"""The verify node's observers: metrics, the live page, recordings, status lines about draft nodes.
 
 Nothing here affects the node. The page is read-only: no request changes state (docs/METRICS.md).
 """

@@ -15,6 +15,7 @@ from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.errors import ServiceError
+from goodspeed.serving.web.errors import FAILED_HERE
 
 T = TypeVar("T")
 Items: TypeAlias = AsyncGenerator[tuple[int, Begun | Piece | Ended], None]
@@ -141,7 +142,7 @@ class EventStream(Response):
             last = self._broken(of_service(error))
         except Exception:
             logger.exception("a stream broke")
-            last = self._broken(ApiError(500, "this stream failed here; see the log"))
+            last = self._broken(ApiError(500, FAILED_HERE))
         finally:
             breaking.cancel()
             await asyncio.gather(breaking, return_exceptions=True)

@@ -7,9 +7,7 @@ from typing import Any
 
 from draft_node.http.ask.options import has_effort, has_switch
 from draft_node.http.ask.translation import chat_request
-from draft_node.http.schema.chat import (
-    ChatRequest,
-)
+from draft_node.http.schema.chat import ChatRequest
 from draft_node.http.schema.messages import (
     Block,
     Compaction,

@@ -10,9 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from draft_node.http.ask.translation import chat_request, without_type
-from draft_node.http.schema.chat import (
-    ChatRequest,
-)
+from draft_node.http.schema.chat import ChatRequest
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.parts import content_of, text_of
 from draft_node.http.schema.responses import (

@@ -1,4 +1,4 @@
-"""Schemas of request bodies. `wanted.py` makes checks that depend on settings; `errors.py` words the errors."""
+"""Schemas of request bodies; `errors.py` words the errors."""
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 

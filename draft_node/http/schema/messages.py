@@ -261,10 +261,6 @@ Block: TypeAlias = Annotated[
 WrittenSource.model_rebuild()
 ToolResult.model_rebuild()
 
-WrittenSource.model_rebuild()
-
-ToolResult.model_rebuild()
-
 ROLES: dict[str, tuple[type, ...]] = {
     "user": (InputText, ToolResult, Unseen, Document, SearchResult),
     "assistant": (InputText, ToolUse, Thought, Compaction, LeftOut),

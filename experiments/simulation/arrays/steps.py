@@ -1,7 +1,7 @@
 """Step sizes of Eq. (3) that follow what is seen: the paper's "reduce eta if the variance exceeds a threshold", and the
 opposite, Trigg and Leach's tracking signal, which raises eta while the errors have a direction.
 
-For the array path (`arrays.py`): a rule is told every round's errors and gives the next round's eta.
+For the array path (`simulation/arrays`): a rule is told every round's errors and gives the next round's eta.
 """
 
 from __future__ import annotations

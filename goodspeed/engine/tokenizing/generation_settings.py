@@ -31,7 +31,7 @@ MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 """Sampling of chats whose checkpoint does not say how: at temperature 1 without top_p small models write nonsense."""
 
-WAY_OUT = "correct it, or start goodspeed-verify or `goodspeed generate` with --generation-config none"
+WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation-config none)"
 
 HONOURED = frozenset({"temperature", "top_k", "top_p", "repetition_penalty", "min_p", "stop_strings"})
 

@@ -127,12 +127,12 @@ class Counted:
     def __init__(self, app: ASGIApp, answers: ResponseCounts) -> None:
         self._app = app
         self._answers = answers
-        self._num_begun = 0  # responses that are being sent
+        self._num_begun = 0  # requests whose response is being made or sent
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def all_sent(self, timeout_s: float) -> bool:
-        """Waits until no response is being sent, at most timeout_s; False if one still is."""
+        """Waits until no response is being made or sent, at most timeout_s; False if one still is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, timeout_s)):
                 while self._num_begun:  # another may have begun since the event was set
@@ -140,20 +140,16 @@ class Counted:
         return not self._num_begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        num_begun = 0
-
         async def watch(message: Message) -> None:
-            nonlocal num_begun
             if message["type"] == "http.response.start":
                 self._answers.count(getattr(scope.get("route"), "path", None), message["status"])
-                num_begun = 1
-                self._begun(1)
             await send(message)
 
+        self._begun(1)
         try:
             await self._app(scope, receive, watch)
         finally:
-            self._begun(-num_begun)
+            self._begun(-1)
 
     def _begun(self, num: int) -> None:
         self._num_begun += num

@@ -127,7 +127,7 @@ def test_a_wrong_value_names_file_key_and_a_way_out(tmp_path: Path, content: obj
 
 @pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000, '"x"'])
 def test_what_is_no_object(tmp_path: Path, content: str) -> None:
-    with pytest.raises(CheckpointError, match=rf"someone/something: {FOR_ALL} .*JSON.*--generation-config none"):
+    with pytest.raises(CheckpointError, match=rf"someone/something: {FOR_ALL} .*JSON.*remove the file"):
         settings(tmp_path, content)
 
 

@@ -100,7 +100,9 @@ def test_draft_nodes_know_their_target_and_its_rounds(monkeypatch):
     for draft in ("none", "own.gguf", "tiny-draft-s"):
         with running.nodes("t", draft, ["a"], Kind([], ["--preset=paper"])):
             pass
-    assert [(options, more["target"]) for _, options, more in made[::2]] == [(["--history=off", "--preset=paper"], "t")] * 3
+    assert [(options, more["target"]) for _, options, more in made[::2]] == [
+        (["--history=off", "--preset=paper"], "t")
+    ] * 3
     assert made[1::2] == ["stopped"] * 3
     made.clear()
     with running.nodes("t", "d", ["a", "b"], Kind([], [], (1, 4))):

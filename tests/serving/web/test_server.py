@@ -251,3 +251,21 @@ async def test_a_response_that_is_being_sent_is_waited_for() -> None:
     reading.set()
     assert await counted.all_sent(30.0)
     await answering
+
+
+@run_async
+async def test_a_response_that_is_being_made_is_waited_for() -> None:
+    made, sent = asyncio.Event(), AsyncMock()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await made.wait()
+        await PlainTextResponse("x")(scope, receive, send)
+
+    counted = Counted(app, ResponseCounts())
+    answering = asyncio.create_task(counted({"type": "http"}, receive=AsyncMock(), send=sent))
+    await until(lambda: counted._num_begun)
+    assert not await counted.all_sent(0.01)
+    made.set()
+    assert await counted.all_sent(30.0)
+    assert sent.await_count == 2
+    await answering

@@ -10,6 +10,7 @@ from draft_node.http.schema.messages import ToolUse
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import Busy, VerifyAway
 from goodspeed.serving.web import Keys
+from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
 from tests.draft_node.http.api.test_responses import LONG, SPOKEN
@@ -489,7 +490,7 @@ def test_what_fails_before_the_first_token_is_said_by_the_status(api: Api, strea
     ("error", "kind", "message"),
     [
         (VerifyAway("verify_away", "away"), "overloaded_error", "away"),
-        (RuntimeError("a secret"), "api_error", "this stream failed here; see the log"),
+        (RuntimeError("a secret"), "api_error", FAILED_HERE),
     ],
 )
 def test_a_stream_that_breaks_ends_with_an_error(api: Api, error: Exception, kind: str, message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from goodspeed.errors import Busy, VerifyAway
+from goodspeed.serving.web.errors import FAILED_HERE
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of, named_events_of
 from tests.draft_node.http.speaking import SpeakingService
 
@@ -281,7 +282,7 @@ def test_what_fails_before_the_first_token_is_said_by_the_status(api: Api, strea
     ("error", "message"),
     [
         (VerifyAway("verify_away", "away"), "away"),
-        (RuntimeError("a secret"), "this stream failed here; see the log"),
+        (RuntimeError("a secret"), FAILED_HERE),
     ],
 )
 def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api, error: Exception, message: str) -> None:
