@@ -36,7 +36,3 @@ class Generation(Struct, frozen=True):
     is_chat: bool = False  # omit the leading blank that a template leaves to the model
     restarts: bool = False  # restart, not fail, if the verify node returns with another target
     asked: SamplingRequest | None = None  # what another target's defaults are filled into; None: these never change
-
-    def banned_at(self, position: int) -> tuple[int, ...]:
-        """Returns the tokens that may not be drawn at this position of the text."""
-        return self.stop_ids if position < len(self.prompt) + self.min_tokens else ()

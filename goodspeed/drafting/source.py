@@ -24,11 +24,11 @@ OPTION = "--model source:"
 class TextSource(Protocol):
     """The drafts for one text."""
 
-    def draft(self, tokens: Sequence[int], room: int, /) -> Any:
-        """Returns at most `room` tokens in a row after the text `tokens`, and the probability of each.
+    def draft(self, text: Sequence[int], drafted: Sequence[int], room: int, /) -> Any:
+        """Returns at most `room` tokens in a row after `text` and `drafted`, and the probability of each.
 
-        A third item makes the tokens a tree: the index of each one's predecessor, -1 for the text's end. The text shows
-        what became of earlier drafts.
+        text: prompt and verified tokens. drafted: tokens drafted behind it before, which may still be rejected. A third
+        item makes the answer a tree: the index of each token's predecessor, -1 for the end of `drafted`.
         """
 
 
@@ -72,20 +72,23 @@ class SourceDrafter(DraftModel):
         return self.give_up()
 
     def step(self) -> list[Proposed]:
-        """Asks for a draft for every unfinished proposal; returns them all."""
+        """Asks for one draft, so that no text waits for another's; returns the finished proposals."""
+        done: list[Job] = []
         for job in self.unfinished:
+            done.append(job)
             leaf = next(iter(job.leaves(1)), None)
             if leaf is not None and job.length and job.by_match:
                 self._extend(job, leaf)
-        return self.give_up(empty=False)
+                break
+        return self._end(done)
 
     def _extend(self, job: Job, leaf: int) -> None:
         """Adds what the source drafts after a leaf. ValueError for what is no draft."""
         if job.session_id not in self._texts:
             self._texts[job.session_id] = self._source.begin(job.propose.request)
         deepest = min(job.propose.max_depth, job.tree.depth(leaf) + job.length)
-        text = [*job.text, *job.path(leaf)]
-        tokens, claimed, *tree = self._texts[job.session_id].draft(text, deepest - job.tree.depth(leaf))
+        source, room = self._texts[job.session_id], deepest - job.tree.depth(leaf)
+        tokens, claimed, *tree = source.draft(list(job.text), job.path(leaf), room)
         parents = tree[0] if tree else range(BASE, len(tokens) + BASE)
         nodes = {BASE: leaf}
         for node, (token, probability, above) in enumerate(zip(tokens, map(float, claimed), parents, strict=True)):

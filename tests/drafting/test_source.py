@@ -46,7 +46,7 @@ class Fixed:
     def begin(self, asked: Any) -> "Fixed":
         return self
 
-    def draft(self, tokens: Sequence[int], room: int) -> Any:
+    def draft(self, text: Sequence[int], drafted: Sequence[int], room: int) -> Any:
         self.rooms.append(room)
         return self.drafted
 
@@ -65,7 +65,9 @@ def drafted(source: Any, propose: Propose, vocab_size: int = 100) -> Proposed:
     return proposed
 
 
-@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(seed=3)], ids=["T=0", "T=1"])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0.0), Sampling(temperature=0.5, seed=3)], ids=["T=0", "T=0.5"]
+)
 def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: str, sampling: Sampling) -> None:
     line = Line(4)
     line.drafter = drafter = SourceDrafter(create(mine))  # type: ignore[assignment]
@@ -75,6 +77,26 @@ def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: s
         assert user.tokens == list(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, 60, ()))
     assert sum(user.session.statistics.drafted["model"] for user in line.users.values()) > 0
     assert not drafter._texts
+
+
+def test_the_pages_source_knows_its_text_also_after_a_wrong_draft(mine: str) -> None:
+    source = create(mine).begin(asked().request)
+    assert source.draft([1, 2, 3, 4, 1, 2], [], 2) == ([3, 4], [0.8, 0.8])
+    assert source.draft([1, 2, 3, 4, 1, 2], [3, 4], 8)[0] == [1, 2]
+    assert source.draft([1, 2, 3, 4, 1, 2, 9, 2, 3], [], 1)[0] == [4]
+    assert source.draft([1, 2, 3, 4, 1, 2, 9, 2, 3, 5, 2, 9], [], 2)[0] == [2, 3]
+
+
+def test_a_step_asks_for_one_text() -> None:
+    source = Fixed([1], [0.9])
+    drafter = SourceDrafter(source)
+    drafter.vocab_size = 100
+    for number in range(3):
+        request = replace(asked().request, session_id=session_id(number))
+        drafter.add(asked(request=request, length=0 if number == 1 else 8))
+    found = [[one.session_id for one in drafter.step()] for _ in range(2)]
+    assert found == [[session_id(0)], [session_id(1), session_id(2)]]
+    assert not drafter.busy
 
 
 def test_a_chain_and_a_tree_are_drafted_behind_the_likeliest_leaf() -> None:
