@@ -92,7 +92,7 @@ def test_a_step_asks_for_one_text() -> None:
     drafter = SourceDrafter(source)
     drafter.vocab_size = 100
     for number in range(3):
-        request = replace(asked().request, session_id=session_id(number))
+        request = Generation(session_id(number), (5, 6, 7), Sampling(temperature=0.0), max_tokens=60)
         drafter.add(asked(request=request, length=0 if number == 1 else 8))
     found = [[one.session_id for one in drafter.step()] for _ in range(2)]
     assert found == [[session_id(0)], [session_id(1), session_id(2)]]
