@@ -77,6 +77,9 @@ class Watch:
         finally:
             if not has_ended:
                 connection.end()
+        if connection.is_closing and not has_ended:  # else uvicorn would answer 500 after the 400 to a broken body
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
 
 def _refusal(scope: Scope, names: set[bytes]) -> ASGIApp | None:
