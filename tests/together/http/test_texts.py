@@ -30,10 +30,16 @@ def prompt(index: int) -> str:
     return prompts.demo()[index % 8].prompt
 
 
+OF_SAMPLING = ("top_k", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+"""What `goodspeed generate` takes in `--sampling`."""
+
+
 @cache
 def generated(text: str, max_tokens: int, **options) -> str:
     """Returns what `goodspeed generate` writes."""
-    config = GenerateConfig(prompt=text, max_tokens=max_tokens, **options)
+    rest = {name: options.pop(name) for name in [*options] if name in OF_SAMPLING}
+    sampling = ",".join(f"{name}={value}" for name, value in rest.items()) or None
+    config = GenerateConfig(prompt=text, max_tokens=max_tokens, sampling=sampling, **options)
     checkpoint = load(config.model)
     if config.generation_config == "none":
         checkpoint = replace(checkpoint, settings=GenerationSettings())
@@ -169,9 +175,10 @@ def test_choices_and_prompts_have_their_own_seeds(client: openai.OpenAI) -> None
 def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
     model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
     tokenizer = load("tiny-target").tokenizer
-    answer = client.completions.create(
-        model=MODEL, prompt=prompt(0), max_tokens=24, seed=1, temperature=0.8, logprobs=5
-    )
+    for _ in range(2):  # the second time its tokens are drafted from the history, whether or not draft models rest
+        answer = client.completions.create(
+            model=MODEL, prompt=prompt(0), max_tokens=24, seed=1, temperature=0.8, logprobs=5
+        )
     assert answer.usage.goodspeed["accepted"] > 0
     choice = answer.choices[0]
     told: Any = choice.logprobs  # the client's type has every field of it optional
