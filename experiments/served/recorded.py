@@ -22,7 +22,7 @@ class Gap(RuntimeError):
 
 
 class Trial(NamedTuple):
-    """How many tokens a session might draft, and what came of it."""
+    """Tokens that a session might draft, and what came of them."""
 
     permitted: int
     draft: Drafted

@@ -1,4 +1,4 @@
-"""Who asks: the user, the headers, the node that serves, and the names of its one model."""
+"""Says who asks: the user, the headers, the node that serves, and the names of its one model."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What a chat gives its template, and how its answer is parsed: tools, reasoning, and a turn to be continued."""
+"""Reads what a chat gives its template, and how its answer is parsed: tools, reasoning, a turn to be continued."""
 
 import json
 from collections.abc import Sequence

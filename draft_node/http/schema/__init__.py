@@ -1,1 +1,1 @@
-"""What each API's bodies are: pydantic schemas of requests and answers, and of errors."""
+"""Declares each API's bodies: pydantic schemas of requests, answers and errors."""

@@ -59,7 +59,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a draft worker is to serve next."""
+    """Requests that a draft worker serves next."""
 
     wanted: list[Wanted]
     at_once: int = 1  # of those that are not due at a time of their own
