@@ -8,7 +8,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from goodspeed.serving.parser import CommandLine
@@ -40,25 +40,6 @@ def report(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Prints the last line if --json asks for it."""
     if options.json:
         print(json.dumps(found))
-
-
-def median_s(call: Callable[[], object], repetitions: int, warm_up: int = 0) -> float:
-    """Returns this thread's median CPU seconds of a call; the first `warm_up` calls do not count."""
-    durations = []
-    for _ in range(warm_up + repetitions):
-        started = time.thread_time()
-        call()
-        durations.append(time.thread_time() - started)
-    return statistics.median(durations[warm_up:])
-
-
-def in_turns(ways: Mapping[str, Callable[[], float]], repetitions: int, warm_up: int = 3) -> dict[str, list[float]]:
-    """Returns the seconds of each way in every repetition; all take turns, and the first `warm_up` do not count.
-
-    ways: each runs once, and returns its seconds.
-    """
-    times = [{name: way() for name, way in ways.items()} for _ in range(warm_up + repetitions)]
-    return {name: [seconds[name] for seconds in times[warm_up:]] for name in ways}
 
 
 def median_ratio(times: Sequence[float], baseline: Sequence[float]) -> float:

@@ -22,8 +22,7 @@ from tests.constraint.babbler import END, VOCABULARY, Babbler, decode, encode
 TABLE = TokenTable.of(VOCABULARY)
 
 HANGS_S = 5.0
-"""Longest time of one compilation: it guards against work that llguidance does not count, and measures nothing.
-`experiments/benchmarks/grammar.py` measures compilations."""
+"""Longest time of one compilation: it guards against work that llguidance does not count, and measures nothing."""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.benchmarks.load.constraints import HOSTILE_ROWS, schemas
 from goodspeed.constraint.compiling import CompiledConstraint
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
 from goodspeed.constraint.matcher import Matcher
@@ -17,6 +16,7 @@ from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END
 from tests.constraint.ending import may_end
+from tests.constraint.hostile import HOSTILE_ROWS, schemas
 
 UNFORCED = "no_forcing"
 LONG = "abcdefghij " * 370  # 4,070 bytes

@@ -1,7 +1,4 @@
-"""Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other.
-
-`make bench-quick` kills one and stops one, too, and compares the texts (`experiments/benchmarks/failover.py`).
-"""
+"""Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other."""
 
 from collections.abc import Callable
 from pathlib import Path
