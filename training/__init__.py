@@ -1,1 +1,1 @@
-"""Makes the embedded models: corpus, tokenizer, training, and the figures of the model card."""
+"""Makes `smollm2-draft`: prompts, training, and the figures of the model card."""

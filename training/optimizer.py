@@ -8,18 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-# For steps of `corpus.BLOCK` tokens. Nearly three times as much was tried first: the loss of the stable phase then
-# hardly fell, and a quarter nat of it went with the decay alone.
+# For steps of about 2,000 tokens. Nearly three times as much was tried first: the loss of the stable phase then hardly
+# fell, and a quarter nat of it went with the decay alone.
 MUON_LR, ADAM_LR = 0.007, 0.0012
-BATCH_EXPONENT = 0.3  # of the rates: 2.3 times as large for steps of 16 times as many tokens
 
 
 class Optimizer:
     """Both optimisers as one; its state is a flat mapping of tensors, for safetensors."""
 
-    def __init__(self, model: nn.Module, larger: float = 1.0) -> None:
-        """larger: tokens of a step, in blocks of `corpus.BLOCK`."""
-        self.rates = MUON_LR * larger**BATCH_EXPONENT, ADAM_LR * larger**BATCH_EXPONENT
+    def __init__(self, model: nn.Module) -> None:
         named = dict(model.named_parameters())
         is_matrix = {name: p.ndim == 2 and "embed" not in name for name, p in named.items()}
         self.params = named
@@ -29,7 +26,7 @@ class Optimizer:
 
     def step(self, scale: float) -> None:
         """Updates the weights once, with the learning rates times `scale`, and clears the gradients."""
-        for optimizer, rate in zip((self.muon, self.adam), self.rates, strict=True):
+        for optimizer, rate in ((self.muon, MUON_LR), (self.adam, ADAM_LR)):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
             optimizer.step()

@@ -26,10 +26,9 @@ DECAY_SHARE = 0.25  # of the time a run is given
 class Run:
     """One model, its optimizer, its schedule, and the step it is at."""
 
-    def __init__(self, model: LlamaForCausalLM, folder: Path, larger: float = 1.0) -> None:
-        """larger: `Optimizer`."""
+    def __init__(self, model: LlamaForCausalLM, folder: Path) -> None:
         self.model, self.folder = model, folder
-        self.optimizer, self.schedule, self.step = Optimizer(model, larger), Schedule(), 0
+        self.optimizer, self.schedule, self.step = Optimizer(model), Schedule(), 0
 
     @property
     def finished(self) -> bool:
@@ -76,27 +75,24 @@ def smooth(mean: float, value: float) -> float:
     return value if math.isnan(mean) else 0.98 * mean + 0.02 * value
 
 
-def train(runs: list[Run], losses: Callable[[int], list[Tensor]], seconds: float, on_save: Callable[[], None]) -> None:
-    """Step all runs together until the time is used up, the last DECAY_SHARE of it with a falling learning rate.
+def train(run: Run, loss: Callable[[int], Tensor], seconds: float) -> None:
+    """Steps until the time is used up, the last DECAY_SHARE of it with a falling learning rate.
 
-    `losses(step)` gives one loss per run. Progress goes to standard error.
+    loss: of a step. Progress goes to standard error.
     """
     begin = saved = now = time.monotonic()
-    means, step_s = [math.nan] * len(runs), math.nan
-    while not runs[0].finished:
-        for i, (run, loss) in enumerate(zip(runs, losses(runs[0].step), strict=True)):
-            run.update(loss)
-            means[i] = smooth(means[i], loss.item())
-        last, now, step = now, time.monotonic(), runs[0].step
+    mean = step_s = math.nan
+    while not run.finished:
+        lost = loss(run.step)
+        run.update(lost)
+        mean = smooth(mean, lost.item())
+        last, now = now, time.monotonic()
         step_s = smooth(step_s, now - last)
-        if step % 20 == 0:
-            shown = " ".join(f"{mean:.3f}" for mean in means)
-            print(f"step {step} loss {shown} {step_s:.2f} s/step {now - begin:.0f} s", file=sys.stderr, flush=True)
-        if runs[0].schedule.stop is None and now - begin >= seconds * (1 - DECAY_SHARE):
-            for run in runs:
-                run.decay(int(seconds * DECAY_SHARE / step_s))
-        if now - saved >= SAVE_EVERY_S or runs[0].finished:
-            for run in runs:
-                run.save()
-            on_save()
+        if run.step % 20 == 0:
+            what = f"step {run.step} loss {mean:.3f} {step_s:.2f} s/step {now - begin:.0f} s"
+            print(what, file=sys.stderr, flush=True)
+        if run.schedule.stop is None and now - begin >= seconds * (1 - DECAY_SHARE):
+            run.decay(int(seconds * DECAY_SHARE / step_s))
+        if now - saved >= SAVE_EVERY_S or run.finished:
+            run.save()
             saved = time.monotonic()

@@ -6,8 +6,8 @@ session's own prompt and text (*own*), from these and the texts of the domain th
 (*earlier*), and from these and all other texts of the domain (*history*); the text that is asked for is never among
 them. Calibration is how often the drafted tokens whose turn it was were accepted, beside their mean probabilities.
 
-*us a token* is the time of `draft` by drafted tokens, with a history of a million tokens of training documents for all
-domains mixed; the least of several calls at each place, since others use the machine.
+*us a token* is the time of `draft` by drafted tokens, with a history of a million tokens of the standard library's
+sources; the least of several calls at each place, since others use the machine.
 
 It takes about 3 minutes on two cores; about 15 s with --quick.
 """
@@ -17,16 +17,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from experiments.harness import benchmark
 from experiments.simulation.texts.target_texts import TARGET, TargetText, grouped, index_of_others, write
+from goodspeed.embedded import prompts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
-from training import domains
 
 LENGTH = 8
 NUM_TOKENS = 150
@@ -34,6 +35,7 @@ TEMPERATURES = (0.0, 1.0)
 SOURCES = ("own", "earlier", "history")
 WANTED = {"own": (1.45, 1.14), "history": (2.24, 1.45)}
 NUM_BUCKETS = 10
+LIBRARY = Path(random.__file__).parent
 DOCUMENT = 4_000  # tokens of one document in the large history
 
 
@@ -103,16 +105,16 @@ def histories(source: str, group: Sequence[TargetText], number: int) -> list[Ngr
 
 
 def documents(num_tokens: int) -> Iterator[list[int]]:
-    """Tokenised training documents, num_tokens in all, as many of each domain."""
+    """Tokenised sources of the standard library, num_tokens in all."""
     tokenizer = load_tokenizer(TARGET)
-    for domain in domains.NAMES:
-        num_left = num_tokens // len(domains.NAMES)
-        for document in domains.take(domain, 6 * num_left, held_out=False):
-            ids = tokenizer(document.text)["input_ids"][: min(DOCUMENT, num_left)]
-            num_left -= len(ids)
-            yield ids
-            if not num_left:
-                break
+    for file in sorted(LIBRARY.glob("*.py")):
+        ids = tokenizer(file.read_text("utf-8"))["input_ids"]
+        for start in range(0, len(ids), DOCUMENT):
+            piece = ids[start : start + min(DOCUMENT, num_tokens)]
+            num_tokens -= len(piece)
+            yield piece
+            if not num_tokens:
+                return
 
 
 def cost(texts: Sequence[TargetText], histories: Sequence[NgramIndex], repetitions: int) -> Cost:
@@ -172,7 +174,7 @@ def calibration(by_domain: dict[str, Replay]) -> list[dict[str, float]]:
 
 
 def show(replays: Replays) -> None:
-    names = list(domains.NAMES)
+    names = [one.domain for one in prompts.demo()]
     print(f"{'tokens a round':>16}" + "".join(f"{name:>9}" for name in names) + f"{'mean':>8} drafted  wanted")
     for source, by_temperature in replays.items():
         for number, (temperature, by_domain) in enumerate(by_temperature.items()):

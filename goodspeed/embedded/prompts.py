@@ -1,4 +1,4 @@
-"""Loads the held-out prompts in `prompts.jsonl`, which `python -m training.held_out` chose.
+"""Loads the held-out prompts in `prompts.jsonl`: beginnings of documents that no embedded model was trained on.
 
 Line i belongs to domain i modulo 8, so the first eight lines have every domain once, in order.
 """

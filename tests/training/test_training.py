@@ -1,21 +1,16 @@
-"""Runs resume exactly, from their state or from weights alone; a microscopic model stands for the family's."""
+"""Runs resume exactly from their state; a microscopic model stands for what is trained."""
 
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from goodspeed.embedded import models
-from training import corpus, family, tokenizer, written
 from training import run as run_module
-from training import train as train_module
-from training.domains import SOURCES, sources
-from training.optimizer import Optimizer, Schedule
+from training.optimizer import Schedule
 from training.run import Run, train
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 32}
@@ -70,94 +65,13 @@ def test_time_budget_leaves_time_for_the_decay(tmp_path: Path, monkeypatch: pyte
     clock = iter(range(10_000))
     look = SimpleNamespace(monotonic=lambda: float(next(clock)))
     monkeypatch.setattr(run_module, "time", look)  # not the module itself, at whose clock other threads look, too
-    run, saves = microscopic(tmp_path), []
+    run = microscopic(tmp_path)
 
-    def losses(step: int) -> list[Tensor]:
+    def loss(step: int) -> Tensor:
         row = TOKENS[step * 32 : step * 32 + 33]
-        return [functional.cross_entropy(run.model(input_ids=row[None, :-1], use_cache=False).logits[0], row[1:])]
+        return functional.cross_entropy(run.model(input_ids=row[None, :-1], use_cache=False).logits[0], row[1:])
 
-    train([run], losses, 40.0, lambda: saves.append(run.step))
+    train(run, loss, 40.0)
     assert (run.schedule.decay_from, run.schedule.stop) == (30, 40)
-    assert saves[-1] == run.step == 40
+    assert run.step == 40
     assert (tmp_path / "state.safetensors").exists()
-
-
-def test_checkpoint_keeps_what_16_bits_can(tmp_path: Path) -> None:
-    model = family.create("tiny-draft-s")
-    family.save(model, tmp_path)
-    for file in ("generation_config.json", "chat_generation_config.json"):
-        assert (tmp_path / file).read_text() == (models.path("tiny-draft-s") / file).read_text()
-    loaded = family.load("tiny-draft-s", tmp_path).state_dict()
-    assert all(torch.equal(p.bfloat16().float(), loaded[name]) for name, p in model.state_dict().items())
-    with pytest.raises(RuntimeError):
-        family.load("tiny-draft-m", tmp_path)
-
-
-def test_blocks_follow_each_other() -> None:
-    tokens = torch.arange(20_000).numpy().astype("uint16")
-    inputs, labels = corpus.block(tokens, 3)
-    assert inputs.shape == (4, 512)
-    assert inputs[0, 0] == 3 * corpus.BLOCK
-    assert (labels.ravel() == inputs.ravel() + 1).all()
-    assert corpus.block(tokens, 15)[0].shape == (1, 2048)
-    assert corpus.block(tokens, 10**6)[0].size == corpus.BLOCK
-
-
-def test_rates_grow_with_the_step() -> None:
-    assert Optimizer(family.create("tiny-draft-s"), 16).rates == pytest.approx((0.007 * 16**0.3, 0.0012 * 16**0.3))
-
-
-def test_written_texts_end_where_the_target_ended_them() -> None:
-    assert written.ended([5, 0, 7, 8, 9], 2) == [5, 0, 7, 8, 9]
-    assert written.ended([5, 0, 7, 0, 9], 2) == [5, 0, 7, 0]
-
-
-def test_rows_of_written_texts_are_of_each_temperature_in_turn(tmp_path: Path) -> None:
-    for number, name in enumerate(("0", "1")):
-        numpy.save(written.path(tmp_path, name), numpy.arange(5000, dtype=numpy.uint16) + 10_000 * number)
-    rows = written.Rows(tmp_path, 2048)
-    assert [rows.of(step)[1] for step in range(3)] == [0.0, 1.0, 0.0]
-    text = rows.of(3)[0]
-    assert text.shape == (8, written.ROW)
-    assert text.flatten().tolist() == list(range(11_536, 11_536 + 8 * written.ROW))
-    with pytest.raises(SystemExit, match="shorter than a step; run the stage texts for longer"):
-        written.Rows(tmp_path, 16_384)
-    with pytest.raises(SystemExit, match=r"written-0\.npy; run the stage texts first"):
-        written.Rows(tmp_path / "nowhere", 2048)
-
-
-def test_half_of_a_greedy_texts_label_is_the_most_likely_token(tmp_path: Path) -> None:
-    model, text = microscopic(tmp_path).model, torch.tensor([[5, 7, 9]])
-    drawn, greedy = (train_module.labels(model, text, temperature) for temperature in (1.0, 0.0))
-    best = functional.one_hot(drawn.argmax(-1), drawn.shape[-1])
-    torch.testing.assert_close(greedy, (drawn + best) / 2)
-    torch.testing.assert_close(drawn.sum(-1), torch.ones(1, 3))
-
-
-@pytest.mark.thorough
-def test_the_commands_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All stages on a very short stream with a microscopic family: weights and state appear where asked."""
-    for name in models.NAMES:
-        monkeypatch.setitem(family.SHAPES, name, {k: v for k, v in SMALL.items() if k != "vocab_size"})
-    monkeypatch.setattr(written, "TOGETHER", 8)
-    monkeypatch.setattr(corpus, "train_tokenizer", lambda: tokenizer.load(models.path("tiny-target")))
-    monkeypatch.setattr(sources, "library", lambda: {key: [("ast", "def f():\n    pass\n" * 40)] for key in SOURCES})
-    state, out = tmp_path / "state", tmp_path / "weights"
-    options = ["--minutes", "0.005", "--state", str(state), "--weights", str(out), "--num-tokens", "21000"]
-    train_module.main(options)
-    assert all((out / name / "model.safetensors").exists() for name in models.NAMES)
-    assert all((state / name / "state.safetensors").exists() for name in models.NAMES)
-    train_module.main(["drafts", *options])
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["teacher"], "unknown stage: teacher; there are corpus, target, texts, drafts, parallel"),
-        (["corpus", "--num-tokens", "100"], "--num-tokens must be at least 20480"),
-    ],
-)
-def test_wrong_options_are_refused(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        train_module.main(argv)
-    assert message in capsys.readouterr().err

@@ -85,7 +85,7 @@ def train_draft(args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     run, kept = resumed(args)
     step = steps(lambda: stored.load(args.state / "answers", held_out=False), kept, run.step)
-    train([run], lambda number: [loss(run.model, step(number))], 60 * args.minutes, lambda: None)
+    train(run, lambda number: loss(run.model, step(number)), 60 * args.minutes)
 
 
 def export(args: argparse.Namespace) -> None:

@@ -1,0 +1,107 @@
+"""The embedded checkpoints and their tokenizer: found by name, of the stated sizes, read by Hugging Face's classes."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from goodspeed.embedded import models, prompts
+from goodspeed.engine.tokenizing.generation_settings import TextDefaults, read
+from goodspeed.errors import CheckpointError
+
+SIZES = {"tiny-target": (12e6, 16e6), "tiny-draft-s": (0.5e6, 1e6), "tiny-draft-m": (1.5e6, 2.5e6)}
+SIZES["tiny-draft-p"] = SIZES["tiny-draft-m"]
+END, TURN_END = "<|end|>", "\n\n"
+TOKENIZER: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(models.path("tiny-target"))
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_loads_as_an_ordinary_checkpoint_of_16_bits(name: str) -> None:
+    assert json.loads((models.path(name) / "config.json").read_text())["dtype"] == "bfloat16"
+    model = AutoModelForCausalLM.from_pretrained(models.path(name))
+    assert model.dtype == torch.bfloat16
+    fewest, most = SIZES[name]
+    assert fewest <= sum(p.numel() for p in model.parameters()) <= most
+    assert model.config.max_position_embeddings == 2048
+
+
+def test_whole_context_behaves() -> None:
+    """At position 2,000 the target still finds text that no model learned much likelier than chance."""
+    texts = [one.prompt for one in prompts.load() if one.domain in ("math", "convert", "sql", "chat")]
+    ids = torch.tensor([[i for text in texts for i in TOKENIZER(text + END).input_ids][:2048]])
+    assert ids.shape[1] == 2048
+    model = AutoModelForCausalLM.from_pretrained(models.path("tiny-target"), dtype=torch.float32)
+    with torch.inference_mode():
+        logits = model(input_ids=ids).logits
+    late = torch.nn.functional.cross_entropy(logits[0, 1900:-1], ids[0, 1901:])
+    assert late < 1.0  # chance is ln(4096) = 8.3
+
+
+def test_family_shares_one_tokenizer_and_fits_in_50_mb() -> None:
+    files = [path for name in models.NAMES for path in models.path(name).iterdir()]
+    assert sum(path.stat().st_size for path in files) <= 50e6
+    assert len({(models.path(name) / "tokenizer.json").read_bytes() for name in models.NAMES}) == 1
+
+
+def test_unknown_name_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(CheckpointError, match=r"no embedded model is named 'gpt'.*tiny-draft-s"):
+        models.path("gpt")
+
+
+def test_prompts_show_every_domain_in_order() -> None:
+    shipped = prompts.load()
+    names = [one.domain for one in prompts.demo()]
+    assert [one.domain for one in shipped] == [names[i % 8] for i in range(len(shipped))]
+    assert Counter(one.domain for one in shipped) == dict.fromkeys(names, 16)
+    assert len({one.prompt for one in shipped}) == len(shipped)
+
+
+# -- the tokenizer -----------------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_round_trip(text: str) -> None:
+    assert TOKENIZER.decode(TOKENIZER(text).input_ids) == text
+
+
+def test_nothing_is_added_to_a_prompt() -> None:
+    assert TOKENIZER("The end").input_ids == TOKENIZER("The end", add_special_tokens=False).input_ids
+    assert TOKENIZER(END).input_ids == [0] == [TOKENIZER.eos_token_id]
+    assert len(TOKENIZER) == 4096
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_the_models_say_what_ends_a_turn_to_chats_alone(name: str) -> None:
+    """That string in generation_config.json would keep transformers' `generate` from running without a tokenizer."""
+    found = read(name, models.path(name))
+    assert found.chats.stop == (TURN_END,)
+    assert found.completions == TextDefaults()
+    assert not found.unsupported
+
+
+def test_chat_template_writes_the_format_of_the_chat_domain() -> None:
+    messages = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hi."}]
+    whole = TOKENIZER.apply_chat_template(messages, tokenize=False)
+    assert whole == "User: Hello?\n\nAssistant: Hi.\n\n"
+    opened = TOKENIZER.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
+    assert opened == "User: Hello?\n\nAssistant:"
+
+
+def test_chat_template_writes_tools_calls_and_thoughts() -> None:
+    tool = {
+        "type": "function",
+        "function": {"name": "get", "parameters": {"type": "object", "properties": {"city": {}}}},
+    }
+    call = {"id": "1", "type": "function", "function": {"name": "get", "arguments": {"city": "Rome"}}}
+    messages = [
+        {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [call]},
+        {"role": "tool", "content": "sun", "tool_call_id": "1"},
+    ]
+    assert TOKENIZER.apply_chat_template(messages, tools=[tool], tokenize=False, add_generation_prompt=True) == (
+        'Tools: get(city)\n\nAssistant: <think>hm</think><tool_call>\n{"name": "get", "arguments": {"city": "Rome"}}\n'
+        "</tool_call>\n\nTool: sun\n\nAssistant:"
+    )
