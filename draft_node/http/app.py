@@ -14,12 +14,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import goodspeed
 from draft_node.config import DraftConfig
-from draft_node.http.api import chat, messages, page, responses, tokens
-from draft_node.http.api.endpoint import Endpoint, add_route
+from draft_node.http.api import page
 from draft_node.http.api.node import Exposition, routes_of_node
+from draft_node.http.api.texts import ENDPOINTS, routes_of_texts
+from draft_node.http.api.tokens import routes_of_tokens
 from draft_node.http.ask.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
 from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
-from draft_node.http.schema.errors import ApiError, ClientGone, of_service
+from draft_node.http.schema.errors import ERRORS, ApiError, ClientGone, of_service
 from draft_node.http.schema.messages import CountRequest
 from draft_node.service.service import Service
 from goodspeed.errors import PromptError, ServiceError
@@ -68,12 +69,11 @@ def create_api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        responses=ERRORS[False],
     )
     install(app)
-    for endpoint in ENDPOINTS:
-        add_route(app.router, endpoint, service, config, work)
-    app.include_router(messages.route_of_counts(service, config, work))
-    app.include_router(tokens.routes_of_tokens(service, config, work))
+    app.include_router(routes_of_texts(service, config, work))
+    app.include_router(routes_of_tokens(service, config, work))
     app.include_router(routes_of_node(service, config, exposition))
     _complete(app, keyed=keyed)
     return app
@@ -107,8 +107,6 @@ def _ask_for_keys(document: dict[str, Any]) -> None:
 
 
 API = "/v1/"
-
-ENDPOINTS: tuple[Endpoint[Any], ...] = (chat.COMPLETIONS, chat.CHATS, responses.ENDPOINT, messages.ENDPOINT)
 
 BODIES: tuple[type[BaseModel], ...] = (
     *(endpoint.body for endpoint in ENDPOINTS),

@@ -38,8 +38,10 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
 class Itemised(Shape):
     """One answer of runs of text, runs of reasoning, and calls; each of them extends the body and yields events."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, body: dict[str, Any]) -> None:
+        """body: the answer without its output."""
         super().__init__(batch)
+        self.body = body
         self._is_begun = False
         self._open: bool | None = None  # kind of the unfinished item: True: reasoning, False: text; None: no item
 
@@ -67,16 +69,12 @@ class Itemised(Shape):
     def ended(self, ended: Ended) -> Iterator[Event]:
         """Finishes the answer."""
 
-    @abstractmethod
-    def written(self) -> str:
-        """Returns the finished answer as JSON."""
-
     def whole(self) -> bytes:
         [choice] = self.choices
         for item in (*_joined(choice.pieces), choice.ended):
             if item is not None:
                 list(self._events_of(item))
-        return self.written().encode()
+        return to_json(self.body)
 
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
         return [server_event(event) for event in self._events_of(item)]

@@ -11,7 +11,7 @@ from draft_node.config import DraftConfig
 from draft_node.http.answer.shape import now
 from draft_node.http.api import page
 from draft_node.http.ask.caller import names_of, served_name
-from draft_node.http.schema.errors import AWAY, READ, ApiError, declared
+from draft_node.http.schema.errors import ApiError
 from draft_node.service.service import Service
 from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
 
@@ -43,37 +43,37 @@ Exposition = Callable[[], tuple[bytes, str]]
 def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
     routes, started = APIRouter(), now()
 
-    @routes.get("/", responses=READ, response_class=Response)
+    @routes.get("/", response_class=Response)
     async def landing(request: Request) -> Response:
         """Names the node and its routes; a browser gets a page to chat with, without a key."""
         if page.is_wanted(request.scope):
             return page.page()
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
 
-    @routes.get("/health", responses=READ)
+    @routes.get("/health")
     async def health() -> Status:
         """Answers while the process lives."""
         return Status(status="ok")
 
-    @routes.get("/ready", responses={**READ, **declared(503)})
+    @routes.get("/ready")
     async def ready() -> Ready:
         """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted."""
         return _ready(service)
 
-    @routes.get("/version", responses=READ)
+    @routes.get("/version")
     async def version() -> Version:
         return Version(version=goodspeed.__version__)
 
-    @routes.get("/v1/models", responses=READ)
+    @routes.get("/v1/models")
     async def models() -> ModelList:
         """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
         return ModelList(object="list", data=[_model(name, service, started) for name in names_of(service, config)])
 
-    @routes.get("/v1/models/{name:path}", responses=AWAY)
+    @routes.get("/v1/models/{name:path}")
     async def model(name: str) -> Model:
         return _model(served_name(name, service, config), service, started)
 
-    @routes.get("/metrics", responses=READ, response_class=Response)
+    @routes.get("/metrics", response_class=Response)
     async def metrics() -> Response:
         content, content_type = exposition()
         return Response(content, headers={"Content-Type": content_type})

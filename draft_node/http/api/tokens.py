@@ -1,7 +1,8 @@
-"""`POST /tokenize` and `/detokenize`: texts and conversations as token ids, and back."""
+"""`POST /tokenize`, `/detokenize` and `/v1/messages/count_tokens`: texts and conversations as token ids, and back."""
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -9,15 +10,19 @@ from starlette.responses import Response
 
 from draft_node.config import DraftConfig
 from draft_node.http.answer.streams import unless_gone
-from draft_node.http.ask.body import LargeWork, reads, takes
+from draft_node.http.api.texts import ignored_by_messages
+from draft_node.http.ask import messages
+from draft_node.http.ask.body import LargeWork, ignored_of, reads, takes
 from draft_node.http.ask.caller import Caller, served_name
 from draft_node.http.ask.options import options_of
 from draft_node.http.ask.prompts import check_ids, encode_chat, encoded
 from draft_node.http.schema.chat import ChatRequest, DetokenizeRequest, TokenizeRequest
-from draft_node.http.schema.errors import AWAY, ApiError
+from draft_node.http.schema.errors import ERRORS, renamed
+from draft_node.http.schema.messages import CountRequest
 from draft_node.service.service import Service
 from goodspeed.serving.web import user_of
 from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with
+from goodspeed.serving.web.errors import MESSAGES
 
 SLICE = 1 << 14
 """Token ids that are serialized at once."""
@@ -26,28 +31,23 @@ SLICE = 1 << 14
 def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
     routes = APIRouter()
 
-    @routes.post("/tokenize", response_model=Tokenized, responses=AWAY, openapi_extra=takes(TokenizeRequest))
+    @routes.post("/tokenize", response_model=Tokenized, openapi_extra=takes(TokenizeRequest))
     async def tokenize(
         request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
     ) -> Response:
         """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
         caller = await Caller.of(request, service, config, work.bodies)
         caller.model_of(body.model)
-        if (body.prompt is None) == (body.messages is None):
-            raise ApiError(400, "send either prompt or messages", param="prompt")
         if body.messages is not None:
             chat = ChatRequest.model_construct(**{name: value for name, value in body if name != "prompt"})
             encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
-        elif body.tools or body.chat_template_kwargs:
-            name = "tools" if body.tools else "chat_template_kwargs"
-            raise ApiError(400, f"{name} is for messages; send messages, or leave it out", param=name)
         else:
             encoding = encoded(body.prompt or "", caller)
         ids = await unless_gone(request.receive, encoding)
         content = await work.answers.run(caller.user, len(ids), lambda: _tokenized(ids, service.context_len))
         return Response(content, media_type="application/json")
 
-    @routes.post("/detokenize", responses=AWAY, openapi_extra=takes(DetokenizeRequest))
+    @routes.post("/detokenize", openapi_extra=takes(DetokenizeRequest))
     async def detokenize(
         request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
     ) -> Detokenized:
@@ -55,6 +55,19 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         check_ids(body.tokens, "tokens", service.vocab_size)
         decoding = service.decode(body.tokens, user_of(request.scope))
         return Detokenized(prompt=await unless_gone(request.receive, decoding))
+
+    @routes.post(f"{MESSAGES}/count_tokens", responses=ERRORS[True], openapi_extra=takes(CountRequest))
+    async def count_tokens(
+        request: Request, body: Annotated[CountRequest, Depends(reads(CountRequest, work.bodies))]
+    ) -> dict[str, int]:
+        """Counts the tokens of the prompt that a request with these parameters has."""
+        caller = await Caller.of(request, service, config, work.bodies)
+        chat = await caller.run(partial(messages.chat_of, body, service.chats))
+        ignored_of(request.scope).update(ignored_by_messages(body, service))
+        with renamed(messages.NAMES):
+            caller.model_of(chat.model)
+            encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
+            return {"input_tokens": len(await unless_gone(request.receive, encoding))}
 
     return routes
 

@@ -199,6 +199,15 @@ class Asking(Strict):
         """GoodSpeed's own parameters, of which none may be given."""
         return self.goodspeed or Extension()
 
+    @model_validator(mode="after")
+    def _suits_a_stream(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise refused("stream_options", "needs stream: true; send both, or neither")
+        if self.stream and self.own.on_target_change == "restart":
+            what = "cannot be restart in a stream, whose tokens are already sent; use fail, or leave out stream"
+            raise refused("goodspeed.on_target_change", what)
+        return self
+
 
 class TextRequest(Asking):
     """Parameters of completions and chat completions."""
@@ -320,6 +329,15 @@ class TokenizeRequest(Strict):
     add_generation_prompt: bool | None = Field(default=None, description="its opposite")
     tools: Tools = Field(default=None, description="with messages")
     chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
+
+    @model_validator(mode="after")
+    def _has_one_of_both(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise refused("prompt", "or messages must be given, and not both")
+        for name in ("tools", "chat_template_kwargs"):
+            if self.messages is None and getattr(self, name):
+                raise refused(name, "is for messages; send messages, or leave it out")
+        return self
 
 
 class DetokenizeRequest(Strict):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -13,9 +13,8 @@ from draft_node.http.schema.strict import MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import error_answer, error_body
 from goodspeed.serving.web.bodies import ErrorBody
-from goodspeed.serving.web.errors import OVERLOADED
 
-RETRY_AFTER_S = {429: 1, 503: 5, OVERLOADED: 5}
+RETRY_AFTER_S = {429: 1, 503: 5}
 
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 """Answers of a route by status, as FastAPI takes them."""
@@ -138,41 +137,11 @@ def _param(loc: Sequence[str | int]) -> str:
     return ".".join(part for part in parts if part != "str")
 
 
-REASONS = {
-    400: "The request is invalid; `param` names the parameter.",
-    401: "No valid API key.",
-    404: "No such route, or no such model.",
-    405: "The route has another method.",
-    413: "The body is too large.",
-    415: "The body is not plain JSON.",
-    429: "Too many texts are waiting; see Retry-After.",
-    **dict.fromkeys((503, OVERLOADED), "Draining, or the verify node is away; see Retry-After."),
-}
-
-
-def declared(*statuses: int, body: type[BaseModel] = ErrorBody) -> Answers:
-    """Declares error answers for the OpenAPI document."""
-    return {
-        status: {"model": body, "description": REASONS[status]}
-        | ({"headers": {"Retry-After": {"schema": {"type": "string"}}}} if status in RETRY_AFTER_S else {})
-        for status in statuses
-    }
-
-
-READ = declared(401, 404, 405, 413, 415)
-
-TAKE = declared(400, 401, 404, 405, 413, 415)
-
-AWAY = {**TAKE, **declared(503)}
-
-
-def working(body: type[BaseModel], away: int) -> Answers:
-    """Declares the answers of a route that generates texts. away: status while no text is admitted."""
-    whole = {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}}
-    return {200: whole, **declared(400, 401, 404, 405, 413, 415, 429, away, body=body)}
-
-
-WORK = working(ErrorBody, 503)
+ERRORS: tuple[Answers, Answers] = (
+    {"default": {"model": ErrorBody, "description": "An error; 429 and 503 have the header Retry-After."}},
+    {"default": {"description": "An error in the format of Anthropic's API."}},
+)
+"""What routes answer in case of an error, for the OpenAPI document: those of OpenAI's API, and of Anthropic's."""
 
 Names: TypeAlias = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
 """Patterns of a chat request's parameter names, and the names of an endpoint."""

@@ -163,10 +163,10 @@ def test_a_long_request_is_repeated_where_large_answers_are_made(
 
         def _of_body(self, name: str) -> Event:
             event = super()._of_body(name)
-            assert event["response"].tools is self.body.tools
+            assert event["response"]["tools"] is self.body["tools"]
             return event
 
-    monkeypatch.setattr("draft_node.http.api.responses.ResponseShape", Noted)
+    monkeypatch.setattr("draft_node.http.api.texts.ResponseShape", Noted)
     api = Api()
     api.service.chats, api.service.max_chars = ChatForms.of(tokenizer(QWEN3)), 1 << 20
     says = "x" * (LARGE * BYTES)
