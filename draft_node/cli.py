@@ -70,7 +70,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
         from draft_node.http.server import HttpServer
         from draft_node.process.assembly import assemble
 
-        daemon, vocabulary = assemble(config, found.keys, reporter.say)
+        daemon, vocabulary = assemble(config, found.keys)
     server = HttpServer(config, vocabulary, daemon, events, bound, reporter)
     try:
         asyncio.run(until_signal(server.run()))
@@ -87,7 +87,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         from draft_node.process.assembly import assemble
         from draft_node.service.batch import Batch
 
-        daemon, vocabulary = assemble(config, found.keys, reporter.say)
+        daemon, vocabulary = assemble(config, found.keys)
     batch = Batch(config, vocabulary, daemon, events, found.prompts)
     interrupted = False
     try:

@@ -11,7 +11,6 @@ from dataclasses import MISSING, dataclass, fields
 from typing import get_args
 
 from draft_node.parsing.formats import THINKING, TOOLS
-from goodspeed.drafting.sources import NGRAM, permits
 from goodspeed.embedded.models import is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
@@ -46,6 +45,9 @@ OF_HTTP = (
 
 OF_WEIGHTS = ("engine", "device", "dtype", "memory_fraction", "preset")
 """Settings that concern only a draft model in this process."""
+
+SWITCHED = {"verification": ("match", "ratio"), "drafter": ("auto", "model"), "proposal": ("lattice", "dense-fp32")}
+"""Settings that `--preset paper` decides: each one's default, and its value with the preset."""
 
 OF_MODEL = (*OF_WEIGHTS, "threads")
 """Settings that need a draft model."""
@@ -98,10 +100,16 @@ class DraftConfig(NodeSettings, SamplingSettings):
         maximum=MAX_CONTEXT,
     )
     preset: str | None = options.preset(DRAFTING)
-    verification: Verification = option("match", DRAFTING, "how drafts are verified", choices=get_args(Verification))
+    verification: Verification = option(
+        None, DRAFTING, "how drafts are verified", shown="match; of the preset ratio", choices=get_args(Verification)
+    )
     max_draft: int = MAX_DRAFT  # longest draft wanted; 0: no speculation
     drafter: Drafter = option(
-        "auto", DRAFTING, "of requests that name none; auto: what pays", choices=get_args(Drafter)
+        None,
+        DRAFTING,
+        "of requests that name none; auto: what pays",
+        shown="auto; of the preset model",
+        choices=get_args(Drafter),
     )
     history: History | None = option(
         None,
@@ -110,8 +118,6 @@ class DraftConfig(NodeSettings, SamplingSettings):
         shown="user with keys, else node",
         choices=get_args(History),
     )
-    history_file: str | None = option(None, DRAFTING, "keeps the history, which holds what users wrote", metavar="FILE")
-    corpus: tuple[str, ...] = option((), DRAFTING, "texts for n-gram drafts; may be repeated", metavar="FOLDER")
     max_sessions: int = option(16, "limits", "texts written at once; more wait", minimum=1)
     dtype: str = options.precision("the quickest")
     connect_timeout_s: float = option(
@@ -150,17 +156,26 @@ class DraftConfig(NodeSettings, SamplingSettings):
         False, "HTTP", "400 for chats whose own texts spell control tokens like <|im_start|>"
     )
     drain_timeout_s: float = option(30.0, "limits", "time for running texts when the node is told to stop", minimum=0.0)
-    proposal: str = "lattice"  # what is sent of distributions under ratio; or dense-fp16, dense-fp32
-    history_tokens: int = 1_000_000  # most tokens of history, and of corpora; the oldest texts are dropped whole
+    proposal: str = ""  # what is sent of distributions under ratio: lattice, dense-fp16, dense-fp32; "": as `SWITCHED`
+    history_tokens: int = 1_000_000  # most tokens of history; the oldest texts are dropped whole
     http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options.take_preset(self, self.preset)
+        for name, (usual, of_preset) in SWITCHED.items():
+            given, decided = getattr(self, name), of_preset if self.is_paper else usual
+            if self.is_paper and given and given != decided:
+                raise ConfigError(f"--preset {self.preset} has --{name} {decided}; drop one of them")
+            object.__setattr__(self, name, given or decided)
         options.check_keys(self.key, self.verify_key, "--verify-key FILE", trusted_network=self.trusted_network)
         _check_together(self)
         if not all(1 <= len(name.strip()) <= MAX_MODEL_NAME for name in self.served_model_name):
             raise ConfigError(f"--served-model-name must have 1 to {MAX_MODEL_NAME} characters")
+
+    @property
+    def is_paper(self) -> bool:
+        """True if drafts are those of the paper."""
+        return self.preset == "paper"
 
     @property
     def has_model(self) -> bool:
@@ -190,7 +205,10 @@ class DraftConfig(NodeSettings, SamplingSettings):
 def _check_together(config: DraftConfig) -> None:
     """Raises ConfigError for options that exclude each other, or that need a missing option."""
     _check_model(config)
-    _check_history(config)
+    if config.history == "user" and config.api_key is None:
+        raise ConfigError(
+            "--history user needs --api-key FILE: users are known by their keys; or give --history node or off"
+        )
     for flag in _given(config, OF_HTTP) if config.http is None else ():
         raise ConfigError(f"{flag} is for requests over HTTP; give --http HOST:PORT too")
     for flag in _given(config, OF_PROMPTS) if config.http is not None else ():
@@ -236,19 +254,6 @@ def _check_elsewhere(config: DraftConfig) -> None:
     if config.threads is not None:
         instead = "leave it out" if config.is_source else "start llama-server with --threads instead"
         raise ConfigError(f"--threads is for a model in this process; {instead}")
-
-
-def _check_history(config: DraftConfig) -> None:
-    """Refuses a history per user if users cannot be distinguished, and texts to draft from that nothing drafts from."""
-    for flag in _given(config, ("corpus", "history_file")) if config.http is None else ():
-        if not permits(config.drafter, NGRAM):
-            raise ConfigError(f"{flag} is for n-grams, but --drafter {config.drafter} uses none; drop one of them")
-    if config.history == "user" and config.api_key is None:
-        raise ConfigError(
-            "--history user needs --api-key FILE: users are known by their keys; or give --history node or off"
-        )
-    if config.history == "off" and config.history_file is not None:
-        raise ConfigError("--history-file saves a history, but --history off keeps none; drop one of them")
 
 
 def _given(config: DraftConfig, names: Container[str]) -> Iterator[str]:

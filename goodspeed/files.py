@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import stat
 import weakref
 from contextlib import suppress
@@ -17,34 +16,18 @@ def others_can_read(path: str | Path) -> bool:
     return bool(found.st_mode & (own | stat.S_IRWXO))
 
 
-def write_whole(path: str | Path, data: bytes, *, durable: bool = False) -> None:
-    """Writes a file of mode 0600 under a temporary name beside `path`, then renames it; OSError if that fails.
-
-    durable: waits for the disk, so that the new contents survive a power failure.
-    """
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Writes a file of mode 0600 under a temporary name beside `path`, then renames it; OSError if that fails."""
     path = Path(os.path.realpath(path))  # of a link, the file that it leads to
-    temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"  # `remove_abandoned` knows this form
+    temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(descriptor)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Lock:
@@ -79,11 +62,3 @@ def _release(path: Path, descriptor: int) -> None:
         if found.st_size == 0 and os.path.samestat(found, path.stat()):  # a file of somebody else is not removed
             path.unlink()
     os.close(descriptor)
-
-
-def remove_abandoned(path: str | Path) -> None:
-    """Removes what killed processes left of `write_whole`. Nobody else may be writing this file: see `Lock`."""
-    path = Path(os.path.realpath(path))
-    abandoned = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
-    for found in [one for one in path.parent.iterdir() if abandoned.fullmatch(one.name)]:
-        found.unlink(missing_ok=True)

@@ -10,10 +10,8 @@ from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting
-from draft_node.process import histories
 from draft_node.process.channels import ConnectTo
 from draft_node.process.daemon import DraftDaemon
-from draft_node.process.histories import HistoryKeeper, Report
 from draft_node.process.preflight import read_keys
 from goodspeed.drafting.source import SourceDrafter, create
 from goodspeed.engine import sources
@@ -21,7 +19,6 @@ from goodspeed.engine.folders import public_name
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
-from goodspeed.serving.events import QUIET
 from goodspeed.serving.options import SOURCE
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import VERSION, Hello
@@ -31,20 +28,18 @@ VERIFY_TIMEOUT_S = 3.0
 """Silence after which the verify node counts as away; at least three of its heartbeat intervals."""
 
 
-def assemble(
-    config: DraftConfig, keys: ClientKeys | None = None, report: Report = QUIET.say
-) -> tuple[DraftDaemon, Vocabulary]:
-    """Connects, and loads the model (or only the tokenizer) and the texts for n-gram drafts.
+def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Vocabulary]:
+    """Connects, and loads the model (or only the tokenizer).
 
-    Raises named errors if model, tokenizer, history file, key or address is not usable. keys: as from
-    `preflight.read_keys`; None: reads them. report: receives progress messages.
+    Raises named errors if model, tokenizer, key or address is not usable. keys: as from `preflight.read_keys`; None:
+    reads them.
     """
     boot_id = secrets.token_bytes(8)
     keys = keys or read_keys(config)
     channel = connect_draft(config.verify[0], trusted_network=config.trusted_network, keys=keys)
     try:
         vocabulary = load(config)
-        return build(config, vocabulary, channel, boot_id, report, keys), vocabulary
+        return build(config, vocabulary, channel, boot_id, keys), vocabulary
     except BaseException:
         channel.close()
         raise
@@ -57,24 +52,6 @@ def load(config: DraftConfig) -> Vocabulary:
     from draft_node.model import loading  # torch
 
     return loading.load(config)
-
-
-def read_history(config: DraftConfig, vocabulary: Vocabulary, report: Report) -> History:
-    """Returns the texts for n-gram drafts in addition to each session's own: from the history file, which must be held,
-    and the corpora.
-
-    Raises ConfigError for a history file that is damaged, or written with another tokenizer or another --history.
-    """
-    per_user = config.whose_history == "user"
-    history = History(config.history_tokens, per_user=per_user, tokenizer=vocabulary.tokenizer_fingerprint)
-    if config.history_file is not None:
-        num_texts = history.load(config.history_file)
-        report("--history-file %s: %d texts, %d tokens", config.history_file, num_texts, history.num_tokens)
-    if config.corpus:
-        report("reading %s ...", ", ".join(config.corpus))
-    for tokens in histories.read_corpus(config.corpus, vocabulary.tokenizer, config.history_tokens, report):
-        history.add_shared(tokens)
-    return history
 
 
 def connect_to(config: DraftConfig, keys: ClientKeys | None) -> ConnectTo:
@@ -121,7 +98,6 @@ def build(
     vocabulary: Vocabulary,
     channel: DraftChannel,
     boot_id: bytes,
-    report: Report = QUIET.say,
     keys: ClientKeys | None = None,
 ) -> DraftDaemon:
     """Builds a draft node from an open channel and a loaded vocabulary.
@@ -138,13 +114,7 @@ def build(
         vocabulary.model_fingerprint,
     )
     drafting = _make_drafting(config, vocabulary)
-    lock = histories.hold(config.history_file) if config.history_file is not None else None
-    try:
-        history = read_history(config, vocabulary, report)  # before the link's timers start
-    except BaseException:
-        if lock is not None:
-            lock.release()
-        raise
+    history = History(config.history_tokens, per_user=config.whose_history == "user")
     link = VerifyLink.begin(hello, VERIFY_TIMEOUT_S, time.monotonic())
     core = DraftCore(
         link,
@@ -155,5 +125,4 @@ def build(
         num_parallel=None if drafting is None else drafting.drafter.num_parallel,
         max_sessions=config.max_sessions,
     )
-    keeper = HistoryKeeper(history, config.history_file, report, lock) if config.history_file is not None else None
-    return DraftDaemon(drafting, channel, core, keeper, connect_to(config, keys))
+    return DraftDaemon(drafting, channel, core, connect_to(config, keys))

@@ -17,7 +17,6 @@ from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting
 from draft_node.process.channels import Channels, ConnectTo
-from draft_node.process.histories import HistoryKeeper
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
@@ -57,10 +56,9 @@ class DraftDaemon:
         drafting: Drafting | None,
         channel: DraftChannel,
         core: DraftCore,
-        history: HistoryKeeper | None = None,
         connect: ConnectTo | None = None,
     ) -> None:
-        """drafting: None: no draft model. channel: of link 0. history: None: the history is not saved in a file.
+        """drafting: None: no draft model. channel: of link 0.
 
         connect: creates a channel to another verify node; None: there is no other.
         """
@@ -68,7 +66,6 @@ class DraftDaemon:
         self.core = core
         self.channels = Channels(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
-        self._history = history
         self._failed_looks = Failures(logger, "a look around", ENDS)
         self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of running `generate` calls
 
@@ -138,8 +135,6 @@ class DraftDaemon:
                 if self.drafting is not None:
                     tasks.create_task(self._draft(self.drafting))
                 tasks.create_task(self._watch())
-                if self._history is not None:
-                    tasks.create_task(self._history.run())
         except* (PeerRefused, TransportError) as group:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
@@ -150,8 +145,6 @@ class DraftDaemon:
             if self.drafting is not None:
                 self.drafting.close()
             self.channels.close()
-            if self._history is not None:
-                self._history.save_last()
 
     def _handle(self, link: int, message: DownMessage | ProtocolError) -> None:
         if isinstance(message, ProtocolError):

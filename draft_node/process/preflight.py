@@ -3,17 +3,13 @@
 Loading takes seconds to minutes; a port in use or an unreadable key should fail sooner.
 """
 
-import os
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draft_node.config import NAME, DraftConfig, default_name
-from draft_node.process import histories
 from goodspeed.engine import sources
 from goodspeed.errors import ConfigError
-from goodspeed.ngram import history_file
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.prompts import Prompt, read_file
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
@@ -51,32 +47,14 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
     if config.trusted_network:
         warn_trusted_network(", ".join(config.verify))
     prompts = [] if config.prompts is None else read_file(config.prompts)
-    _check_folders(config)
+    if config.tokenizer is not None:
+        sources.find_tokenizer(config.tokenizer)
     if config.http is None and config.prompts is None:
         raise ConfigError("give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts")
     http = bind_http(config.http, config.api_key)
     if config.has_weights:
         find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
     return Found(config, keys, http, prompts)
-
-
-def _check_folders(config: DraftConfig) -> None:
-    if config.tokenizer is not None:
-        sources.find_tokenizer(config.tokenizer)
-    for folder in config.corpus:
-        if not Path(folder).is_dir():
-            raise ConfigError(f"--corpus {folder}: there is no such folder; give one with text files")
-    if config.history_file is not None:
-        parent = Path(config.history_file).absolute().parent
-        if not parent.is_dir():
-            raise ConfigError(f"--history-file {config.history_file}: there is no folder {parent}; make it")
-        if not os.access(parent, os.R_OK | os.W_OK | os.X_OK):
-            raise ConfigError(f"--history-file {config.history_file}: {parent} cannot be written to; choose another")
-        lock = histories.hold(config.history_file)  # raises if another node uses it
-        try:
-            history_file.read(config.history_file, config.history_tokens)  # raises for a damaged file
-        finally:
-            lock.release()
 
 
 def read_keys(config: DraftConfig) -> ClientKeys | None:

@@ -4,7 +4,7 @@ A default of None leaves the choice to the checkpoint, or to the node that serve
 the help.
 """
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -38,9 +38,6 @@ History: TypeAlias = Literal["off", "user", "node"]
 
 ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})"
 """Pattern of HOST:PORT, its groups."""
-
-PAPER = {"verification": "ratio", "proposal": "dense-fp32", "drafter": "model"}
-"""Settings of `--preset paper`, by name; a command has those of these settings that it knows."""
 
 NAMES = f"an embedded name, {', '.join(GGUF_NAMES)}, FILE.gguf, a folder, or a hub name"
 """What names a model, in help."""
@@ -139,17 +136,6 @@ def policy(default: str) -> Any:
 def preset(group: str = "rounds") -> Any:
     what = "paper: the rounds as published; give it to both nodes"
     return option(None, group, what, choices=("paper",))
-
-
-def take_preset(settings: Settings, name: str | None) -> None:
-    """Applies the preset, if one is given; ConfigError if one of its settings was given another value."""
-    for entry in fields(settings) if name else ():
-        if (value := PAPER.get(entry.name)) is None:
-            continue
-        if getattr(settings, entry.name) not in (entry.default, value):
-            own = f"--{entry.name}" if entry.metadata else entry.name  # not every setting is an option
-            raise ConfigError(f"--preset {name} has {own} {value}; drop one of them")
-        object.__setattr__(settings, entry.name, value)
 
 
 def check_keys(key: str | None, other: str | None, name_of_other: str, *, trusted_network: bool) -> None:

@@ -8,7 +8,6 @@ from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.process.daemon import DraftDaemon
-from draft_node.process.histories import HistoryKeeper
 from goodspeed.errors import TransportError
 from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Sampling
@@ -20,10 +19,10 @@ from tests.waiting import run_async
 BOOT = b"aaaaaaaa"
 
 
-def make_daemon(network: MemoryNetwork, history: HistoryKeeper | None = None) -> DraftDaemon:
+def make_daemon(network: MemoryNetwork) -> DraftDaemon:
     """A draft node without a model: nobody asks it for a text."""
     link = VerifyLink.begin(make_hello(boot_id=BOOT), 3.0, asyncio.get_running_loop().time())
-    return DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link), history=history)
+    return DraftDaemon(None, network.connect_draft(BOOT), DraftCore(link))
 
 
 def start(network: MemoryNetwork) -> "tuple[DraftDaemon, asyncio.Task[None]]":

@@ -67,9 +67,9 @@ def test_an_unknown_verification_is_refused():
 def test_an_option_may_be_given_several_times_or_never():
     parser = argparse.ArgumentParser()
     add_options(parser, DraftConfig)
-    words = ["--model", "m", "--corpus", "a", "--corpus", "b"]
-    assert from_namespace(DraftConfig, parser.parse_args(words)).corpus == ("a", "b")
-    assert from_namespace(DraftConfig, parser.parse_args(words[:2])).corpus == ()
+    words = ["--model", "m", "--served-model-name", "a", "--served-model-name", "b", "--http", "localhost:0"]
+    assert from_namespace(DraftConfig, parser.parse_args(words)).served_model_name == ("a", "b")
+    assert from_namespace(DraftConfig, parser.parse_args(words[:2])).served_model_name == ()
 
 
 def test_a_word_out_of_several_or_none_at_all():

@@ -101,12 +101,12 @@ class NgramDrafter:
 
     @property
     def _histories(self) -> list[NgramIndex]:
-        """Indexes that draft for this request; under the ratio rule only those of shared texts.
+        """Indexes that draft for this request; under the ratio rule only the text itself does.
 
         The target's noise follows from seed, round and position. A user may give one seed to two requests. Drafts from
         the first text would then depend on the same noise that verifies the second text.
         """
-        if self.request.verification == "match":
-            expected = [self.prediction] if self.prediction is not None else []
-            return expected + self.history.indexes(self.request.user)
-        return self.history.shared
+        if self.request.verification != "match":
+            return []
+        expected = [self.prediction] if self.prediction is not None else []
+        return expected + self.history.indexes(self.request.user)

@@ -25,10 +25,8 @@ def make_request(number=1, **changes):
     return replace_message(Generation(session_id(number), PROMPT, GREEDY, max_tokens=60), **changes)
 
 
-def make_core(*, per_user=True, keeps=True, shared=(), **options):
+def make_core(*, per_user=True, keeps=True, **options):
     history = History(10_000, per_user)
-    if shared:
-        history.add_shared(shared)
     link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
     core = DraftCore(link, ngrams=Ngrams(history, keeps), **options)
     core.receive(WELCOME, 0.0)
@@ -81,11 +79,10 @@ def test_counters_tell_that_nothing_of_another_user_drafted():
     assert core.statistics.accepted == core.sessions[session_id(3)].statistics.accepted
 
 
-def test_a_history_that_keeps_nothing_drafts_from_what_is_shared():
+def test_a_history_that_keeps_nothing_drafts_nothing():
     core = make_core(keeps=False)
     write(core, "ann")
     assert isinstance(answer_to(core, "ann"), Ack)
-    assert isinstance(answer_to(make_core(keeps=False, shared=TEXT), "bob"), Draft)
 
 
 def test_a_texts_own_earlier_part_drafts():
@@ -132,25 +129,20 @@ def test_the_verify_nodes_least_probability_end_a_draft_or_else_the_nodes_own():
     assert lengths[1] > lengths[0] == lengths[2] > lengths[3] == 0
 
 
-def test_under_the_ratio_rule_only_what_nobody_was_written_drafts():
+def test_under_the_ratio_rule_only_the_text_itself_drafts():
     """A text of the same seed is not independent of the noise that decides on this one."""
     history = History(1000, per_user=False)
     history.add("", (*PROMPT, *TEXT))
     text = (*PROMPT, *TEXT[:3])
     request = make_request(verification="ratio")
     assert NgramDrafter(request, history).draft(text, 4).tokens == ()
-    history.add_shared(TEXT)
-    assert NgramDrafter(request, history).draft(text, 4).tokens == TEXT[3:6]
     own = (*PROMPT, *PROMPT[:3])
     assert NgramDrafter(request, history).draft(own, 4).tokens[:2] == PROMPT[3:5]
 
 
 def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise():
     history = History(1000, per_user=False)
-    for _ in range(3):
-        history.add_shared(TEXT)
-    history.add_shared((*TEXT[:3], 99, 98))
-    text = (*PROMPT, *TEXT[:3])
+    text = (*PROMPT, *3 * TEXT[:6], *TEXT[:3], 99, 98, *TEXT[:3])
     drafted: dict[Verification, set[tuple[int, ...]]] = {"match": set(), "ratio": set()}
     for seed in range(30):
         for rule, tokens in drafted.items():
@@ -206,9 +198,7 @@ def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
 
 
 def test_a_draft_ends_before_a_token_that_the_target_lacks():
-    """A document or a prediction is encoded with the tokenizer, which may have more tokens than the target has rows."""
+    """A prediction is encoded with the tokenizer, which may have more tokens than the target has rows."""
     lacking = (*TEXT[:5], WELCOME.vocab_size, *TEXT[5:])
-    core = make_core(shared=(*PROMPT, *lacking))
-    assert answer_to(core, "").tokens == TEXT[3:5]
     core = make_core()
     assert answer_to(core, "", prediction=lacking).tokens == TEXT[3:5]
