@@ -2,7 +2,7 @@
 
     GoodSpeedError
     ├── ConfigError             an option or a setting is wrong
-    │   └── UnknownPolicyError  no policy of that name
+    │   └── UnknownPolicyError  no policy, order, engine or draft source has that name
     ├── NotInstalled            a package of an extra is missing
     ├── CheckpointError         a model folder or name cannot be loaded
     │   └── UnsupportedModelError  the model would load, but compute wrong outputs
@@ -53,7 +53,7 @@ class ConfigError(GoodSpeedError):
 
 
 class UnknownPolicyError(ConfigError):
-    """No policy of that name is registered."""
+    """No policy, order, engine or draft source has that name."""
 
 
 class NotInstalled(GoodSpeedError):

@@ -1,12 +1,18 @@
-"""Rules of one kind by name: the shipped ones, those of installed packages by entry point, and those of a file."""
+"""Policies, orders, engines and draft sources by name: ours, those of installed packages by entry point, and a user's.
 
+Importing runs the module's code. So `Registry.load` is for names of a command line only.
+"""
+
+import importlib
+import importlib.util
 import logging
-from collections.abc import Callable
-from functools import cached_property
+import sys
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from goodspeed import extensions
 from goodspeed.errors import ConfigError, UnknownPolicyError, first_line
 
 logger = logging.getLogger("goodspeed.verify")
@@ -14,17 +20,29 @@ logger = logging.getLogger("goodspeed.verify")
 T = TypeVar("T")
 Rule = TypeVar("Rule", bound=Callable[..., object])
 
+OWN = "; or name one of your own, as MODULE:CLASS or FILE.py:CLASS"
+"""What an error adds to the names where `load` is called."""
+
 
 class Registry(Generic[T]):
-    """One kind of rules. Its names are a command line's choices."""
+    """Everything of one kind. Its names are a command line's choices."""
 
-    def __init__(self, kind: str, group: str, guard: Callable[[str, T], T], *, takes: str = "") -> None:
-        """kind: what an error calls a rule. group: of the entry points. guard: wraps a rule that is not ours.
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        guard: Callable[[str, Any], T] = lambda name, found: found,
+        *,
+        modules: Mapping[str, str] | None = None,
+        takes: str = "",
+    ) -> None:
+        """kind: what an error calls one of them. group: of the entry points. guard: wraps what is not ours.
 
-        takes: what else an error tells to choose.
+        modules: ours that are imported when they are chosen, by name. takes: what else an error tells to choose.
         """
         self.kind, self.group, self._takes = kind, group, takes
         self._guard = guard
+        self._modules = {name: EntryPoint(name, place, group) for name, place in (modules or {}).items()}
         self._known: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[Rule], Rule]:
@@ -36,43 +54,84 @@ class Registry(Generic[T]):
 
         return add
 
-    @cached_property
-    def _others(self) -> dict[str, EntryPoint]:
-        return {found.name: found for found in entry_points(group=self.group)}
+    @property
+    def _places(self) -> dict[str, EntryPoint]:
+        return {found.name: found for found in entry_points(group=self.group)} | self._modules
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names in alphabetical order. Nothing is imported for them."""
-        return tuple(sorted({*self._known, *self._others}))
+        return tuple(sorted({*self._known, *self._places}))
 
     def find(self, name: str) -> T:
-        """Returns the rule of that name; imports it if another package has it.
+        """Returns what has that name; imports it if another package has it.
 
-        Raises UnknownPolicyError if there is none, ConfigError if its package cannot be imported.
+        Raises UnknownPolicyError if there is none, ConfigError if it cannot be imported.
         """
-        if name in self._known:
-            return self._known[name]
-        if name not in self._others:
-            raise UnknownPolicyError(
-                f"no {self.kind} is named {name!r}; choose one of: {', '.join(self.names)}{self._takes}"
-            )
-        place = self._others[name]
-        rule = extensions.run(place.load, f"the {self.kind} {name}", place.value)
-        self._known[name] = self._guard(name, rule)
+        if name not in self._known:
+            place = self._places.get(name)
+            if place is None:
+                known = f"choose one of: {', '.join(self.names)}"
+                raise UnknownPolicyError(f"no {self.kind} is named {name!r}; {known}{self._takes}")
+            found = self._imported(name, place.value, place.load)
+            self._known[name] = found if name in self._modules else self._guard(name, found)
         return self._known[name]
 
     def load(self, name: str) -> None:
-        """Imports and registers a rule named `module:Name` or `path/file.py:Name`; ignores any other name.
+        """Imports and registers what is named `MODULE:CLASS` or `PATH/FILE.py:CLASS`; ignores any other name.
 
-        Importing runs the module's code, so pass only names that a person gave on a command line. Raises ConfigError if
-        there is no such module or class.
+        Raises ConfigError if there is no such module, or nothing to call of that name in it.
         """
         if name.endswith(".py"):
-            raise ConfigError(f"--{self.kind} {name} names no class; give it after a colon, as in {name}:MyPolicy")
+            raise ConfigError(f"the {self.kind} {name} names no class; give it after a colon, as in {name}:Mine")
         if ":" not in name or name in self._known:
             return
-        rule: Any = extensions.imported(name, f"--{self.kind}")
-        self._known[name] = self._guard(name, rule)
+        place, _, attribute = name.rpartition(":")
+        module = self._imported(name, place, lambda: _file(place) if place.endswith(".py") else _module(place))
+        found = getattr(module, attribute, None)
+        if not callable(found):
+            what = f"{place} has no class {attribute!r}; name the class after the colon"
+            raise ConfigError(f"the {self.kind} {name}: {what}")
+        self._known[name] = self._guard(name, found)
+
+    def _imported(self, name: str, place: str, load: Callable[[], Any]) -> Any:
+        try:
+            return load()
+        except Exception as error:  # whatever the module raises
+            what = f"{place} cannot be imported: {type(error).__name__}: {error}"
+            raise ConfigError(f"the {self.kind} {name}: {what}") from error
+
+
+def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POLICY.md") -> T:
+    """Creates what is not ours; ConfigError if that fails, or if it lacks the method, named with its parameters.
+
+    name: with its kind, for the error. page: of the documentation.
+    """
+    try:
+        found = make()
+    except Exception as error:  # whatever its code raises
+        raise ConfigError(f"{name} cannot be created: {type(error).__name__}: {error}") from error
+    if not callable(getattr(found, method.partition("(")[0], None)):
+        raise ConfigError(f"{name} has no method {method}; see {page}")
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    """Imports a module, installed or in the current folder. The folder is searched last, so it hides no library."""
+    if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+def _file(place: str) -> ModuleType:
+    name = str(Path(place).resolve())  # no other module has such a name
+    spec = importlib.util.spec_from_file_location(name, place)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{place} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their module there
+    spec.loader.exec_module(module)
+    return module
 
 
 class Misfits:
@@ -82,16 +141,6 @@ class Misfits:
         """then: what happens instead."""
         self._name, self._then = name, then
         self._number = 0
-
-    def create(self, make: Callable[[], T], method: str) -> T:
-        """Creates a rule; ConfigError if that fails, or if it lacks the method, which is named with its parameters."""
-        try:
-            rule = make()
-        except Exception as error:
-            raise ConfigError(f"{self._name} cannot be created: {type(error).__name__}: {error}") from error
-        if not callable(getattr(rule, method.partition("(")[0], None)):
-            raise ConfigError(f"{self._name} has no method {method}; see docs/POLICY.md")
-        return rule
 
     def answer(self, ask: Callable[[], T], otherwise: T) -> T:
         """Returns the rule's answer; `otherwise` after an exception: logs the first, second, fourth and so on."""

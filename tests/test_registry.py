@@ -1,4 +1,4 @@
-"""Orders and admission policies of installed packages: those of docs/POLICY.md, and ones that do wrong."""
+"""Orders and admission policies that are not ours: those of docs/POLICY.md, and ones that do wrong."""
 
 import logging
 import os
@@ -18,6 +18,7 @@ from goodspeed.slo.admit import admit
 from goodspeed.slo.feasible import Ask
 from goodspeed.slo.policies import ADMISSION, OwnPolicy
 from tests.fakes import Desk
+from verify_node.config import VerifyConfig
 from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, OwnOrder, create
 
 ROOT = Path(__file__).parents[1]
@@ -40,11 +41,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     registries: tuple[Registry[Any], ...] = (ORDERS, ADMISSION)
     for registry in registries:
         monkeypatch.setattr(registry, "_known", dict(registry._known))
-        vars(registry).pop("_others", None)
     yield tmp_path
     sys.modules.pop("rules", None)
-    for registry in registries:
-        vars(registry).pop("_others", None)
 
 
 def job(number: int, tokens: float = 1.0, *, waits_since: float | None = None) -> Job:
@@ -55,7 +53,23 @@ def test_the_rules_of_the_document_are_choices_of_the_command_line(package: Path
     command = [sys.executable, "-m", "verify_node", "--model", "none", "--admission", "cheapest", "--order", "nobody"]
     environment = {**os.environ, "PYTHONPATH": str(package)}
     said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-    assert said.stderr == "goodspeed-verify: --order 'nobody' is unknown; choose one of: fcfs, laps, shortest\n"
+    told = "goodspeed-verify: no order is named 'nobody'; choose one of: fcfs, laps, shortest; or name one of your own"
+    assert said.stderr.startswith(told)
+
+
+def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> None:
+    file = package / "rules.py"
+    config = VerifyConfig(model="none", order=f"{file}:Shortest", admission="rules:cheapest")
+    assert (config.core.order, config.core.admits) == (f"{file}:Shortest", "rules:cheapest")
+    assert [one.job_id for one in create(config.order).rank([job(1, 30.0), job(2, 10.0)], 0.0)] == [2, 1]
+    asks = [Ask(1.0, 80, None), Ask(2.0, 30, None), Ask(3.0, 200, None, promised=True)]
+    assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy=config.core.admits) == [False, True, True]
+    with pytest.raises(ConfigError, match="has no class 'Longest'; name the class after the colon"):
+        VerifyConfig(model="none", order=f"{file}:Longest")
+    with pytest.raises(ConfigError, match="has no class 'dearest'; name the class after the colon"):
+        VerifyConfig(model="none", admission="rules:dearest")
+    with pytest.raises(ConfigError, match="no admission policy is named 'dearest'; choose one of: cheapest, dp, edf"):
+        VerifyConfig(model="none", admission="dearest")
 
 
 def test_names_import_nothing(package: Path) -> None:

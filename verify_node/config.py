@@ -4,11 +4,13 @@ from dataclasses import MISSING, dataclass
 from typing import Literal
 
 from goodspeed.errors import ConfigError
+from goodspeed.fair import policies
 from goodspeed.serving import options
 from goodspeed.serving.config import option
 from goodspeed.serving.options import MODEL, NETWORK, NodeSettings
 from goodspeed.slo import admit
 from goodspeed.slo.objectives import parse_tiers
+from goodspeed.slo.policies import ADMISSION
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
 from verify_node.scheduler.orders import ORDERS
@@ -63,8 +65,8 @@ class VerifyConfig(NodeSettings):
     order: str = option(
         DEFAULTS.order,
         "rounds",
-        "who keeps the KV cache when it is short: the first, or the shortest texts (LAPS-SD)",
-        choices=ORDERS.names,
+        f"who keeps the KV cache when it is short: {', '.join(ORDERS.names)} (LAPS-SD), or your own (docs/POLICY.md)",
+        metavar=options.OWN_RULE,
     )
     slo_tier: tuple[str, ...] = option(
         (),
@@ -75,9 +77,10 @@ class VerifyConfig(NodeSettings):
     admission: str | None = option(
         None,
         "service levels",
-        "how service levels are promised: dp: to the feasible set of highest value; edf: by deadline; none: to no text",
+        f"how service levels are promised: {', '.join(admit.names())} (dp: to the feasible set of highest value; "
+        "edf: by deadline), or your own",
         shown="dp where there are tiers, else none",
-        choices=tuple(admit.names()),
+        metavar=options.OWN_RULE,
     )
     max_sessions: int = option(
         DEFAULTS.max_sessions,
@@ -125,6 +128,11 @@ class VerifyConfig(NodeSettings):
             raise ConfigError(f"--draft-model is not split as --tp {self.tp} splits the target; give one of them")
         if self.replica is not None and self.peers is None:
             raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
+        policies.load(self.policy)
+        ORDERS.load(self.order)
+        if self.admission is not None:
+            ADMISSION.load(self.admission)
+            ADMISSION.find(self.admission)  # raises
         self._core_with(1 if self.budget == "auto" else self.num_drafted, is_shared=True)  # raises
 
     @property

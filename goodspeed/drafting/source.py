@@ -3,22 +3,16 @@
 The draft node's n-grams have the same form. They are asked in the event loop, this one on the model thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, Protocol
 
-from goodspeed import extensions
 from goodspeed.drafting.job import Job
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
-from goodspeed.errors import ConfigError
 from goodspeed.exact.trees import BASE
+from goodspeed.registry import Registry, created
 from goodspeed.wire.fields import MAX_DRAFT
-
-GROUP = "goodspeed.sources"
-"""Entry points of other packages' sources."""
-
-OPTION = "--model source:"
 
 
 class TextSource(Protocol):
@@ -39,17 +33,14 @@ class Source(Protocol):
         """Returns what drafts for a new text."""
 
 
+SOURCES: Registry[Callable[[], Source]] = Registry("draft source", "goodspeed.sources")
+
+
 def create(name: str) -> Source:
     """Creates a source: a package's, by the name of its entry point, or a user's own, as `MODULE:CLASS` or
     `PATH.py:CLASS`. Called with names of a command line only. ConfigError if that fails."""
-    make = extensions.imported(name, OPTION + name) if ":" in name else extensions.packaged(GROUP, name, OPTION)
-    try:
-        made: Source = make()
-    except Exception as error:  # whatever its code raises
-        raise ConfigError(f"the draft source {name} cannot be created: {type(error).__name__}: {error}") from error
-    if not callable(getattr(made, "begin", None)):
-        raise ConfigError(f"the draft source {name} has no method begin(asked); see docs/SOURCE.md")
-    return made
+    SOURCES.load(name)
+    return created(f"the draft source {name}", SOURCES.find(name), "begin(asked)", "docs/SOURCE.md")
 
 
 class SourceDrafter(DraftModel):

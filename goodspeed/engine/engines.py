@@ -5,23 +5,16 @@ methods of `EngineKind`. `--engine NAME` chooses it; `auto` is OpenVINO for GGUF
 for checkpoints.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from goodspeed import extensions
 from goodspeed.engine.engine import Engine
 from goodspeed.engine.sources import kind_of
+from goodspeed.registry import Registry
 
 if TYPE_CHECKING:
     from goodspeed.engine.engine import Checkpoint
-
-GROUP = "goodspeed.engines"
-"""Entry points of other packages' engines."""
-
-BUILT_IN = {"torch": "goodspeed.engine.runner", "openvino": "goodspeed.engine.openvino.loading"}
-"""Modules with the engines of this package, by name."""
 
 
 class EngineKind(Protocol):
@@ -54,6 +47,13 @@ class EngineKind(Protocol):
         """Returns the bytes of a token in the model's KV cache."""
 
 
+ENGINES: Registry[EngineKind] = Registry(
+    "engine",
+    "goodspeed.engines",
+    modules={"torch": "goodspeed.engine.runner", "openvino": "goodspeed.engine.openvino.loading"},
+)
+
+
 def load(
     name: str,
     *,
@@ -67,7 +67,7 @@ def load(
     """Loads a model with the engine of that name. num_threads: of all models in this process, and of torch, which draws
     the tokens whatever computes the model. more: what only this engine knows."""
     torch.set_num_threads(num_threads)
-    kind = find(engine_of(name) if engine == "auto" else engine)
+    kind = ENGINES.find(engine_of(name) if engine == "auto" else engine)
     return kind.load(
         name, device=device, dtype=dtype, generation_config=generation_config, num_threads=num_threads, **more
     )
@@ -75,23 +75,14 @@ def load(
 
 def start(checkpoint: "Checkpoint", **size: Any) -> Engine:
     """Starts the engine that loaded this checkpoint; see `EngineKind.start`."""
-    return find(checkpoint.engine).start(checkpoint, **size)
+    return ENGINES.find(checkpoint.engine).start(checkpoint, **size)
 
 
 def token_bytes(checkpoint: "Checkpoint") -> int:
     """Returns the bytes of a token in a model's KV cache."""
-    return find(checkpoint.engine).token_bytes(checkpoint)
+    return ENGINES.find(checkpoint.engine).token_bytes(checkpoint)
 
 
 def engine_of(name: str) -> str:
     """Returns the engine of `--engine auto` for a model."""
     return "torch" if kind_of(name) == "checkpoint" else "openvino"
-
-
-def find(name: str) -> EngineKind:
-    """Returns the engine of a name; ConfigError if there is none, or if its package cannot be imported."""
-    if name in BUILT_IN:
-        built_in: Any = import_module(BUILT_IN[name])
-        return built_in  # type: ignore[no-any-return]
-    other: EngineKind = extensions.packaged(GROUP, name, "--engine", ("auto", *BUILT_IN))
-    return other

@@ -116,6 +116,10 @@ class SamplingSettings(Settings):
         return NodeSampling() if self.sampling is None else NodeSampling.parse(self.sampling)
 
 
+OWN_RULE = "NAME|MODULE:CLASS"
+"""Metavar of options that take a registered name, or one of the user's own (`registry.py`)."""
+
+
 def temperature(group: str, *, default: float | None = None, shown: str | None = None, maximum: float = 100.0) -> Any:
     return option(default, group, "0 is greedy", shown=shown, minimum=0.0, maximum=maximum, metavar="T")
 
@@ -129,7 +133,7 @@ def policy(default: str) -> Any:
         default,
         "rounds",
         f"who may draft how much: {', '.join(policies.names())}, or your own (docs/POLICY.md)",
-        metavar="NAME|MODULE:CLASS",
+        metavar=OWN_RULE,
     )
 
 

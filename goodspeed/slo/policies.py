@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from goodspeed.errors import PolicyError
-from goodspeed.registry import Misfits, Registry
+from goodspeed.registry import OWN, Misfits, Registry
 from goodspeed.slo.feasible import Ask, Course
 
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], Sequence[bool]]
@@ -12,7 +12,7 @@ Policy: TypeAlias = Callable[[Sequence[Ask], Course], Sequence[bool]]
 
 
 class OwnPolicy:
-    """An admission policy of another package. Where it fails or its choice is not feasible, nothing new is admitted."""
+    """An admission policy that is not ours. Where it fails or its choice is not feasible, nothing new is admitted."""
 
     def __init__(self, name: str, policy: Policy) -> None:
         self._policy = policy
@@ -32,7 +32,7 @@ class OwnPolicy:
         return chosen
 
 
-ADMISSION: Registry[Policy] = Registry("admission policy", "goodspeed.admission", OwnPolicy)
+ADMISSION: Registry[Policy] = Registry("admission policy", "goodspeed.admission", OwnPolicy, takes=OWN)
 
 
 @ADMISSION.register("none")

@@ -13,7 +13,7 @@ from draft_node.core.generation import Generation
 from draft_node.process import assembly
 from goodspeed.app import generation
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.drafting.source import GROUP, SourceDrafter, create
+from goodspeed.drafting.source import SOURCES, SourceDrafter, create
 from goodspeed.drafting.tree import Nodes
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.errors import ConfigError
@@ -158,10 +158,11 @@ def test_a_node_drafts_with_it_without_a_model(mine: str) -> None:
 def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info := tmp_path / "my_source-1.0.dist-info").mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-source\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nothers = mine:Mine\n")
+    (info / "entry_points.txt").write_text(f"[{SOURCES.group}]\nothers = mine:Mine\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(SOURCES, "_known", {})
     assert type(create("others")).__name__ == "Mine"
-    with pytest.raises(ConfigError, match="--model source: 'nobodys' is unknown; use others"):
+    with pytest.raises(ConfigError, match="no draft source is named 'nobodys'; choose one of: others"):
         create("nobodys")
 
 
@@ -187,6 +188,5 @@ def test_only_command_lines_have_a_source_imported() -> None:
     def having(call: str) -> set[str]:
         return {path.name for path, text in files.items() if call in text}
 
-    assert having("extensions.imported(") == {"registry.py", "source.py"}
-    assert having("extensions.packaged(") == {"engines.py", "source.py"}
+    assert having("SOURCES.load(") == {"source.py"}
     assert having("drafting.source import SourceDrafter, create") == having("drafting.source import") == {"assembly.py"}

@@ -29,9 +29,10 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     info = tmp_path / "other_engine-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-engine\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{engines.GROUP}]\nother = engine_of_tests\n")
+    (info / "entry_points.txt").write_text(f"[{engines.ENGINES.group}]\nother = engine_of_tests\n")
     (module := tmp_path / "engine_of_tests.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(engines.ENGINES, "_known", {})
     return module
 
 
@@ -44,15 +45,15 @@ def test_an_engine_of_another_package(other: Path) -> None:
         engines.start(each, num_pages=2).forward([Chunk("a", [1, 2, 3], 1)]) for each in (checkpoint, plain)
     )
     assert found.equal(expected)
-    with pytest.raises(ConfigError, match="'nobody' is unknown; use auto, openvino, other, torch"):
+    with pytest.raises(ConfigError, match="no engine is named 'nobody'; choose one of: openvino, other, torch"):
         engines.load("tiny-draft-s", engine="nobody")
 
 
 def test_an_engine_that_cannot_be_imported(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "engine_of_tests", raising=False)
     other.write_text("import a_missing_library")
-    with pytest.raises(ConfigError, match=r"--engine other: engine_of_tests cannot be imported: .*a_missing_library"):
-        engines.find("other")
+    with pytest.raises(ConfigError, match=r"the engine other: engine_of_tests cannot be imported: .*a_missing_library"):
+        engines.ENGINES.find("other")
 
 
 def test_auto_chooses_by_the_kind_of_model() -> None:

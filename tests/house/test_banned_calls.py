@@ -14,13 +14,12 @@ ROOMS = (*PACKAGES, "experiments", "training", "tests", "docker")
 
 BANNED_BUT_NEEDED = {
     (
-        "goodspeed/extensions.py",
+        "goodspeed/registry.py",
         "import_module(name)",
     ): "what a person names on the command line; test_own.py and test_source.py have who may ask for it",
     ("goodspeed/app/daemons.py", "import_module(daemon.module)"): "one of the three modules of the table there",
     ("goodspeed/app/fleet/cli.py", "import_module(DAEMONS['verify'].module)"): "of the same table",
     ("goodspeed/app/fleet/actors.py", "import_module(HOSTING)"): "a constant beside that table",
-    ("goodspeed/engine/engines.py", "import_module(BUILT_IN[name])"): "one of the two modules of the table there",
     ("experiments/harness/forks.py", "runpy"): "runs nodes and benchmarks in forks",
     ("experiments/harness/forks.py", "runpy.run_module"): "a module that tests and benchmarks name",
     ("experiments/harness/forks.py", "import_module(holder)"): "the same",

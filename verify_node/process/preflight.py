@@ -44,7 +44,6 @@ def check_settings(config: VerifyConfig) -> Found:
     address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:
         warn_trusted_network(config.bind)
-    policies.load(config.policy)
     policies.create(config.policy)  # raises
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.fair.policies.base import ClientState, Policy, check_fairness
-from goodspeed.registry import Registry
+from goodspeed.registry import OWN, Registry, created
 
 
 class OwnPolicy:
@@ -20,13 +20,11 @@ class OwnPolicy:
     def __init__(self, name: str, make: Callable[[], Policy]) -> None:
         """Creates the policy, without options. ConfigError if that fails, or if it has no `allocate`."""
         self._name = name
+        self._policy = created(f"the policy {name}", make, "allocate(clients, budget)")
         try:
-            self._policy = make()
             self.fairness = check_fairness(getattr(self._policy, "fairness", 1.0))
-        except Exception as error:
-            raise ConfigError(f"the policy {name} cannot be created: {type(error).__name__}: {error}") from error
-        if not callable(getattr(self._policy, "allocate", None)):
-            raise ConfigError(f"the policy {name} has no method allocate(clients, budget); see docs/POLICY.md")
+        except ConfigError as error:
+            raise ConfigError(f"the policy {name}: {error}") from None
 
     def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
         most = [client.max_length for client in clients]
@@ -61,7 +59,7 @@ POLICIES: Registry[Callable[..., Policy]] = Registry(
     "policy",
     "goodspeed.policies",
     lambda name, make: partial(OwnPolicy, name, make),
-    takes="; or name a class of your own, as MODULE:CLASS or FILE.py:CLASS",
+    takes=OWN,
 )
 """Constructors of policies, by name; their parameters are the options."""
 

@@ -94,24 +94,31 @@ def test_the_current_folder_hides_no_library(folder: Path) -> None:
     assert told.returncode == 0, told.stderr
 
 
-def test_only_command_lines_have_a_policy_imported() -> None:
+def test_only_command_lines_have_a_rule_imported() -> None:
     files = (
         path
         for room in ("goodspeed", "verify_node", "draft_node", "experiments")
         for path in (ROOT / room).rglob("*.py")
     )
-    asking = {str(path.relative_to(ROOT)) for path in files if "policies.load(" in path.read_text("utf-8")}
+    asking = {
+        (str(path.relative_to(ROOT)), call)
+        for path in files
+        for call in ("policies.load(", "ORDERS.load(", "ADMISSION.load(")
+        if call in path.read_text("utf-8")
+    }
     assert asking == {
-        "experiments/harness/experiment.py",
-        "goodspeed/app/demo/options.py",
-        "verify_node/process/preflight.py",
+        ("experiments/harness/experiment.py", "policies.load("),
+        ("goodspeed/app/demo/options.py", "policies.load("),
+        ("verify_node/config.py", "policies.load("),
+        ("verify_node/config.py", "ORDERS.load("),
+        ("verify_node/config.py", "ADMISSION.load("),
     }
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("mine.py", "mine.py names no class; give it after a colon, as in mine.py:MyPolicy"),
+        ("mine.py", "mine.py names no class; give it after a colon, as in mine.py:Mine"),
         ("no_such_module:Mine", "no_such_module cannot be imported: ModuleNotFoundError"),
         ("./no_such_file.py:Mine", "./no_such_file.py cannot be imported: FileNotFoundError"),
         ("own_policies:Yours", "own_policies has no class 'Yours'"),
@@ -119,7 +126,7 @@ def test_only_command_lines_have_a_policy_imported() -> None:
         ("own_policies:Plain", r"own_policies:Plain has no method allocate\(clients, budget\)"),
         (
             "own_policies:Unfair",
-            "own_policies:Unfair cannot be created: ConfigError: fairness is -1; it must lie within 0",
+            "own_policies:Unfair: fairness is -1; it must lie within 0",
         ),
         ("own_policies:Broken", "own_policies:Broken cannot be created: RuntimeError: no table"),
         (":", "cannot be imported"),

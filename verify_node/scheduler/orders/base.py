@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from goodspeed.errors import PolicyError
-from goodspeed.registry import Misfits, Registry
+from goodspeed.registry import OWN, Misfits, Registry, created
 
 AGING_S = 60.0
 """Seconds of waiting after which a job goes before all others. Users of a chat leave after about a minute."""
@@ -82,13 +82,13 @@ class Order(Protocol):
 
 
 class Ranking(Protocol):
-    """What a class of another package must have (docs/POLICY.md): one method, and no parameters."""
+    """What a class that is not ours must have (docs/POLICY.md): one method, and no parameters."""
 
     def rank(self, jobs: Sequence[Job], now: float) -> Sequence[Job]: ...
 
 
 class OwnOrder:
-    """An order of another package: it ranks, and no job gives up its place for another one's rank.
+    """An order that is not ours: it ranks, and no job gives up its place for another one's rank.
 
     Overdue jobs go first whatever it ranks, so that none starves. Where it fails or loses a job, jobs rank by arrival.
     """
@@ -99,7 +99,7 @@ class OwnOrder:
     def __init__(self, name: str, make: Callable[[], Ranking]) -> None:
         """Creates the order; ConfigError if that fails, or if it has no method `rank`."""
         self._misfits = Misfits(f"the order {name}", "these sessions are ranked by arrival")
-        self._own = self._misfits.create(make, "rank(jobs, now)")
+        self._own = created(f"the order {name}", make, "rank(jobs, now)")
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         by_arrival = sorted(jobs, key=lambda job: job.arrived_at)
@@ -121,7 +121,7 @@ class OwnOrder:
 
 
 ORDERS: Registry[Callable[[], Order]] = Registry(
-    "order", "goodspeed.orders", lambda name, make: partial(OwnOrder, name, make)
+    "order", "goodspeed.orders", lambda name, make: partial(OwnOrder, name, make), takes=OWN
 )
 """Constructors of orders, by name."""
 
