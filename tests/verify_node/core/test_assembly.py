@@ -9,7 +9,6 @@ from experiments.simulation.settings import Settings
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ConfigError
-from goodspeed.fair.policies import ClientState
 from goodspeed.slo.objectives import Objectives
 from tests.constraint.babbler import VOCABULARY
 from verify_node.config import VerifyConfig
@@ -78,24 +77,9 @@ def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
     assert not simulated.prefix_cache, "no two texts begin alike, but in worlds that are about that"
 
 
-def test_draft_nodes_are_told_of_no_more_context_than_the_memory_holds():
-    assert build(DEFAULTS).welcome.context_len == 32
-    assert build(DEFAULTS, num_pages=64).welcome.context_len == 100
-
-
 def test_a_round_that_the_budget_fills_is_refused():
     with pytest.raises(ConfigError, match="--max-round-tokens 24 leaves no room for other tokens than --budget 24"):
         CoreSettings(max_round_tokens=24)
-
-
-def test_a_policy_is_created_by_its_name():
-    states = [ClientState(acceptance_rate=0.9, goodput=9.0), ClientState(acceptance_rate=0.5, goodput=1.0)]
-    assert CoreSettings(policy="throughput").create_policy().allocate(states, 1) == [1, 0]
-    assert DEFAULTS.create_policy().allocate(states, 1) == [0, 1]
-    drawn = {
-        tuple(CoreSettings(policy="random", policy_seed=seed).create_policy().allocate(states, 9)) for seed in range(20)
-    }
-    assert len(drawn) > 1
 
 
 def test_what_is_announced_is_what_is_on():

@@ -169,24 +169,6 @@ def test_the_keys_own_limit_of_tokens_drafted_in_a_round(rounds: str) -> None:
     assert max(others) > 3
 
 
-def test_the_remainder_of_a_keys_limit_goes_round_among_its_sessions_as_they_were_permitted_to_draft() -> None:
-    """Three tokens for two sessions: each drafts what it may, and all three are verified in every round."""
-    desk = KeyedDesk(budget=8, self_draft=False)
-    desk.enrol("a", max_round_tokens=3)
-    desk.hello("a")
-    for number in (1, 2):
-        desk.open("a", number, max_tokens=100)
-    desk.round()
-    verified = []
-    for _ in range(4):
-        for number in (1, 2):
-            desk.draft("a", number)
-        by_session = {verdict.session_id: verdict.num_verified for verdict in desk.round()}
-        verified.append([by_session[session_id(number)] for number in (1, 2)])
-    assert sorted(verified[:2]) == [[1, 2], [2, 1]]
-    assert verified[2:] == verified[:2]
-
-
 @pytest.mark.parametrize("models", [("", "m"), ("m", "")])
 def test_a_draft_model_is_used_whichever_process_of_its_key_has_it(models: tuple[str, str]) -> None:
     desk = KeyedDesk()

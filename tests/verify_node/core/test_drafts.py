@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
-from goodspeed.wire.messages import Ack, Draft, Verdict
-from tests.fakes import VOCAB, Desk, alone, make_open, replace_message, request_of, session_id
+from goodspeed.wire.messages import Ack, Draft
+from tests.fakes import Desk, alone, make_open, replace_message, request_of, session_id
 from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM, UNWAITED
 from verify_node.scheduler.start import SHARE_ALONE
 
@@ -74,47 +73,6 @@ def test_a_draft_that_comes_while_a_round_is_in_flight_counts_for_the_next(desk:
     assert (verdict.num_verified, verdict.num_accepted) == (5, 5)
 
 
-def test_a_session_that_is_opened_again_has_no_draft(desk: Desk) -> None:
-    desk.up("a", draft_of(desk))
-    desk.open(epoch=2, committed=desk.text())
-    assert desk.session().drafts.newest is None
-    [verdict] = desk.round()
-    assert verdict.num_verified == 0
-
-
-def test_rounds_one_by_one_verify_drafts_too(desk: Desk) -> None:
-    desk.open(number=2)
-    desk.round()
-    for number in (1, 2):
-        desk.up("a", draft_of(desk, number))
-    planned = desk.plan()
-    assert len(planned.entries) == 2
-    desk.core.abort("out of memory", desk.now)
-    verdicts = [verdict for _ in range(2) for verdict in desk.round()]
-    assert [verdict.num_verified for verdict in verdicts] == [4, 4]
-    assert {verdict.session_id for verdict in verdicts} == {session_id(1), session_id(2)}
-
-
-def test_a_preempted_session_keeps_its_draft_until_it_is_computed_again() -> None:
-    desk = Desk(self_draft=False, num_pages=6, page_size=4)
-    desk.hello()
-    for number in (1, 2):
-        desk.open(number=number, prompt=(1, 2, 3))
-    verified = 0
-    for _ in range(60):
-        for number in (1, 2):
-            if session_id(number) in desk.core.sessions and not desk.session(number).finished:
-                session = desk.session(number)
-                tokens = tuple(range(3))
-                desk.up("a", Draft(session.session_id, 1, len(session.tokens), tokens, bytes(3), "ngram"))
-        verified += sum(verdict.num_verified for verdict in desk.round() if isinstance(verdict, Verdict))
-    assert desk.core.counts.num_preempted > 0
-    assert verified > 0
-    for number in (1, 2):
-        assert desk.session(number).finished
-        assert desk.text(number) == target_text(number)[:20]
-
-
 def test_a_draft_that_crosses_the_last_verdict_asks_for_nothing() -> None:
     desk = Desk()
     desk.hello()
@@ -176,33 +134,6 @@ def test_what_an_index_drafts_counts_by_source_and_not_for_the_acceptance_rate(d
         assert dict(counts) == {"ngram": 4}
     assert dict(desk.core.counts.accepted_by) == dict(client.num_accepted_by) == {"ngram": 4}
     assert sum(client.calibration("ngram").tries) == pytest.approx(4, rel=0.01)
-
-
-def test_what_a_model_drafts_counts_for_its_acceptance_rate(desk: Desk) -> None:
-    client = desk.session().client
-    before = client.acceptance.value
-    desk.up("a", draft_of(desk, source="model"))
-    desk.round()
-    right = client.acceptance.value
-    desk.up("a", draft_of(desk, tokens=(5, 5, 5, 5), source="model"))
-    desk.round()
-    assert right > before
-    assert client.acceptance.value < right
-
-
-def test_whoever_calls_its_model_an_index_is_believed_as_an_index_is() -> None:
-    """Wrong claims cost their own source's calibration, so that soon nothing of it is verified where time is dear."""
-    desk = Desk(self_draft=False, cost=Linear(fixed_s=0.01, token_s=0.005))
-    desk.hello()
-    desk.open(max_tokens=100)
-    desk.round()
-    verified = []
-    for _ in range(20):
-        wrong = tuple((token + 1) % VOCAB for token in desk.honest_draft().tokens[:4])
-        desk.draft(tokens=wrong, probabilities=bytes(4), source="ngram")
-        verified += [verdict.num_verified for verdict in desk.round()]
-    assert verified[0] > 0
-    assert sum(verified[-8:]) == 0
 
 
 def test_what_is_drafted_beyond_a_texts_end_makes_no_claim_believed() -> None:

@@ -1,13 +1,11 @@
 """A target model that fails: the round is made again, and only the session that it always fails on is given up."""
 
 import pytest
-import torch
 from msgspec.structs import replace
 
 from goodspeed.serving.loop import MAX_FAILURES, PAUSE_S
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from tests.verify_node.model.test_target import RealDesk
 from verify_node.core.rounds import IMPOSSIBLE
 from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S, Stage, Suspects
 from verify_node.scheduler.round import Outcome
@@ -167,15 +165,6 @@ def test_one_whose_rounds_fail_slowly_is_given_up_after_few(desk):
     assert refusal.code == "failed"
 
 
-def test_a_session_closed_while_its_round_fails_leaves_no_page(desk):
-    planned = desk.core.plan(desk.now)
-    desk.target.run(planned)
-    desk.core.sessions.drop(desk.session(1))
-    assert desk.core.abort("error", desk.now) == []
-    run_to_the_end(desk, (2, 3))
-    assert desk.core.pool.num_free == desk.core.pool.num_pages
-
-
 @pytest.mark.parametrize(
     ("agreement", "evidence"),
     [(float("nan"), ()), (-0.5, ()), (99.0, ()), (1.0, (0.0, float("nan"))), (1.0, (float("inf"), 0.0))],
@@ -214,29 +203,3 @@ def test_an_outcome_that_failed_gives_its_session_up_and_says_whose_fault_it_is(
     [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
     assert (refusal.code, failed in refusal.what) == (code, True)
     assert len([answer for answer in answers if isinstance(answer, Verdict)]) == len(desk.core.sessions) == 2
-
-
-@pytest.mark.parametrize("verification", ["match", "ratio"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_logits_that_are_not_numbers_cost_one_session_and_no_other(verification, value):
-    desk = RealDesk()
-    desk.hello("a")
-    for number in (1, 2):
-        desk.open(number=number, verification=verification, max_tokens=8)
-    forward = desk.real.forward
-
-    def overflow(planned):
-        logits = forward(planned).clone()
-        row = 0
-        for entry in planned.entries:
-            if entry.session_id == session_id(1) and entry.samples:
-                logits[row, 3] = value
-            row += entry.num_drafted + 1 if entry.samples else 0
-        return logits
-
-    desk.real.forward = torch.inference_mode()(overflow)
-    answers = desk.round()
-    assert [answer.session_id for answer in answers if isinstance(answer, Refusal)] == [session_id(1)]
-    [verdict] = [answer for answer in answers if isinstance(answer, Verdict)]
-    assert verdict.session_id == session_id(2)
-    assert len(verdict.tokens) == 1

@@ -53,11 +53,6 @@ def test_an_open_session_holds_its_form_until_it_is_closed(desk: Desk, constrain
     assert not is_held(constraints, 1)
 
 
-def test_a_session_that_is_refused_holds_nothing(desk: Desk, constraints: Constraints) -> None:
-    desk.open("a", 1, constraint=ONE, stop_ids=())
-    assert not is_held(constraints, 1)
-
-
 def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_flight(
     desk: Desk, constraints: Constraints
 ) -> None:
@@ -72,15 +67,6 @@ def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_fligh
     assert is_held(constraints, 1, OTHER)
 
 
-def test_what_opens_again_between_rounds_holds_the_newest(desk: Desk, constraints: Constraints) -> None:
-    open_one(desk, 1)
-    open_one(desk, 1, OTHER, epoch=2)
-    assert not is_held(constraints, 1)
-    assert is_held(constraints, 1, OTHER)
-    desk.open("a", 1, epoch=3)
-    assert not is_held(constraints, 1, OTHER)
-
-
 def test_every_session_has_its_form_compiled_for_itself(desk: Desk, constraints: Constraints) -> None:
     for number, peer in enumerate("aab"):
         open_one(desk, number, peer=peer)
@@ -88,16 +74,6 @@ def test_every_session_has_its_form_compiled_for_itself(desk: Desk, constraints:
     before = constraints.of(session_id(0), ONE)
     open_one(desk, 0, epoch=2)
     assert constraints.of(session_id(0), ONE) is before
-
-
-def test_nothing_is_held_for_nobody(desk: Desk, constraints: Constraints) -> None:
-    for number in range(4):
-        open_one(desk, number, OTHER if number % 2 else ONE)
-    desk.round()
-    for number in range(4):
-        desk.up("a", Close(session_id(number), 1))
-    desk.round()
-    assert constraints.holders == []
 
 
 def _exchange(constraints: Constraints) -> None:

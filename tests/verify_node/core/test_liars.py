@@ -15,11 +15,9 @@ from experiments.simulation.texts.acceptance import Acceptance, Independent
 from experiments.simulation.texts.models import DraftModel
 from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
-from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Draft, Refusal, Verdict
 from tests.fakes import Desk, alone, make_open, proposal, request_of, session_id
 from verify_node.scheduler.round import Outcome, Round
-from verify_node.session.draft_state import MOST_LATE_S
 from verify_node.session.session import Session
 
 # -- found by the test of what was drawn -------------------------------------------------------------------------------
@@ -278,48 +276,3 @@ def test_many_sessions_share_what_one_client_gets(num_sessions, rounds):
 @pytest.mark.parametrize("num_sessions", [1, 8, pytest.param(64, marks=pytest.mark.thorough)])
 def test_drafts_that_are_withheld_cost_others_little_where_rounds_wait_for_nobody(num_sessions):
     check_bound(Neighbours(None, num_sessions, rounds="continuous").play(NUM_ROUNDS), beside_the_best("continuous"))
-
-
-# -- who lets others wait ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def barrier():
-    """Everybody waits for everybody: a drafts no more, b does."""
-    desk = Desk(rounds="barrier", context_len=9000, num_pages=9000)
-    for name, number in (("a", 1), ("b", 2)):
-        desk.hello(name)
-        desk.open(name, number, max_tokens=8000)
-    desk.round()
-    return desk
-
-
-def wait_for_round(desk: Desk, limit_s: float) -> float:
-    """Seconds until there is a round, as the daemon waits for it: until the core says when to look again."""
-    began = desk.now
-    while not desk.round():
-        desk.now = max(desk.core.wake_at, desk.now + 1e-3)
-        desk.core.tick(desk.now)
-        for name in "ab":
-            desk.up(name, Heartbeat(name.encode().rjust(8)))
-        assert desk.now - began <= limit_s
-    return desk.now - began
-
-
-def test_a_draft_that_comes_too_late_is_of_use_and_its_session_is_waited_for_again(barrier):
-    late = barrier.honest_draft(1)
-    barrier.draft("b", 2)
-    wait_for_round(barrier, MOST_LATE_S + 1)
-    assert barrier.up("a", late) == []
-    assert barrier.session(1).client.num_late == 1, "it is none for the newest verdict"
-    barrier.draft("b", 2)
-    verdicts = {verdict.session_id: verdict for verdict in barrier.round()}
-    assert verdicts[session_id(1)].num_accepted == len(late.tokens) - 1
-    for _ in range(10):
-        for name, number in (("a", 1), ("b", 2)):
-            barrier.draft(name, number)
-        assert len(barrier.round()) == 2
-    assert barrier.session(1).client.num_late == 0
-    barrier.draft("b", 2)
-    assert barrier.round() == []
-    assert barrier.text(1) == alone(request_of(make_open(1, max_tokens=8000)))[: len(barrier.text(1))]

@@ -10,7 +10,6 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
 from tests.fakes import VOCAB, Desk, alone, make_open, request_of
-from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, PROBE_ROUNDS
 
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
@@ -47,18 +46,6 @@ def test_one_session_alone_may_have_all_that_is_shared_out_drafted() -> None:
         assert verdict.may_draft == desk.session().drafts.may_draft == int(PERMITTED * desk.core.limits.budget) == 24
 
 
-def test_barrier_rounds_share_out_the_budget_itself() -> None:
-    desk = begin("barrier")
-    desk.open(number=2)
-    assert [verdict.may_draft for verdict in desk.round()] == [4, 4]
-    for number in range(3, 12):
-        desk.open(number=number)
-    for number in (1, 2):
-        desk.draft(number=number)
-    permitted = [verdict.may_draft for verdict in desk.round()]
-    assert (len(permitted), sum(permitted), min(permitted)) == (11, 8, 0)
-
-
 def test_what_is_permitted_is_shared_equally_among_equals_but_not_in_pieces_that_come_too_late() -> None:
     desk = begin()
     desk.open(number=2, max_tokens=40)
@@ -80,19 +67,6 @@ def test_what_is_permitted_is_the_policys_allocation() -> None:
     permitted = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
     assert permitted == {quick.session_id: 23, slow.session_id: LEAST_PERMISSION}
     assert (quick.drafts.may_draft, slow.drafts.may_draft) == (23, LEAST_PERMISSION)
-
-
-def test_in_barrier_rounds_the_allocation_is_told_as_it_is() -> None:
-    desk = begin("barrier")
-    desk.hello("b")
-    desk.open("b", number=2, max_tokens=40)
-    quick, slow = desk.session(1), desk.session(2)
-    quick.acceptance.value, slow.acceptance.value = 0.95, 0.3
-    quick.client.goodput.value, slow.client.goodput.value = 3.0, 1.1
-    assert {verdict.session_id: verdict.may_draft for verdict in desk.round()} == {
-        quick.session_id: 7,
-        slow.session_id: 1,
-    }
 
 
 def test_what_a_draft_node_has_not_shown_to_deliver_is_left_to_others() -> None:
@@ -147,55 +121,6 @@ def test_whoever_is_slower_with_drafts_is_asked_for_one_token_so_that_it_waits_a
     asked = [number for number, may_draft in enumerate(permitted) if may_draft]
     assert set(permitted) == {0, 1}
     assert asked == [500]
-
-
-@pytest.mark.parametrize("drafter", ["ngram", "none"])
-def test_a_user_who_wants_no_model_gets_none(drafter: str) -> None:
-    [verdict] = begin(drafter=drafter).round()
-    assert verdict.may_draft == 0
-
-
-@pytest.mark.parametrize(("drafter", "source"), [("model", "ngram"), ("ngram", "model")])
-def test_what_the_user_does_not_want_is_not_verified(drafter: str, source: NodeSource) -> None:
-    desk = begin(drafter=drafter)
-    desk.round()
-    desk.up("a", draft_of(desk, source=source))
-    [verdict] = desk.round()
-    assert verdict.num_verified == 0
-
-
-def test_who_has_no_model_takes_no_part_of_what_is_permitted() -> None:
-    desk = begin()
-    desk.hello("b", draft_model="")
-    for number in range(2, 9):
-        desk.open("b", number)
-    lengths = {verdict.session_id: verdict.may_draft for verdict in desk.round()}
-    assert sorted(lengths.values())[-2:] == [0, min(int(PERMITTED * desk.core.limits.budget), 40)]
-
-
-def test_a_client_that_was_proven_to_lie_may_draft_on_and_is_not_waited_for() -> None:
-    desk = begin(verification="ratio")
-    desk.session().client.suspicion.proven = True
-    [verdict] = desk.round()
-    assert desk.session().verification == "match"
-    assert verdict.may_draft > 0
-    assert len(desk.round()) == 1
-
-
-@pytest.mark.parametrize("name", ["fixed", "random", "throughput"])
-def test_every_policy_shares_out_permissions(name: str) -> None:
-    policy = CoreSettings(policy=name)
-    desk = Desk(policy=name, self_draft=False)
-    for number, client in enumerate("ab", 1):
-        desk.hello(client)
-        desk.open(client, number=number, max_tokens=40)
-    deliver(desk, "a", "b")
-    desk.session(1).acceptance.value, desk.session(2).acceptance.value = 0.9, 0.3
-    desk.session(2).client.goodput.value = 100.0
-    permitted = [verdict.may_draft for verdict in desk.round()]
-    wanted = policy.create_policy().allocate([ClientState(0.9, 1.0), ClientState(0.3, 100.0)], int(PERMITTED * 8))
-    assert permitted == [max(LEAST_PERMISSION, length) for length in wanted]
-    assert desk.core.allocator.worth_of(desk.session(2).client) == 1.0, "only a policy with a utility weighs goodput"
 
 
 def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,8 +187,3 @@ def test_tokens_that_are_tried_come_out_of_the_budget() -> None:
         for number in range(1, 7):
             desk.draft(number=number)
     assert all(desk.session(number).acceptance.value > 0.7 for number in range(1, 7)), "each has drafted"
-
-
-def test_elsewhere_everybody_may_always_draft_a_few() -> None:
-    _, permitted = without("continuous")
-    assert set(permitted) == {LEAST_PERMISSION}

@@ -56,13 +56,6 @@ def test_barrier_rounds_wait_for_everybody_in_whatever_order_they_come(order: tu
     assert [entry.num_drafted for entry in planned.entries] == [2, 2, 2]
 
 
-@pytest.mark.parametrize(("tokens", "complete", "starts"), [(None, True, True), (None, False, False), ((), True, True)])
-def test_barrier_rounds_wait_until_drafts_are_complete(tokens: Any, complete: bool, starts: bool) -> None:
-    desk = drafting(num_clients=1)
-    desk.draft(tokens=tokens, complete=complete)
-    assert (desk.core.plan(desk.now) is not None) == starts
-
-
 def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again() -> None:
     for leaves in (True, False):
         desk = drafting()

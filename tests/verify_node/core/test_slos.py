@@ -30,12 +30,6 @@ def writing(desk: Desk, slo: Slo | None, number: int = 1, **changes: Any) -> Any
     return desk.session(number)
 
 
-def test_every_draft_node_is_told_the_tiers(desk: Desk) -> None:
-    welcome = desk.hello()
-    assert isinstance(welcome, Welcome)
-    assert welcome.slo == SloTerms(TIERS)
-
-
 def test_a_key_is_told_what_it_may_ask_for_and_gets_no_more(desk: Desk) -> None:
     desk.core.enrol({KEY: Enrolled("a", KEY, tiers=("chat",))}, 0.0)
     [send] = desk.core.receive(b"a", make_hello(draft_model=""), 0.0, KEY)
@@ -126,12 +120,6 @@ def test_the_round_that_reads_a_short_prompt_is_prefill(desk: Desk) -> None:
     desk.open(slo=Slo(CHAT))
     desk.round(0.6)
     assert desk.session().deadline.before_first["prefill"] == pytest.approx(0.6)
-
-
-def test_objectives_change_no_text(desk: Desk) -> None:
-    writing(desk, Slo(CODE), max_tokens=30)
-    finish(desk, 0.05)
-    assert desk.text() == tuple(alone(request_of(make_open(1, max_tokens=30))))
 
 
 def test_a_text_that_waits_for_memory_is_known_to() -> None:

@@ -2,17 +2,10 @@
 
 import pytest
 
-from experiments.simulation.faults import play
 from experiments.simulation.nodes.invariants import validate
-from experiments.simulation.settings import Settings, with_faults
-from goodspeed.engine.paged.pages import PagePool
-from goodspeed.wire.messages import Ack
-from tests.fakes import Desk, make_open, session_id
-from verify_node.core.sessions import Sessions
-from verify_node.session.client import Client
+from tests.fakes import Desk, session_id
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import BrokenInvariant, Phase
-from verify_node.session.session import Session
 
 
 @pytest.fixture
@@ -24,17 +17,6 @@ def desk():
     desk.round()
     desk.open(number=2)
     return desk
-
-
-def test_what_is_sound_is_not_found_fault_with(desk):
-    for _ in range(3):
-        num_tokens = len(desk.session().tokens)
-        for number in (1, 2):
-            desk.draft(number=number)
-        validate(desk.core)  # raises BrokenInvariant, as the next tests show
-        desk.round()
-        validate(desk.core)
-        assert len(desk.session().tokens) > num_tokens
 
 
 @pytest.mark.parametrize(
@@ -104,62 +86,3 @@ def test_a_round_in_flight_is_looked_at(desk):
     desk.session().tokens.append(1)
     with pytest.raises(BrokenInvariant, match="session"):
         validate(desk.core)
-
-
-# -- transitions that forget something ---------------------------------------------------------------------------------
-
-SIMPLE = with_faults(Settings(num_clients=3, num_pages=24, latency_s=(0.02,)), cancel=0.5)
-commit, tell, drop = Session.commit, Session.tell, Sessions.drop
-
-
-def keeps_the_draft(session, tokens, logprobs=()):
-    known = session.drafts.newest
-    taken = commit(session, tokens, logprobs)
-    session.drafts.newest = known
-    return taken
-
-
-def forgets_the_verdict(session, verdict, now, *, waits, round_s):
-    tell(session, verdict, now, waits=waits, round_s=round_s)
-    session.last_verdict = None
-
-
-def waits_for_everybody(session, verdict, now, *, waits, round_s):
-    tell(session, verdict, now, waits=waits, round_s=round_s)
-    session.drafts.waits = True
-
-
-def forgets_the_memory(sessions, session, **changes):
-    drop(sessions, session, **changes)
-    sessions._released.clear()
-
-
-def goes_wrong(client, seconds):
-    client.round_trip_s = -seconds
-
-
-SABOTAGE = {
-    "commit keeps the draft": (Session, "commit", keeps_the_draft, "its draft does not follow its text"),
-    "tell keeps no verdict": (Session, "tell", forgets_the_verdict, "its phase and its last verdict disagree"),
-    "tell waits for everybody": (Session, "tell", waits_for_everybody, "that is not permitted"),
-    "a client's times go wrong": (Client, "observe_round_trip", goes_wrong, "is negative"),
-    "drop does not release": (Sessions, "drop", forgets_the_memory, "its memory will not be freed"),
-    "a preemption leaves the memory": (PagePool, "free", lambda pool, key: pool.truncate(key, 0), "has memory"),
-}
-
-
-@pytest.mark.parametrize(("owner", "name", "broken", "what"), SABOTAGE.values(), ids=SABOTAGE)
-def test_a_transition_that_forgets_something_is_found_in_a_world(monkeypatch, owner, name, broken, what):
-    monkeypatch.setattr(owner, name, broken)
-    _, found = play(1, SIMPLE)
-    assert found.num_broken == 1
-    assert any("BrokenInvariant" in line and what in line for line in found.what), found.what
-
-
-def test_another_client_with_the_same_boot_id_takes_no_sessions_along(desk):
-    """The id is equal by chance, or because it was told: the sessions stay with the connection that they came by."""
-    same = desk.core.peers[b"a"].hello.boot_id
-    desk.hello("b", boot_id=same)
-    assert {session.peer_id for session in desk.core.sessions.values()} == {b"a"}
-    assert set(desk.core.peers) == {b"a", b"b"}
-    assert desk.up("a", Ack(session_id(1), make_open().epoch, len(desk.session().tokens))) == []

@@ -106,16 +106,6 @@ def test_rounds_without_an_observation_count_as_that_many_steps():
     assert session.client.goodput.value == pytest.approx(keep * 1 + (1 - keep) * 6 / 3)
 
 
-def test_a_new_session_starts_from_what_its_client_has_shown():
-    scheduler = make_scheduler()
-    first = make_session(scheduler)
-    for number in range(50):
-        scheduler.observe(number, [seen(first, 0.0, 4, 1)])
-    assert scheduler.session_acceptance(first.client).value < 0.1
-    assert scheduler.client("a") is first.client  # remembered by name
-    assert scheduler.session_acceptance(scheduler.client("b")).value == pytest.approx(INITIAL_ACCEPTANCE)
-
-
 def test_an_idle_client_keeps_its_goodput():
     """The rounds between two of its sessions are no rounds of its own; nor does a finished session make it active."""
     desk = Desk(beta=0.5)
@@ -263,16 +253,6 @@ def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
     desk.draft(tokens=(1, 2))
     client = desk.session().client
     assert (client.answer_s, client.answer_tokens) == (pytest.approx(0.03), 3)
-
-
-# -- where rounds go on meanwhile --------------------------------------------------------------------------------------
-
-
-def test_where_rounds_wait_whoever_is_slow_may_draft_as_much():
-    scheduler = make_scheduler(Given(30), budget=100)
-    session = make_session(scheduler)
-    session.client.draft_depth = 0.0
-    assert permit(scheduler, [session]) == [30]
 
 
 # -- what a key allows -------------------------------------------------------------------------------------------------

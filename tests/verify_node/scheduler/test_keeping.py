@@ -57,21 +57,6 @@ def test_a_round_stays_short_for_whom_one_token_keeps_on_time():
     assert lengths(make_choice(cost=tight, worth=worth), on_time, eager)[1] == 2, "41 + 2 x 2 + 2 x 2 ms"
 
 
-def test_a_tight_text_takes_no_more_than_its_share_by_keeping_rounds_short():
-    """It has no time for a single drafted token, and the weights are 1 to 9."""
-    on_time = owe(make_session(1), 0.5, tpot_s=0.05)
-    eager = drafting(2, (0.99,) * 8, client=make_client("eager", weight=9.0))
-    cost = Linear(fixed_s=0.01, token_s=0.006)
-    assert lengths(make_choice(cost=cost), on_time, eager)[1] == 7, "nine tenths of eight"
-
-
-def test_a_text_that_is_late_does_not_keep_everybodys_round_short():
-    late = owe(make_session(1), 30.0)
-    eager = drafting(2, (0.99,) * 8, client=make_client("eager", weight=9.0))
-    cost = Linear(fixed_s=0.01, token_s=0.01)
-    assert lengths(make_choice(cost=cost), late, eager)[1] > 2
-
-
 def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
     choice = make_choice(cost=DEAR)
     behind, other = owe(drafting(1, EVEN), 3.0), drafting(2, EVEN)
@@ -85,14 +70,6 @@ def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
 def test_no_need_breaks_the_budget(budget):
     sessions = [owe(drafting(number, EVEN), 50.0) for number in range(1, 6)]
     assert sum(lengths(make_choice(budget=budget), *sessions)) <= budget
-
-
-def test_a_liar_that_claims_certainty_and_a_millisecond_takes_its_part_and_no_more():
-
-    liar = owe(drafting(1, (1.0,) * 12), 1000.0, tpot_s=0.001)
-    honest = [owe(drafting(number, EVEN), 2.0) for number in range(2, 5)]
-    taken = lengths(make_choice(budget=8, cost=Linear(0.0, token_s=0.001)), liar, *honest)
-    assert taken == [2, 2, 2, 2], "a quarter of the budget each"
 
 
 def test_now_is_the_time_of_the_round():

@@ -5,7 +5,6 @@ from itertools import permutations
 import pytest
 
 from goodspeed.exact.positions import certain
-from goodspeed.exact.trees import pack
 from goodspeed.serving.measuring.story import WrongTransition
 from tests.fakes import session_id
 from tests.verify_node.phases import new_client
@@ -147,17 +146,6 @@ def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, cal
     assert session.client.answer_s == float(calls)
 
 
-def test_a_tree_is_followed_as_the_text_goes():
-    session = make_session()
-    session.take_draft(a_draft(tokens=(4, 5, 6, 7), probabilities=bytes(range(4)), parents=pack((-1, -1, 1, 2))), 0.0)
-    session.commit((5,))
-    newest = session.drafts.newest
-    assert (newest.tokens, newest.codes, newest.parents) == ((6, 7), bytes((2, 3)), None)
-    session.take_draft(a_draft(base_len=4, tokens=(8, 9), parents=pack((-1, -1))), 0.0)
-    session.commit((9,))
-    assert session.drafts.newest is None
-
-
 # -- waiting for it ----------------------------------------------------------------------------------------------------
 
 
@@ -169,17 +157,6 @@ def test_a_complete_draft_ends_the_wait_when_it_arrives():
     assert session.awaits_draft
     session.take_draft(a_draft(session, complete=True), 3.0)
     assert (session.awaits_draft, session.ready_since) == (False, 3.0)
-
-
-def test_what_is_left_of_a_complete_draft_is_complete():
-    session = make_session()
-    session.take_draft(a_draft(tokens=(4, 5, 6), complete=True), 0.0)
-    session.commit((4,))
-    tell(session, 1.0, waits=True)
-    assert not session.awaits_draft
-    session.commit((7,))
-    tell(session, 2.0, waits=True)
-    assert session.awaits_draft
 
 
 @pytest.mark.parametrize(

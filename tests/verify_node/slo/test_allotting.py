@@ -1,16 +1,9 @@
 """A round owes tokens, and deadlines are promised: by hand, then whole runs without a broken promise."""
 
-import random
 from typing import Any
 
-import pytest
-
-from goodspeed.fair.round_time import Linear, Roofline
 from tests.verify_node.slo.deadlines import HandRounds, deadline, decided, promised, running
-from tests.verify_node.slo.serving import Serving, arrivals, serve
 from verify_node.slo.allotting import CATCHING_UP, allot
-
-MODEL = Roofline((Linear(fixed_s=0.0248), Linear(fixed_s=0.003, token_s=7.5e-5)))
 
 
 def six(seconds):
@@ -117,35 +110,3 @@ def test_paused_sessions_take_no_part_and_keep_their_memory():
     away.pause(0.5)
     found = allotted(away, there, now=10.0)
     assert (found.rank, found.reserved) == ((b"y",), frozenset({b"x", b"y"}))
-
-
-@pytest.mark.parametrize("policy", ["dp", "edf"])
-@pytest.mark.parametrize("tiers", [(0.05, 0.1), (0.037, 0.061, 0.093), (0.05, 0.2, None), (0.1,)])
-@pytest.mark.parametrize("per_s", [4, 25])
-def test_no_promise_is_broken_whatever_comes(policy, tiers, per_s):
-    """Not by what is due, and not by the clock of who reads: the first token is in time, and every ten tokens then."""
-    serving = Serving(MODEL, policy, pages=600)
-    coming = arrivals(random.Random(per_s), per_s, 8.0, tiers)
-    serve(serving, coming, 12.0)
-    kept = [text for text in serving.done if text.is_promised]
-    assert serving.late == []
-    for text in kept:
-        assert text.first_at <= text.due_first
-        assert not text.deadline.is_slow
-    assert len(kept) > (60 if per_s > 4 else 20)
-    assert per_s == 4 or len(kept) < len(coming) - 10, "too much comes to promise it all"
-
-
-class Generous(Serving):
-    """Promises everybody what they ask for."""
-
-    def ask(self, texts):
-        super().ask(texts)
-        for text in texts:
-            self.promised[text.deadline.session_id] = text.deadline
-
-
-def test_without_admission_promises_would_be_broken():
-    """So the law above can fail."""
-    serving = serve(Generous(MODEL), arrivals(random.Random(25), 25, 8.0, (0.05, 0.1)), 12.0)
-    assert len(serving.late) > 100
