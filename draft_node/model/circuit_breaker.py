@@ -37,7 +37,7 @@ class CircuitBreaker:
         return in_time
 
     def worked(self) -> None:
-        """Notes a complete proposal."""
+        """Notes a complete proposal with tokens."""
         self.num_in_a_row = 0
 
     def failed(self, now: float) -> None:

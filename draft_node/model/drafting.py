@@ -85,8 +85,9 @@ class Drafting:
                     logger.warning("the draft model took too long; its sessions continue without drafts")
                     self.breaker.failed(time.monotonic())
                     return proposed + self.drafter.give_up()
-                if proposed:
+                if any(each.tokens for each in proposed):
                     self.breaker.worked()
+                if proposed:
                     return proposed
         except Exception as error:  # such as out of memory; a server that is away needs no traceback
             where = None if isinstance(error, (TransportError, MalformedMessage)) else error

@@ -3,6 +3,7 @@
 The draft node's n-grams have the same form. They are asked in the event loop, this one on the model thread.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, Protocol
@@ -10,9 +11,12 @@ from typing import Any, Protocol
 from goodspeed.drafting.job import Job
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
+from goodspeed.drafting.tree import Tree
 from goodspeed.exact.trees import BASE
 from goodspeed.registry import Registry, created
 from goodspeed.wire.fields import MAX_DRAFT
+
+logger = logging.getLogger("goodspeed.draft")
 
 
 class TextSource(Protocol):
@@ -44,7 +48,11 @@ def create(name: str) -> Source:
 
 
 class SourceDrafter(DraftModel):
-    """Has a source draft for each text. Under the ratio rule nothing is drafted."""
+    """Has a source draft for each text. Under the ratio rule nothing is drafted.
+
+    A text for which the source failed has no drafts from then on. The step fails only if the source failed for another
+    text before, and for none has worked since.
+    """
 
     num_parallel = MAX_DRAFT  # a source is asked for a whole draft
 
@@ -52,13 +60,22 @@ class SourceDrafter(DraftModel):
         super().__init__(None)
         self._source = source
         self._texts: dict[bytes, TextSource] = {}
+        self._failed: set[bytes] = set()  # sessions for whose texts it failed
+        self._asked = b""  # the session of the text that it was asked for last
+        self._works = True  # it has worked since it failed
 
     def forget(self, session_id: bytes) -> None:
         super().forget(session_id)
         self._texts.pop(session_id, None)
+        self._failed.discard(session_id)
+
+    def give_up(self, *, empty: bool = True) -> list[Proposed]:
+        """Gives up after the source failed or took too long for a text, which has no drafts from then on."""
+        self._failed.add(self._asked)
+        return super().give_up(empty=empty)
 
     def abandon(self) -> list[Proposed]:
-        """Gives up after the source failed; it begins every text anew."""
+        """Gives up after the source failed for several texts; it begins the others anew."""
         self._texts.clear()
         return self.give_up()
 
@@ -68,10 +85,25 @@ class SourceDrafter(DraftModel):
         for job in self.unfinished:
             done.append(job)
             leaf = next(iter(job.leaves(1)), None)
-            if leaf is not None and job.length and job.by_match:
-                self._extend(job, leaf)
+            if leaf is not None and job.length and job.by_match and job.session_id not in self._failed:
+                self._ask(job, leaf)
                 break
         return self._end(done)
+
+    def _ask(self, job: Job, leaf: int) -> None:
+        """Asks the source for one text. Raises what the source raises unless only this text may be to blame."""
+        self._asked = job.session_id
+        try:
+            self._extend(job, leaf)
+            self._works = True
+        except Exception as error:  # whatever its code raises
+            if not self._works:
+                raise
+            self._works = False
+            self._failed.add(job.session_id)
+            self._texts.pop(job.session_id, None)
+            job.tree = Tree.of(job.propose.tree)
+            logger.exception("the draft source failed for one text, which continues without drafts: %s", error)
 
     def _extend(self, job: Job, leaf: int) -> None:
         """Adds what the source drafts after a leaf. ValueError for what is no draft."""

@@ -1,7 +1,8 @@
 """A draft source of one's own: the page's, found by name, and what it may not do."""
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
+from draft_node.model.drafting import Drafting
 from draft_node.process import assembly
 from goodspeed.app import generation
 from goodspeed.drafting.proposing import Propose, Proposed
@@ -22,6 +24,7 @@ from tests.fakes import session_id
 from tests.memory_network import MemoryNetwork
 from tests.micro import make_runner
 from tests.together.line import TARGET, Line
+from tests.waiting import run_async
 
 PAGE = Path(__file__).parents[2] / "docs" / "SOURCE.md"
 BOOT = b"aaaaaaaa"
@@ -130,15 +133,77 @@ def test_what_does_not_fit_is_dropped_with_all_that_follows() -> None:
         ([1], [0.5], [-2]),
     ],
 )
-def test_what_is_no_draft_fails_as_a_draft_model_does(answer: Any) -> None:
+def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any) -> None:
     source = Fixed()
     source.drafted = answer
     drafter = SourceDrafter(source)
+    drafter.vocab_size = 100
     drafter.add(asked())
-    with pytest.raises((TypeError, ValueError)):
-        drafter.step()
-    assert [proposed.tokens for proposed in drafter.abandon()] == [()]
-    assert not drafter.busy
+    [proposed] = drafter.step()
+    assert proposed.tokens == ()
+    source.drafted = [1], [0.9]
+    drafter.add(asked())
+    assert [each.tokens for each in drafter.step()] == [()]
+    assert len(source.rooms) == 1
+    drafter.forget(session_id(1))
+    drafter.add(asked())
+    assert [each.tokens for each in drafter.step()] == [(1,)]
+
+
+def of_text(number: int) -> Propose:
+    request = Generation(session_id(number), (5, number), Sampling(temperature=0.0), max_tokens=60)
+    return asked(request=request, tokens=request.prompt)
+
+
+class Sick(Fixed):
+    """Fails for some texts, by their last token."""
+
+    sick: Collection[int] = ()
+
+    def draft(self, text: Sequence[int], drafted: Sequence[int], room: int) -> Any:
+        if text[-1] in self.sick:
+            raise ZeroDivisionError(text[-1])
+        return super().draft(text, drafted, room)
+
+
+@run_async
+async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts() -> None:
+    source = Sick([1], [0.9])
+    source.sick = {2}
+    drafter = SourceDrafter(source)
+    drafter.vocab_size = 100
+    drafting = Drafting(drafter)
+
+    async def tokens_of(number: int) -> tuple[int, ...]:
+        if (refused := drafting.want(of_text(number), time.monotonic())) is not None:
+            return refused.tokens
+        [proposed] = await drafting.take()
+        return proposed.tokens
+
+    assert [await tokens_of(number) for number in (1, 2, 3, 2, 1)] == [(1,), (), (1,), (), (1,)]
+    assert not drafting.breaker.num_failures
+    source.sick = {2, 4, 5, 6}
+    assert [await tokens_of(number) for number in (4, 5, 1)] == [(), (), ()]
+    assert (drafting.breaker.num_failures, drafting.breaker.num_in_a_row) == (1, 1)
+    drafting.breaker._until = 0.0
+    assert [await tokens_of(number) for number in (4, 5, 6)] == [(), (), ()]
+    assert drafting.breaker.num_in_a_row == 2  # what was not asked has not worked
+    drafting.breaker._until = 0.0
+    assert [await tokens_of(number) for number in (1, 5, 7)] == [(1,), (), (1,)]
+    assert drafting.breaker.num_in_a_row == 0
+    drafting.close()
+
+
+def test_a_text_whose_draft_took_too_long_is_drafted_for_no_more() -> None:
+    drafter = SourceDrafter(Fixed([1], [0.9]))
+    drafter.vocab_size = 100
+    drafter.add(of_text(1))
+    drafter.step()
+    drafter.add(of_text(2))
+    assert [each.tokens for each in drafter.give_up()] == [()]
+    for number, tokens in ((1, ()), (2, (1,))):
+        drafter.add(of_text(number))
+        assert [each.tokens for each in drafter.step()] == [tokens]
 
 
 def test_under_the_ratio_rule_nothing_is_drafted() -> None:
