@@ -230,7 +230,7 @@ class Service:
                 await self._idle.wait()
             return True
         except TimeoutError:
-            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
+            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s; ask another one"
             await self._daemon.end_generations(Fail("draining", what))
             return False
 

@@ -20,6 +20,9 @@ FAILED_HERE = (
 )
 """Message of status 500, which says nothing of the failure itself."""
 
+CUT_OFF = "this node shut down before the answer was complete; ask another one, or this one when it is back"
+"""Message of status 503 where the end of the server cut an answer off."""
+
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.serving.web.address import BACKLOG
 from goodspeed.serving.web.connection import CONNECTION, REQUEST_TIMEOUT_S, Connection
 from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS, ConnectionLimit, possible_connections
-from goodspeed.serving.web.errors import FAILED_HERE, error_answer, error_body
+from goodspeed.serving.web.errors import CUT_OFF, FAILED_HERE, error_answer, error_body
 
 logger = logging.getLogger("goodspeed.http")
 
@@ -34,8 +34,8 @@ SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class Watch:
     """Tells each request's connection what becomes of the request; the outermost middleware.
 
-    Refuses a request with two conflicting lengths. Logs an application's uncaught exceptions, and answers 500 if no
-    answer has begun.
+    Refuses a request with two conflicting lengths. Logs an application's uncaught exceptions, and answers that the
+    server's end cut off; answers 500 and 503 if no answer has begun.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -69,6 +69,10 @@ class Watch:
             await (_refusal(scope, names) or self._app)(scope, receive_watched, send_watched)
         except asyncio.CancelledError:
             logger.info("an answer was cut off", extra={"path": scope["path"]})
+            if not has_started:
+                body = error_body(CUT_OFF, type="service_unavailable", code="draining")
+                answer = error_answer(scope, 503, body, {"Retry-After": "5"})
+                await answer(scope, receive_watched, send_watched)
         except Exception:
             logger.exception("a request failed", extra={"path": scope["path"]})
             if not has_started:

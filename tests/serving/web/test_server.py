@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving import api_keys
 from goodspeed.serving.measuring.counts import ResponseCounts
-from goodspeed.serving.web import Counted, KeyCheck, Keys, LocalHost, serve, url
+from goodspeed.serving.web import Counted, KeyCheck, Keys, LocalHost, serve, server, url
 from goodspeed.serving.web.address import parse_address
 from tests.listening import listen
 from tests.waiting import run_async, until
@@ -222,6 +222,40 @@ def test_what_nobody_caught_is_a_500_and_logged(caplog: pytest.LogCaptureFixture
     status, body = ask_a_server(broken)
     assert (status, json.loads(body)["error"]["type"]) == (500, "server_error")
     assert "as ordered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/v1/chat/completions", 503), ("/v1/completions", 503), ("/v1/responses", 503), ("/v1/messages", 529)],
+)
+def test_an_answer_that_the_end_of_the_server_cuts_off_is_an_error_of_its_api(
+    path: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_off() -> bytes:
+        entered = asyncio.Event()
+
+        async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+        listener = listen()
+        serving = asyncio.create_task(serve(waiting, listener))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode())
+        await entered.wait()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    monkeypatch.setattr(server, "GRACE_S", 0.01)
+    head, _, body = asyncio.run(asyncio.wait_for(cut_off(), 30)).partition(b"\r\n\r\n")
+    assert int(head.split()[1]) == status
+    assert b"retry-after: 5" in head
+    error = json.loads(body)["error"]
+    assert "shut down before the answer was complete; ask another one" in error["message"]
+    assert error["type"] == ("overloaded_error" if status == 529 else "service_unavailable")
 
 
 def test_every_answer_is_counted_by_its_route() -> None:
