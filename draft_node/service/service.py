@@ -230,8 +230,8 @@ class Service:
                 await self._idle.wait()
             return True
         except TimeoutError:
-            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s; ask another one"
-            await self._daemon.end_generations(Fail("draining", what))
+            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
+            await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
             return False
 
     def _answer(self, generation: Generation, parser: ParserSettings) -> Answer:
