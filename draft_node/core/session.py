@@ -163,7 +163,7 @@ class Session:
         return self.stream.drafted(proposal, self.tokens)
 
     def tick(self, now: float) -> list[Action]:
-        """After a silence, sends the acknowledgement and the newest draft again."""
+        """Sends, after a silence, the acknowledgement and the newest draft again."""
         if now < self.resend_at or not self.is_open:
             return []
         self.resend_at = now + self._timer.again()

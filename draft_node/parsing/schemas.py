@@ -27,7 +27,7 @@ def parameters_of(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]
 
 
 def check_parameters(name: str, properties: Mapping[str, Any], required: Sequence[Any]) -> None:
-    """ValueError for a parameter name that cannot be parsed back, or for a required one that is not described."""
+    """Raises ValueError for a parameter name that cannot be parsed back, or a required one that is not described."""
     for key in properties:
         if not is_legible(key):
             what = f"the parameter {key[:64]!r} of {name} cannot be called by this model"

@@ -41,8 +41,9 @@ class ChatForms:
 
     @classmethod
     def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
-        """tools, thinking: name of a format, `auto` or `none`. settings: JSON object with variables for the template.
+        """Reads what the tokenizer's chat template knows.
 
+        tools, thinking: name of a format, `auto` or `none`. settings: JSON object with variables for the template.
         Raises ConfigError for settings that are invalid, or unknown to the template.
         """
         templates = getattr(tokenizer, "chat_template", None)

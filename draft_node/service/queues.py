@@ -207,7 +207,7 @@ class Forms:
         self._turns = FairQueue(MAX_FORM_CHARS, TOO_MANY_FORMS, "forms")
 
     async def check(self, constraint: Constraint, user: str) -> None:
-        """ConstraintError with the reason if a constraint cannot be served; Busy if too much of this user's waits."""
+        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
         if problem := await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint)):
             raise ConstraintError(problem)
 

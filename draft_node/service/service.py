@@ -274,7 +274,7 @@ class Service:
         return await self._encoder.decode(token_ids, user)
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
-        """ConstraintError with the reason if a constraint cannot be served; Busy if too much of this user's waits."""
+        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
         await self._forms.check(constraint, user)
 
     # -- state -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from goodspeed.exact.sampling import draw
 
 
 def verify_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tensor) -> tuple[Tensor, Tensor]:
-    """Match rule for a batch: accepts drafted tokens up to the first that differs from the target's own draw.
+    """Applies the match rule to a batch: accepts drafted tokens before the first that is not the target's own draw.
 
     The next token is the target's draw at that position. For other programs: the nodes run `match` per session.
 
@@ -31,7 +31,7 @@ def verify_match(target_tokens: Tensor, draft_tokens: Tensor, num_drafted: Tenso
 
 
 def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[int, int]:
-    """Match rule for one session, on the host: returns (num_accepted, agreement).
+    """Applies the match rule to one session, on the host: returns (num_accepted, agreement).
 
     target_tokens [num_drafted + 1], draft_tokens [num_drafted]. The next token is target_tokens[num_accepted].
     agreement: drafted tokens equal to the target's draw, including those after a rejection; see Eq. (3).
@@ -43,7 +43,7 @@ def match(target_tokens: Sequence[int], draft_tokens: Sequence[int]) -> tuple[in
 def match_tree(
     target_tokens: Sequence[int] | Tensor, tokens: Sequence[int] | Tensor, parents: Sequence[int] | Tensor
 ) -> tuple[list[int], int]:
-    """Match rule for one session's token tree, on the host: returns (path, next_token).
+    """Applies the match rule to one session's token tree, on the host: returns (path, next_token).
 
     tokens [num_nodes]: the nodes' tokens. parents [num_nodes]: index of each node's parent; -1: the base.
     target_tokens [num_nodes + 1]: the target's draw after the base, then after each node, with the noise of its depth.
@@ -62,7 +62,7 @@ def verify_ratio(
     accept_noise: Tensor,
     final_noise: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Rejection sampling with min(1, p/q) (Leviathan et al. 2023, Algorithm 1; Chen et al. 2023, Algorithm 2).
+    """Samples by rejection with min(1, p/q) (Leviathan et al. 2023, Algorithm 1; Chen et al. 2023, Algorithm 2).
 
     target_probs p [batch, max_len + 1, vocab], draft_tokens [batch, max_len], draft_probs q [batch, max_len, vocab]
     (the distributions the tokens were sampled from), num_drafted [batch]. Noise is uniform in [0, 1): accept_noise

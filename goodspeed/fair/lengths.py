@@ -46,7 +46,7 @@ class OutputLengths:
         self._log_prompts, self._lengths = np.log(known[:, 0] + 1.0), known[:, 1]
 
     def expected(self, num_so_far: int, prompt_tokens: int, max_tokens: float = math.inf) -> float:
-        """Expected total length of a text that continues after `num_so_far` tokens; it ends at `max_tokens`."""
+        """Returns the expected length of a text that continues after `num_so_far` tokens; it ends at `max_tokens`."""
         longer = self._lengths > num_so_far
         lengths = np.minimum(self._lengths[longer], max_tokens)
         prior = min(num_so_far + self.prior_tokens, max_tokens)
@@ -57,5 +57,5 @@ class OutputLengths:
         return max(float(num_so_far), alike)
 
     def remaining(self, num_so_far: int, prompt_tokens: int, max_tokens: float = math.inf) -> float:
-        """Expected remaining tokens of a continuing text."""
+        """Returns the expected remaining tokens of a continuing text."""
         return self.expected(num_so_far, prompt_tokens, max_tokens) - num_so_far

@@ -55,7 +55,7 @@ class Keys:
 
     @classmethod
     def of_file(cls, path: str) -> "Keys":
-        """The keys of a file, now and after each change of it. ConfigError if it is bad now."""
+        """Reads the keys of a file, now and after each change of it. ConfigError if it is bad now."""
         seen = file_state(path)
         keys = cls(read(path))
         if Path(path).is_file():  # a pipe can be read only once

@@ -52,7 +52,7 @@ MODEL, DRAFTING, NETWORK = "model", "drafting", "network"
 
 
 def precision(auto: str) -> Any:
-    """auto: what the default stands for, in the help."""
+    """Returns the option --dtype. auto: what the default stands for, in the help."""
     kinds = ("auto", "float32", "bfloat16", "float16")
     return option("auto", MODEL, f"precision of the forward pass; auto: {auto}", choices=kinds, metavar="TYPE")
 

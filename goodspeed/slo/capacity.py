@@ -32,12 +32,12 @@ LATE_S = 1.0
 
 
 def headroom_s(*rounds_s: float) -> float:
-    """Seconds by which a first token is planned before it is due: the shortest of these rounds, plus HEADROOM_S."""
+    """Returns how early a first token is planned before it is due: by the shortest of these rounds and HEADROOM_S."""
     return HEADROOM_S + (min(rounds_s) if min(rounds_s) < inf else 0.0)
 
 
 def planned_s(left_s: float, early_s: float) -> float:
-    """Seconds until the planned time of a first token due in `left_s`: `early_s` before that, or as soon as possible.
+    """Returns the seconds until a first token due in `left_s` is planned: `early_s` less, or as soon as possible.
 
     A late token is planned for soon, so that it does not block all other promises.
     """
@@ -60,7 +60,7 @@ class Capacity:
         self.least_s = self._round_s(num_sessions)  # of a round with one token of each session
 
     def tokens_in(self, seconds: float) -> float:
-        """Tokens of these sessions that fit into `seconds`: in one round, or in several of the largest size."""
+        """Returns the tokens of these sessions that fit into `seconds`: one round, or several of the largest size."""
         if max(0.0, seconds) >= MOST_TOKENS * self._largest_s:
             return MOST_TOKENS  # e.g. if rounds take no time
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
@@ -73,11 +73,11 @@ class Capacity:
         return rounds * self._largest_s + (self._round_s(rest) if rest else 0.0)
 
     def promised_in(self, seconds: float, share: float = 1.0) -> float:
-        """Tokens of `tokens_in` that may be promised with this share of the node; the floors take the rest."""
+        """Returns how many of `tokens_in` may be promised with this share of the node; the floors take the rest."""
         return share * (1.0 - FLOOR) * self.tokens_in(seconds)
 
     def beside(self, seconds: float, num_tokens: int, others: Sequence[int]) -> int:
-        """Tokens of other sessions that fit into a round of `seconds`, in addition to `num_tokens` of these sessions.
+        """Returns the tokens of others that fit into a round of `seconds`, in addition to `num_tokens` of these.
 
         others: text lengths of the sessions that could join, in the order of joining. Each session adds itself and its
         text to the round with its first token.

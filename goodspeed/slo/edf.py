@@ -8,7 +8,7 @@ from goodspeed.slo.policies import ADMISSION
 
 @ADMISSION.register("edf")
 def earliest(ordered: Sequence[Ask], now: Course) -> list[bool]:
-    """The baseline, and the fallback of `dp`: admits each request that is feasible with those admitted before it.
+    """Admits, as the baseline and the fallback of `dp`, each request that is feasible with those admitted before it.
 
     Earliest deadline first; ignores values. ordered: by deadline; the promised ones must be feasible, and stay. The
     time grows with the number of requests times the number of earlier promises.

@@ -52,7 +52,7 @@ class Budget:
         self._known: dict[float, float] = {}
 
     def tokens_in(self, seconds: float) -> float:
-        """Tokens that rounds carry within `seconds`; ConfigError for an impossible number."""
+        """Returns the tokens that rounds carry within `seconds`; ConfigError for an impossible number."""
         found = self._known.get(seconds)
         if found is None:
             found = self._known[seconds] = self._ask(seconds)
@@ -61,7 +61,7 @@ class Budget:
         return found
 
     def rate(self, decoding: Decoding) -> float:
-        """Prompt tokens per second besides decoding; minus infinity if the sessions cannot all decode at their TPOTs.
+        """Returns prompt tokens per second besides decoding; minus infinity if not all sessions can keep their TPOTs.
 
         0 if no session decodes: `tokens` is not proportional to time then.
         """
@@ -74,7 +74,7 @@ class Budget:
         return 0.0 if spare + SLACK * load >= 0.0 else -inf
 
     def tokens(self, seconds: float, decoding: Decoding) -> float:
-        """PB*(t, n): prompt tokens that fit into `seconds` besides sessions that can decode indefinitely."""
+        """Returns PB*(t, n): prompt tokens that fit into `seconds` besides sessions that can decode indefinitely."""
         if seconds <= 0.0:
             return 0.0
         return seconds * self.rate(decoding) if decoding.load else self.tokens_in(seconds)

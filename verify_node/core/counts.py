@@ -124,7 +124,7 @@ class Counts:
         return self.accepted_by.total()
 
     def accepted_by_position(self) -> list[int]:
-        """Drafts whose token at each position was accepted, up to the longest accepted draft; at least one position."""
+        """Counts the drafts accepted at each position, up to the longest accepted one; at least one position."""
         longest = max(1, max(self.accepted, default=0))
         return [
             sum(number for length, number in self.accepted.items() if length > position) for position in range(longest)
@@ -178,19 +178,19 @@ class Diary:
         return len(self._visits) + len(self._refusals)
 
     def visits_after(self, number: int) -> list[DiaryEntry]:
-        """Retained visits after number `number`, oldest first."""
+        """Returns the retained visits after number `number`, oldest first."""
         num_new = min(self.num_visits - number, len(self._visits))
         return list(self._visits)[len(self._visits) - num_new :]
 
     def kept_out(self) -> list[DiaryEntry]:
-        """Refusals that keep a draft node out, the newest last."""
+        """Returns the refusals that keep a draft node out, the newest last."""
         return [entry for entry in self._refusals.values() if entry.why]
 
     def entries(self) -> list[DiaryEntry]:
-        """All entries, the newest first."""
+        """Returns all entries, the newest first."""
         return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
 
     def losses_since(self, since: float) -> list[DiaryEntry]:
-        """The latest visit of each client that was lost at or after `since` and has not joined or left afterwards."""
+        """Returns the latest visit of each client that was lost at or after `since`, unless it joined or left since."""
         last = {entry.client: entry for entry in self._visits if entry.at >= since}
         return [entry for entry in last.values() if entry.kind == "lost"]

@@ -57,7 +57,7 @@ class Room:
         return self.row * rows + self.context * context + self.logits * logits
 
     def most(self, left: float, start: int, has_logits: bool = False) -> float:
-        """Most tokens from position `start` on that cost at most `left`; infinity: no bound."""
+        """Returns the most tokens from position `start` on that cost at most `left`; infinity: no bound."""
         if left == inf:
             return inf
         each = self.row + self.logits * has_logits + self.context * start
@@ -144,7 +144,7 @@ def _prefilled(entry: Entry) -> tuple[int, float, int]:
 
 
 def attended(start: int, num_tokens: int) -> float:
-    """Tokens that each token of a chunk from position `start` on attends to, added up."""
+    """Returns the tokens that each token of a chunk from position `start` on attends to, added up."""
     return num_tokens * (start + num_tokens / 2)
 
 

@@ -98,7 +98,7 @@ class Entry(Struct, frozen=True):
         return range(self.num_drafted) if self.parents is None else trees.first_choices(self.parents)
 
     def banned_at(self, position: int) -> tuple[int, ...]:
-        """Tokens that may not be drawn at this position of the text."""
+        """Returns the tokens that may not be drawn at this position of the text."""
         return self.stop_ids if position < self.may_stop_at else ()
 
 

@@ -160,7 +160,7 @@ class Client:
         self.compiled_at = now
 
     def prefilled_by(self, number: int) -> float:
-        """Prefill that it recently had, by its weight, as of verify round `number`: clients with less come first."""
+        """Returns its recent prefill by its weight, as of verify round `number`: clients with less come first."""
         return self.prefilled * PREFILL_KEPT ** (number - self.prefill_round)
 
     def note_prefill(self, number: int, cost: float) -> None:
@@ -227,7 +227,7 @@ class Client:
         self._observe_depth(0)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
-        """Eq. (4): verify round `number` delivered num_tokens tokens to all its sessions together."""
+        """Applies Eq. (4): verify round `number` delivered num_tokens tokens to all its sessions together."""
         self.goodput.observe(num_tokens, rounds=max(1, number - self.observed_round))
         self.observed_round = number
 

@@ -234,7 +234,7 @@ class Session:
         return forced[1] if forced is not None and forced[0] == len(self.tokens) else ()
 
     def window(self, round_s: float) -> int:
-        """Overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
+        """Returns the overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
         return int(min(MAX_WINDOW, max(WINDOW, rounds * max(1.0, self.tokens_per_round))))
 
@@ -418,7 +418,7 @@ class Session:
         self.drafts.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
     def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
-        """Eq. (3): updates estimates with a verified draft. agreement: over its num_observed tokens.
+        """Updates estimates by Eq. (3) with a verified draft. agreement: over its num_observed tokens.
 
         num_accepted, num_drafted: first choices up to the text's end, which update the bound.
         """

@@ -38,7 +38,7 @@ class Allotment(NamedTuple):
     floor: Mapping[bytes, int] = NO_FLOOR  # tokens that stay free for best effort, by session in the order of service
 
     def room(self, num_ready: int) -> int | None:
-        """Drafted tokens that fit beside promised prompts and one token per session; None: no promise bounds them."""
+        """Returns the drafted tokens that fit beside promised prompts and a token per session; None: unbounded."""
         if self.round_tokens is None:
             return None
         return max(0, self.round_tokens - num_ready - sum(self.prefill.values()))
@@ -49,12 +49,12 @@ NO_PROMISES = Allotment(None, {}, (), frozenset())
 
 
 def tpots(decoding: Iterable[Deadline], now: float) -> list[float]:
-    """TPOTs with which decoding sessions are planned from now on; a session that is behind catches up."""
+    """Returns the TPOTs with which decoding sessions are planned from now on; a session that is behind catches up."""
     return [one.slo.tpot_s * (CATCHING_UP if one.due <= now else 1.0) for one in decoding if one.slo.tpot_s is not None]
 
 
 def shortest_s(promised: Iterable[Deadline], least_round_s: float) -> float:
-    """Seconds of the shortest possible round; infinity: no bound.
+    """Returns the seconds of the shortest possible round; infinity: no bound.
 
     A round under way ends within the tightest promised TPOT, so the shortest is no longer than that.
     least_round_s: seconds of a round that has a token of each session.

@@ -163,13 +163,15 @@ class Deadline(Times):
         return self.first_at is None and now < self.paced_at
 
     def request(self, now: float, early_s: float) -> Ask:
-        """The rest of a promised prompt. Without a TPOT, no next token is due: the deadline is then FIRST_TOKEN_S
-        away."""
+        """Returns the rest of a promised prompt.
+
+        Without a TPOT, no next token is due: the deadline is then FIRST_TOKEN_S away.
+        """
         left_s = self.due - now if isfinite(self.due) else FIRST_TOKEN_S
         return Ask(planned_s(left_s, early_s), self.prompt_left, self.slo.tpot_s, promised=True)
 
     def late_by(self, now: float) -> float | None:
-        """Seconds since the window's first token, less a TPOT for each token after it (AdaServe's l - o TPOT).
+        """Returns the seconds since the window's first token, less a TPOT for each later one (AdaServe's l - o TPOT).
 
         None without a TPOT, and before the first token.
         """
@@ -178,7 +180,7 @@ class Deadline(Times):
         return now - self.window_at - self.slo.tpot_s * (self.num_tokens - 1 - self.window_from)
 
     def owed(self, now: float, round_s: float) -> float:
-        """Tokens that a round of this length must yield for the text to be on time; at least one.
+        """Returns the tokens that a round of this length must yield for the text to be on time; at least one.
 
         AdaServe, Eqs. (2) and (3): A(r) = (l + t) / TPOT - o.
         """
@@ -188,7 +190,7 @@ class Deadline(Times):
         return max(1.0, (late_s + T_SPEC_FACTOR * round_s) / self.slo.tpot_s)
 
     def left_s(self, now: float) -> float:
-        """Seconds that the next round may take if it yields one token (AdaSpec, Alg. 3); infinity: no bound."""
+        """Returns the longest next round that yields one token in time, in s (AdaSpec, Alg. 3); infinity: no bound."""
         late_s = self.late_by(now)
         return inf if late_s is None or self.slo.tpot_s is None else self.slo.tpot_s - late_s
 
@@ -201,7 +203,7 @@ class Deadline(Times):
         return self.left_s(now) < -SLACK
 
     def violation(self, round_trip_s: float) -> Cause | None:
-        """The cause that took most of the time of a complete, late text; None if the text was in time.
+        """Returns the cause that took most of the time of a complete, late text; None if the text was in time.
 
         round_trip_s: the first token takes half of that to its reader.
         """

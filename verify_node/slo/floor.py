@@ -46,7 +46,7 @@ class Floor:
         self._part = FLOOR  # share of a round's tokens due to all clients that waited in the previous one
 
     def owed(self, waiting: Sequence[Waiting], pool: PagePool, room: float) -> dict[bytes, int]:
-        """Tokens that the next round must give, by session; the client with the largest shortfall goes first.
+        """Returns the tokens that the next round owes each session; the client with the largest shortfall goes first.
 
         waiting: ready best-effort sessions; a client's first ones go first. room: tokens of that round. The total is
         limited to the due share of that round: promises lose no more after long rounds, or where many clients fall

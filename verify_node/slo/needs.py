@@ -40,7 +40,7 @@ class Needs:
         self._share_left = 1.0 - share  # share of the budget that others retain, however short the round must be
 
     def of_drafts(self, path_probability: Mapping[bytes, Sequence[float]], budget: int) -> dict[bytes, float]:
-        """`Candidate.need` by session: accepted drafted tokens that the session needs, as a sum of path probabilities.
+        """Returns `Candidate.need` by session: accepted drafted tokens that it needs, as a sum of path probabilities.
 
         path_probability: of each session's drafted tokens, the highest first. 0 where the tokens within the bounds do
         not bring the session up to its TPOT. Omits sessions without drafted tokens.
@@ -62,7 +62,7 @@ class Needs:
         return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:
-        """Most drafted tokens that keep the round short enough. seconds: the round's time, by number of drafted tokens.
+        """Returns the most drafted tokens of a round that is short enough. seconds: a round's time, by drafted tokens.
 
         The tightest session's client takes at most its weight's share from the others in this way: else a TPOT just
         above a round's time would take all drafts from all clients.

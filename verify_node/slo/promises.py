@@ -148,7 +148,7 @@ class Promises:
         return gone
 
     def request(self, session: Session, now: float) -> Ask | None:
-        """The session's request to a verify node that has nothing of the text cached; None without a deadline."""
+        """Returns the session's request to a verify node that has none of its text cached; None without a deadline."""
         deadline = session.deadline
         if deadline is None:
             return None

@@ -10,7 +10,7 @@ from goodspeed.wire.handshake import SloTerms
 
 
 def terms_of(tiers: Mapping[str, Objectives], record: Enrolled | None) -> SloTerms:
-    """Service levels that a draft node may request. record: its enrolment; None: no keys, or not enrolled.
+    """Returns the service levels that a draft node may request. record: its enrolment; None: no keys, or not enrolled.
 
     tiers: this node's, by name. A key limited to tiers, without a minimum TPOT, may request no TPOT below those of its
     tiers; if these have none, no TPOT at all. Tiers are sent with the TPOTs that the key may have.

@@ -165,7 +165,7 @@ MAX_BARE_BYTES = 2 << 20
 
 
 def check_elements(*texts: bytes) -> None:
-    """ApiError 413 if JSON texts together exceed the limits above; does not check whether they are valid JSON.
+    """Raises ApiError 413 if JSON texts together exceed the limits above; does not check whether they are valid JSON.
 
     texts: a body, or the JSON inside of its strings.
     """

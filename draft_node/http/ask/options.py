@@ -203,7 +203,7 @@ def _within(text: str, thinking: ThinkingFormat | None) -> Continued:
 
 
 def check_free(options: ChatOptions, *, is_constrained: bool) -> None:
-    """ApiError if a constraint, which holds from the beginning of an answer, would have to hold from its middle."""
+    """Raises ApiError if a constraint, which holds from an answer's beginning, would have to hold from its middle."""
     if options.inputs.continues and is_constrained:
         what = "messages: the last one is the assistant's, and a constrained answer cannot be continued"
         raise ApiError(400, f"{what}; add a message of the user, or leave out the constraint", param="messages")

@@ -49,7 +49,7 @@ def paged_attention(
     goodspeed_batch: Attends | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it; returns [1, num_tokens, num_heads, value_dim]."""
+    """Computes attention as transformers calls it; returns [1, num_tokens, num_heads, value_dim]."""
     if goodspeed_batch is None:
         raise NothingHandedOn("this model's attention is paged: call it through goodspeed.engine.runner.Runner")
     refuse_unknown(kwargs, attention_mask=attention_mask, dropout=dropout, is_causal=is_causal)

@@ -62,11 +62,11 @@ class PagePool:
         return self._prefix_cache.num_unused
 
     def length(self, key: Hashable) -> int:
-        """Number of tokens cached for a session; 0 if unknown."""
+        """Returns the number of tokens cached for a session; 0 if unknown."""
         return self._lengths.get(key, 0)
 
     def pages_needed(self, key: Hashable, num_tokens: int) -> int:
-        """Number of free pages that `extend(key, num_tokens)` would take."""
+        """Returns the number of free pages that `extend(key, num_tokens)` would take."""
         length = self._lengths.get(key, 0)
         return self._num_owned(length + num_tokens) - self._num_owned(length)
 

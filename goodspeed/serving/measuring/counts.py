@@ -54,5 +54,5 @@ class ResponseCounts:
         self.by_route: Counter[tuple[str, int]] = Counter()
 
     def count(self, route: str | None, status: int) -> None:
-        """route: as declared, for example /v1/models/{name}; None: no route matched or was reached."""
+        """Counts a response. route: as declared, such as /v1/models/{name}; None: no route matched or was reached."""
         self.by_route[route or "other", status] += 1

@@ -121,16 +121,16 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def begin(self) -> None:
-        """A request's head arrived."""
+        """Notes that a request's head arrived."""
         self._num_ahead = 0 if self._has_received else self._num_ahead + 1
         self._has_received = self._is_whole = self._is_authorized = False
 
     def arrived(self) -> None:
-        """The request arrived in full."""
+        """Notes that the request arrived in full."""
         self._is_whole = True
 
     def authorize(self) -> None:
-        """Until the answer ends, this connection is not closed to make room."""
+        """Keeps this connection from being closed to make room, until the answer ends."""
         self._is_authorized = True
 
     def head(self, message: Message) -> Message:
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         return {**message, "headers": [*message.get("headers", []), CLOSE]}
 
     def end(self) -> None:
-        """The answer ended, or there will be none."""
+        """Notes that the answer ended, or that there will be none."""
         if self._is_whole and self._is_authorized:
             self._idle_since = self._loop.time()
         self._is_whole = self._is_authorized = False

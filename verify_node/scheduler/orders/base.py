@@ -39,7 +39,7 @@ class Job:
         return self.waits_since is None
 
     def remaining_s(self, rate: float) -> float:
-        """T_i of LAPS-SD's Eq. (6) over the remaining tokens: L_i (n T_draft + T_target) / (n A_i + 1)."""
+        """Returns T_i of LAPS-SD's Eq. (6) over the remaining tokens: L_i (n T_draft + T_target) / (n A_i + 1)."""
         seconds = self.num_drafted * self.draft_s + self.round_s
         if not seconds:
             return 0.0  # infinitely many tokens at no cost take no time, and not nan
