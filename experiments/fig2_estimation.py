@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness import styles
-from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.simulation.arrays.replays import IN_TURN, alphas_of, clients_of
 from experiments.simulation.nodes.surroundings import Finished
@@ -40,7 +40,7 @@ WARM_UP = 3  # rounds in which the clients come, one before the others
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Comparing):
     """`experiments/configs/fig2_estimation.toml`."""
 
     num_seeds: int
@@ -53,10 +53,6 @@ class Config:
     policies: tuple[str, ...] = (OURS,)
     alphas: tuple[float, ...] = ()  # acceptance rates between which clients switch, one for each; (): the recorded ones
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
-
-    def with_policy(self, name: str) -> Config:
-        """The same with one more policy, whose estimates are shown."""
-        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
     @property
     def num_clients(self) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from experiments import fig4_served
 from experiments.fig4_served import Served
 from experiments.harness import styles
-from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows as row_policies
 from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
@@ -82,7 +82,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Comparing):
     """`experiments/configs/fig4_convergence.toml`."""
 
     num_seeds: int
@@ -90,11 +90,8 @@ class Config:
     settings: list[Setting]
     variants: list[Variant]
     served: Served | None = None  # None: nothing is served
+    policies: tuple[str, ...] = ()  # of the user's own
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
-
-    def with_policy(self, name: str) -> Config:
-        """The same with one more policy to compare, which is told what `gradient` is told."""
-        return replace(self, variants=[*self.variants, Variant(name, name)])
 
 
 def simulate(
@@ -131,11 +128,12 @@ def experiment(config: Config) -> Outcome:
     results: list[dict[str, Any]] = []
     findings: list[Finding] = []
     facts: dict[str, dict[str, Any]] = {}
+    variants = [*config.variants, *(Variant(name, name) for name in config.policies)]
     for setting in parts("settings", config.settings):
         curves, agreement = setting.agreement(range(config.num_seeds), config.recordings)
         best = optimum(curves, setting.budget).utility
         policies: dict[str, dict[str, float]] = {}
-        for variant in config.variants:
+        for variant in variants:
             found, begun = simulate(setting, variant, agreement, config.num_seeds, config.num_rounds)
             mean, error = found.mean(axis=1), 1.96 * found.std(axis=1, ddof=1) / np.sqrt(config.num_seeds)
             rows = rows_of(setting.name, variant.name, best, mean, error)
@@ -151,7 +149,7 @@ def experiment(config: Config) -> Outcome:
                     row["optimum_where_begun"] = round(there, 5)
         facts.setdefault("by_setting", {})[setting.name] = {"optimum_log_utility": best, "policies": policies}
     facts |= facts["by_setting"][config.settings[0].name]
-    policies_served = list(dict.fromkeys(variant.policy for variant in config.variants))
+    policies_served = list(dict.fromkeys(variant.policy for variant in variants))
     served = config.served.rows(policies_served) if config.served is not None else []
     findings += fig4_served.findings(served)
     return Outcome(rows=results, curves=served, findings=findings, facts=facts | {"served": served}, notes=NOTES)

@@ -32,7 +32,7 @@ from experiments import fig2_estimation, fig4_convergence, fig4_served
 from experiments.fig2_estimation import WINDOW, Series
 from experiments.fig4_served import OURS
 from experiments.harness import styles
-from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.served import chats, pictures, running, simulated
 from experiments.served.pictures import DEFAULT, FIG4, PAPER, SERVED, UNEQUAL
@@ -51,7 +51,7 @@ SPARE = 300
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Comparing):
     """`experiments/configs/live.toml`."""
 
     OPTIONS: ClassVar[Mapping[str, str]] = {
@@ -75,10 +75,6 @@ class Config:
     slower: tuple[float, ...] = ()  # of unequal users: times its own time that each client's draft model takes
     loads: tuple[int, ...] = ()  # of unequal users: texts of each client at once; (): there are no such users
     prompts: str = ""  # a folder; empty: those that come with the project
-
-    def with_policy(self, name: str) -> Config:
-        """The same with one more policy."""
-        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
     @property
     def kinds(self) -> dict[str, Kind]:

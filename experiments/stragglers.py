@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 from experiments.harness import experiment as harness
 from experiments.harness import styles
-from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.experiment import Comparing, Finding, Outcome, Results
 from experiments.harness.progress import parts
-from experiments.simulation.accounts import Run, interval, run
+from experiments.simulation.accounts import Run, interval, runs
 from experiments.simulation.paper import Nodes, Row, world
 
 NUM_OTHERS = 7
@@ -41,7 +41,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Comparing):
     seeds: int
     texts: int
     slower: float
@@ -50,10 +50,6 @@ class Config:
     setups: tuple[Setup, ...]
     policies: tuple[str, ...] = POLICIES
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
-
-    def with_policy(self, name: str) -> "Config":
-        """The same with one more policy to compare."""
-        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
 
 def experiment(config: Config) -> Outcome:
@@ -79,17 +75,9 @@ def place(case: str, device: float, config: Config) -> tuple[int, Nodes]:
 def _runs(setup: Setup, policy: str, rounds: str, case: str, config: Config) -> list[dict[str, float]]:
     num_clients, nodes = place(case, setup.device, config)
     row = Row(setup.family, num_clients, 20, 150, (0,))
-    make = partial(
-        world,
-        row,
-        nodes,
-        policy=policy,
-        rounds=rounds,
-        wire="match",
-        num_texts=config.texts,
-        recordings=config.recordings,
-    )
-    return [noticed(run(make(seed=seed), seed)) for seed in range(config.seeds)]
+    make = partial(world, row, nodes, policy=policy, rounds=rounds, wire="match")
+    found = runs(partial(make, num_texts=config.texts, recordings=config.recordings), config.seeds)
+    return [noticed(one) for one in found]
 
 
 def noticed(run: Run) -> dict[str, float]:

@@ -7,7 +7,7 @@ models, with n-gram indexes, and with both, replaying what these propose for rec
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 
 from experiments.harness import experiment as harness
 from experiments.harness import styles
-from experiments.harness.experiment import Finding, Outcome, Results
+from experiments.harness.experiment import Comparing, Finding, Outcome, Results
 from experiments.harness.progress import parts
-from experiments.simulation.accounts import Run, interval, jain, log_utility, run
+from experiments.simulation.accounts import Run, interval, jain, log_utility, runs
 from experiments.simulation.paper import POLICIES, TABLE_1, WAYS, Nodes, Row, compared, serving, world
 
 L4S = Nodes()
@@ -38,7 +38,7 @@ NOTES = [
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Comparing):
     seeds: int
     texts: int
     wire: str
@@ -48,20 +48,16 @@ class Config:
     temperatures: list[float]  # of these texts
     settings: tuple[Row, ...] = TABLE_1
     nodes: Nodes = L4S
-    policies: tuple[str, ...] = ()  # of the user's own, beside POLICIES
+    policies: tuple[str, ...] = ()  # of the user's own
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
-
-    def with_policy(self, name: str) -> "Config":
-        """The same with one more policy to compare."""
-        return replace(self, policies=(*self.policies, name))
 
 
 def experiment(config: Config) -> Outcome:
     rows, findings = [], []
     for number, row in enumerate(parts("settings", config.settings), 1):
-        runs = {policy: _runs(row, policy, config) for policy in compared(config.policies)}
-        rows += [_key(number, row, policy, PAPER, 1.0) | _measures(runs[policy]) for policy in runs]
-        findings += _findings(row, runs)
+        own = {policy: _runs(row, policy, config) for policy in compared(config.policies)}
+        rows += [_key(number, row, policy, PAPER, 1.0) | _measures(own[policy]) for policy in own]
+        findings += _findings(row, own)
         for temperature in config.temperatures:
             served = {way: _served(row, way, temperature, config) for way in WAYS}
             for way, found in served.items():
@@ -72,17 +68,8 @@ def experiment(config: Config) -> Outcome:
 
 
 def _runs(row: Row, policy: str, config: Config) -> list[Run]:
-    make = partial(
-        world,
-        row,
-        config.nodes,
-        policy=policy,
-        rounds=config.rounds,
-        wire=config.wire,
-        num_texts=config.texts,
-        recordings=config.recordings,
-    )
-    return [run(make(seed=seed), seed) for seed in range(config.seeds)]
+    make = partial(world, row, config.nodes, policy=policy, rounds=config.rounds, wire=config.wire)
+    return runs(partial(make, num_texts=config.texts, recordings=config.recordings), config.seeds)
 
 
 def _key(number: int, row: Row, policy: str, way: str, temperature: float) -> dict[str, object]:
@@ -90,29 +77,21 @@ def _key(number: int, row: Row, policy: str, way: str, temperature: float) -> di
 
 
 def _served(row: Row, way: str, temperature: float, config: Config) -> list[Run]:
-    make = partial(
-        serving,
-        row,
-        config.nodes,
-        way,
-        temperature=temperature,
-        num_texts=config.served_texts,
-        recordings=config.recordings,
-    )
-    return [run(make(seed=seed), seed) for seed in range(config.served_seeds)]
+    make = partial(serving, row, config.nodes, way, temperature=temperature)
+    return runs(partial(make, num_texts=config.served_texts, recordings=config.recordings), config.served_seeds)
 
 
-def _measures(runs: list[Run]) -> dict[str, float]:
+def _measures(found: list[Run]) -> dict[str, float]:
     """Means over the seeds, each with half of its confidence interval."""
     values: dict[str, list[float]] = {
-        "goodput": [sum(each.goodputs) for each in runs],  # tokens per round, of all clients
-        "log_utility": [log_utility(each.goodputs) for each in runs],
-        "log_utility_per_s": [log_utility(each.speeds) for each in runs],
-        "jain": [jain(each.goodputs) for each in runs],
-        "tokens_per_s": [each.tokens_per_s for each in runs],
-        "client_tokens_per_s": [sum(each.speeds) for each in runs],
-        "rounds": [each.accounts.num_rounds for each in runs],
-        "drafted_per_round": [each.accounts.num_drafted / each.accounts.num_rounds for each in runs],
+        "goodput": [sum(each.goodputs) for each in found],  # tokens per round, of all clients
+        "log_utility": [log_utility(each.goodputs) for each in found],
+        "log_utility_per_s": [log_utility(each.speeds) for each in found],
+        "jain": [jain(each.goodputs) for each in found],
+        "tokens_per_s": [each.tokens_per_s for each in found],
+        "client_tokens_per_s": [sum(each.speeds) for each in found],
+        "rounds": [each.accounts.num_rounds for each in found],
+        "drafted_per_round": [each.accounts.num_drafted / each.accounts.num_rounds for each in found],
     }
     measured = {name: interval(of_seeds) for name, of_seeds in values.items()}
     return {name: mean for name, (mean, _) in measured.items()} | {
@@ -120,12 +99,12 @@ def _measures(runs: list[Run]) -> dict[str, float]:
     }
 
 
-def _findings(row: Row, runs: dict[str, list[Run]]) -> list[Finding]:
+def _findings(row: Row, found: dict[str, list[Run]]) -> list[Finding]:
     def mean(policy: str, seconds: bool) -> float:
-        return fmean(log_utility(each.speeds if seconds else each.goodputs) for each in runs[policy]) / row.num_clients
+        return fmean(log_utility(each.speeds if seconds else each.goodputs) for each in found[policy]) / row.num_clients
 
     findings = []
-    own = [policy for policy in runs if policy not in POLICIES]
+    own = [policy for policy in found if policy not in POLICIES]
     for other in ("fixed", "random", *own):
         gain = mean("gradient", False) - mean(other, False)
         what = f"{row.name}: log-utility per round and client, gradient above {other}"
@@ -133,7 +112,7 @@ def _findings(row: Row, runs: dict[str, list[Run]]) -> list[Finding]:
         what = f"{row.name}: log-utility per second and client, gradient above {other}"
         findings.append(Finding(what, mean("gradient", True) - mean(other, True)))
     for other in ("fixed", "plain", *own):
-        speeds = (fmean(each.tokens_per_s for each in runs[policy]) for policy in ("gradient", other))
+        speeds = (fmean(each.tokens_per_s for each in found[policy]) for policy in ("gradient", other))
         findings.append(Finding(f"{row.name}: tokens/s, gradient over {other}", next(speeds) / next(speeds)))
     return findings
 

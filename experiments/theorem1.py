@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, product
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness import styles
-from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
+from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.optimum import Optimum, geometric, optimum, utility_of
@@ -34,7 +34,7 @@ SAMPLES = 20  # of X, in the part that is looked at
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Comparing):
     """`experiments/configs/theorem1.toml`."""
 
     betas: list[float]
@@ -49,10 +49,6 @@ class Config:
     policies: tuple[str, ...] = (OURS,)
     alphas: tuple[float, ...] = ()  # of the clients; (): as recorded
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
-
-    def with_policy(self, name: str) -> Config:
-        """The same with one more policy, which need not come near x*."""
-        return replace(self, policies=tuple(dict.fromkeys((*self.policies, name))))
 
     def eta(self, beta: float, power: float) -> float:
         return float(self.eta_of_one * beta**power)

@@ -6,7 +6,7 @@ that `Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: 
 `forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which Python still hands
 out work. `rest` is `verify_node/model/match_sampling.py`: the target's draw at every position, the one transfer of the
 draws to the host, and their comparison with the drafts there. Rounds under the ratio rule, the planner and the network
-are not measured. With a padded target eight clients follow, with and without drafts (`gpu_clients.py`).
+are not measured.
 
 The floor is what no round can beat: every weight and every cached key and value is read once, at the speed of a large
 copy on the same device. `new shape` is the first round of a case, in which kernels may be chosen and compiled.
@@ -33,9 +33,7 @@ from typing import Any
 
 import torch
 
-from experiments.benchmarks.gpu_clients import NUM_DRAFTED, NUM_PAGES, speed
 from experiments.benchmarks.gpu_rounds import (
-    DRAFTER,
     PAGE_SIZE,
     SHAPES,
     Case,
@@ -46,13 +44,13 @@ from experiments.benchmarks.gpu_rounds import (
     weight_bytes,
 )
 from experiments.harness import benchmark
-from goodspeed.engine.checkpoints import DTYPES, load
+from goodspeed.engine.checkpoints import DTYPES
 from goodspeed.engine.exporting.padding import LIKE
 from goodspeed.engine.paged.memory import bytes_per_page, pages_for
 from goodspeed.engine.runner import Runner, try_model
 
-WANTED = {"forward_ratio": 1.25, "rest_ratio": 0.05, "gain": 1.8}
-"""At most, at most, at least: forward over floor, the rest over forward, eight clients over those without drafts."""
+WANTED = {"forward_ratio": 1.25, "rest_ratio": 0.05}
+"""At most: forward over floor, the rest over forward."""
 
 HEADER = (
     "sessions budget context new shape  dispatch   forward      rest  floor ms forward/floor rest/forward round/floor"
@@ -117,9 +115,9 @@ def run(options: argparse.Namespace, shape: str, say: Callable[[str], None]) -> 
     fitting = [case for case in cases if case.num_pages <= most]
     about |= {"kv_bytes_per_token": page_bytes // PAGE_SIZE, "num_graphs": None}
     say(f"{shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
-    results, clients = list[dict[str, Any]](), None
+    results = list[dict[str, Any]]()
     if fitting:
-        num_pages = max(NUM_PAGES, *(case.num_pages for case in fitting))
+        num_pages = max(case.num_pages for case in fitting)
         runner = Runner(checkpoint, num_pages=num_pages, page_size=PAGE_SIZE)
         about["num_graphs"] = runner.num_graphs  # None: without the kernel
         say(f"CUDA graphs: {runner.num_graphs}")
@@ -128,24 +126,11 @@ def run(options: argparse.Namespace, shape: str, say: Callable[[str], None]) -> 
             if time.monotonic() < options.ends_at:
                 results.append(measure(runner, case, options.repetitions, about, bandwidth))
                 say(row(results[-1]))
-        if shape in LIKE and time.monotonic() < options.ends_at:
-            clients = compare(runner)
-            say("eight clients: {plain:.0f} tokens/s, with drafts {drafted:.0f} ({gain:.2f} times)".format_map(clients))
     measured = [(result["num_sessions"], result["context"]) for result in results]
     left_out = [asdict(case) for case in cases if (case.num_sessions, case.context) not in measured]
     for one in left_out:
         say(f"not run, too many pages or too late: {one}")
-    return about | {"copy_bytes_per_s": bandwidth, "cases": results, "left_out": left_out, "eight_clients": clients}
-
-
-def compare(target: Runner) -> dict[str, float]:
-    """Tokens/s of eight clients without drafts and with them."""
-    drafter = Runner(load(DRAFTER), num_pages=NUM_PAGES)
-    speed(target, drafter, NUM_DRAFTED)  # kernels are chosen
-    plain, drafted = (speed(target, drafter, num) for num in (0, NUM_DRAFTED))
-    gain = drafted.tokens_per_s / plain.tokens_per_s
-    found = {"plain": plain.tokens_per_s, "drafted": drafted.tokens_per_s, "gain": gain}
-    return found | {"tokens_per_round": drafted.tokens_per_round}
+    return about | {"copy_bytes_per_s": bandwidth, "cases": results, "left_out": left_out}
 
 
 def rows_of(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -155,8 +140,6 @@ def rows_of(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield about | case
     for case in result["left_out"]:
         yield about | case | {"not_run": True}
-    if result["eight_clients"]:
-        yield about | {"eight_clients": result["eight_clients"]}
 
 
 def machine(device: torch.device) -> dict[str, str]:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
 
-from experiments.benchmarks.nodes.made import made_checkpoint
 from goodspeed.engine.engine import Checkpoint, mark
 from goodspeed.engine.exporting import padding
 from goodspeed.engine.runner import Chunk, Runner
@@ -41,7 +40,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 8192,
     },
 }
-TARGET, DRAFTER = "tiny-target", "tiny-draft-s"
+TARGET = "tiny-target"
 PAGE_SIZE = 16
 PREFILL = 2048  # tokens of one prefill pass
 
@@ -170,7 +169,18 @@ def build(shape: str, device: torch.device, dtype: torch.dtype) -> Checkpoint:
     elsewhere = [name for name, tensor in tensors if tensor.device.type != device.type]
     if elsewhere:
         raise RuntimeError(f"weights were not built on {device}: {', '.join(elsewhere[:3])}")
-    return made_checkpoint(model, config.max_position_embeddings, shape)
+    return Checkpoint(
+        name=shape,
+        model=model,
+        tokenizer=None,
+        tokenizer_fingerprint="",
+        eos_ids=(),
+        vocab_size=model.config.vocab_size,
+        num_tokens=model.config.vocab_size,  # every id is a token
+        context_len=config.max_position_embeddings,
+        device=model.device,
+        dtype=model.dtype,
+    )
 
 
 def weight_bytes(model: Any) -> int:

@@ -3,7 +3,7 @@
 An experiment is a function from its settings (a dataclass) to an `Outcome`, and another that draws its picture from
 these settings and from `Results`, which is what is kept on disk: so a picture can be drawn again without running the
 experiment (`--redraw`). Settings are in `experiments/configs/NAME.toml`, in two sections, `full` and `quick`; another
-file may be given. Where settings have a method `with_policy`, the option `--policy` adds a policy to those compared;
+file may be given. Where settings compare policies (`Comparing`), the option `--policy` adds one to them;
 where they have `recordings`, `--recordings` names the file of the texts that are replayed. Settings that the class
 names in `OPTIONS` are options, too. Our goals are for the shipped settings: with others nothing is judged.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, Self, TypeVar, cast, get_type_hints
 
 import matplotlib
 import msgspec
@@ -37,6 +37,16 @@ OTHER_SETTINGS = "with other settings than the shipped ones"
 RECORDINGS = "replay the texts of this file, of models of your own (docs/SIMULATION.md)"
 UNJUDGED = f"This ran {OTHER_SETTINGS}, for which our goals are: nothing is judged."
 Config = TypeVar("Config")
+
+
+class Comparing:
+    """Settings, a dataclass, of an experiment that compares policies."""
+
+    policies: tuple[str, ...]
+
+    def with_policy(self, name: str) -> Self:
+        """The same with one more policy to compare."""
+        return replace(cast(Any, self), policies=tuple(dict.fromkeys((*self.policies, name))))
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,7 @@ def parse(name: str, about: str, arguments: Sequence[str] | None, config: type) 
     for option, what in own_options(config).items():
         kind = get_type_hints(config)[setting(option)]
         parser.add_argument(option, type=kind, help=f"{what}; default: that of the settings")
-    if hasattr(config, "with_policy"):
+    if issubclass(config, Comparing):
         what = "compare this policy, too: a name, or a class of your own (docs/POLICY.md)"
         parser.add_argument("--policy", metavar="NAME|MODULE:CLASS", help=what)
     options = parser.parse_args(arguments)

@@ -5,7 +5,7 @@ Wall time is split as the paper splits it. *Receiving* is the verify node's wait
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
@@ -126,3 +126,8 @@ def run(settings: Settings, seed: int) -> Run:
         tuple(generation.session.request.session_id for generation in draft.done) for draft in world.drafts
     )
     return Run(accounts, sessions, tuple(draft.done_at for draft in world.drafts))
+
+
+def runs(make: Callable[..., Settings], seeds: int) -> list[Run]:
+    """A run of each seed. make: takes it as `seed`."""
+    return [run(make(seed=seed), seed) for seed in range(seeds)]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -11,7 +11,18 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.__main__ import experiments
-from experiments.harness.experiment import HERE, Finding, Outcome, _columns, _rows, load, new_figure, run, table
+from experiments.harness.experiment import (
+    HERE,
+    Comparing,
+    Finding,
+    Outcome,
+    _columns,
+    _rows,
+    load,
+    new_figure,
+    run,
+    table,
+)
 from experiments.harness.runner import run_all
 from goodspeed.fair import policies
 from goodspeed.fair.policies.registry import POLICIES
@@ -133,13 +144,10 @@ def test_settings_that_are_options_replace_those_of_the_file(tmp_path, capsys):
 
 
 @dataclass(frozen=True)
-class Compared(Config):
+class Compared(Comparing, Config):
     """Settings of an experiment that compares policies."""
 
     policies: tuple[str, ...] = ("gradient",)
-
-    def with_policy(self, name):
-        return replace(self, policies=(*self.policies, name))
 
 
 @pytest.fixture
