@@ -100,10 +100,3 @@ def test_without_cuda_the_benchmark_says_that_it_was_not_run(capsys, arguments, 
     shown = capsys.readouterr()
     assert "not run" in shown.err
     assert "not run" in json.loads(shown.out)["not_run"]
-
-
-def test_cases_that_do_not_fit_are_named(capsys, monkeypatch):
-    monkeypatch.setattr(gpu, "pages_for", lambda *_: 20)
-    assert gpu.main(["--device", "cpu", "--shape", "micro", "--repetitions", "4", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])["shapes"][0]
-    assert [len(result[which]) for which in ("cases", "left_out")] == [1, 1]

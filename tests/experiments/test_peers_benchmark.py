@@ -13,7 +13,7 @@ import pytest
 
 from experiments.benchmarks import peers
 from experiments.benchmarks.rivals import catalogue, files
-from experiments.benchmarks.rivals.catalogue import OWN_ENGINE, PACKAGES, RIVALS
+from experiments.benchmarks.rivals.catalogue import RIVALS
 from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
@@ -53,17 +53,6 @@ def test_ratios_are_of_medians_and_of_the_best():
     lines = [" ".join(line.split()) for line in table(rates, found, "_both")]
     assert "engine 1 at once 90.0 (10.0 to 100.0) 8 at once 300.0 (300.0 to 300.0)" in lines
     assert "engine_both, 8 at once 0.75 (wanted: at least 0.9)" in lines
-
-
-def test_a_ratio_without_its_rival_is_not_known():
-    rates = {"engine": {"1": [90.0]}, "goodspeed": {"1": [50.0]}}
-    found = summary(rates)
-    assert (found["engine"], found["ngram"], found["ratio_1"]) == ({"1": None, "8": None}, {"1": None, "8": None}, None)
-    assert any("not known" in line for line in table(rates, found, ""))
-
-
-def test_our_own_engine_is_no_rival():
-    assert summary({"engine": {"1": [200.0]}, "vllm": {"1": [50.0]}, "goodspeed": {"1": [100.0]}})["ratio_1"] == 2.0
 
 
 def test_all_ways_take_turns_and_one_that_fails_leaves_with_its_reason():
@@ -106,11 +95,6 @@ def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
     assert BY_WAY["transformers_assisted"].missing(folder) is None
     assert "--draft FILE.gguf" in str(BY_WAY["genai_draft"].missing(folder))
     assert BY_WAY["genai_draft"].missing(file) is None
-
-
-def test_this_python_may_lack_a_rival(monkeypatch):
-    monkeypatch.setitem(PACKAGES, OWN_ENGINE.module, "no_such_package")
-    assert OWN_ENGINE.missing(Files()) == "this Python has no no_such_package"
 
 
 def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
@@ -209,10 +193,3 @@ def test_a_worker_tells_why_it_failed_and_ends():
     assert answers[1] == {"failed": "ValueError: nothing to write"}
     assert isinstance(answers[2], ValueError)
     assert len(answers) == 3
-
-
-def test_a_long_reason_is_one_short_line():
-    reason = str(RivalFailed("no file\n" * 100))
-    assert reason.startswith("no file no file")
-    assert reason.endswith(" ...")
-    assert "\n" not in reason

@@ -59,30 +59,3 @@ def test_ours_has_the_heaviest_curve_and_framed_bars():
     assert ours.get_zorder() < other.get_zorder()  # or it would hide the other
     assert [bar.get_edgecolor()[:3] for bar in below.patches] == [(1.0, 1.0, 1.0), (0.0, 0.0, 0.0)]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fixed (ours)", "gradient"]
-
-
-def test_fig4_explains_every_line():
-    figure = drawn("fig4_convergence")
-    explained = {text.get_text() for text in figure.legends[0].get_texts()}
-    labels = {line.get_label() for axes in figure.axes for line in axes.lines}
-    assert {styles.OURS.format(label) if label == "gradient" else label for label in labels} == explained
-    assert "U(x*) where drafts began (replay)" in explained
-
-
-def test_never_worse_shows_every_cell_and_says_the_lowest():
-    rows = [row for row in stored(HERE / "results" / "never_worse").rows if row["alpha"] is not None]
-    figure = drawn("never_worse")
-    (axes,) = figure.axes
-    points = [point for line in measured(axes) for point in zip(line.get_xdata(), line.get_ydata(), strict=True)]
-    assert len(points) == len(rows)
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    assert all(left < x < right and low < y < high for x, y in points)
-    assert f"{min(row['ratio_known'] for row in rows):.2f}" in figure.get_suptitle()
-
-
-def test_equal_curves_can_both_be_seen():
-    """Each is narrower than those below it."""
-    breadths = [styles.breadth(place, 3) for place in range(3)]
-    looks = [[one[of] for one in breadths] for of in ("linewidth", "markersize")]
-    assert looks == [sorted(look, reverse=True) for look in looks]
-    assert looks[0][0] > 2 * looks[0][-1]

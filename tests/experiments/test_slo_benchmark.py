@@ -50,10 +50,6 @@ def test_what_is_counted():
     assert row["goodput_tokens_s"] == 20.0
 
 
-def test_without_promises_there_is_no_attainment_of_them():
-    assert measures([(asked(1)[0], served())], seconds=1.0)["promised_attainment"] is None
-
-
 def test_a_text_that_differs_is_found(monkeypatch):
     one, other = asked(2)
     answers = [[served(one.expected)], [served([*other.expected[:-1], 4000])]]

@@ -1,7 +1,5 @@
 """What is recorded of live runs, and the figures of it, by hand."""
 
-from dataclasses import replace
-
 import msgspec
 import numpy as np
 import pytest
@@ -84,12 +82,6 @@ def test_utility_is_that_of_the_mean_goodput_so_far(run):
     assert run.utility == pytest.approx(np.log(np.array(means)).sum(axis=1))
 
 
-def test_utility_of_a_client_without_tokens_is_no_number_yet(run):
-    later = replace(run, rounds=run.rounds[1:])
-    assert later.utility[0] == -np.inf
-    assert np.isfinite(later.utility[1])
-
-
 def test_speeds_are_of_the_time_from_the_first_round_to_the_end_of_the_last(run):
     seconds = 2 * ROUND_S + ROUND_S - PAUSE_S
     assert run.tokens_per_s == pytest.approx([4 / seconds, 6 / seconds])
@@ -155,10 +147,6 @@ def test_positions_with_few_trials_agree_as_often_as_all():
 def test_ratios_are_taken_where_they_are_known():
     trials = [trial("1", 1, ratios=(0.9,))] * 5 + [trial("0", 0, ratios=(0.3,))] * 5
     assert survival(trials, 1) == pytest.approx([0.6])
-
-
-def test_without_drafts_nothing_is_accepted():
-    assert survival([], 2).tolist() == [0.0, 0.0]
 
 
 def test_the_lengths_of_drafts_do_not_bend_the_curve():

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.simulation.arrays import rows
-from experiments.simulation.arrays.estimators import observe_acceptance, observe_goodput
 from experiments.simulation.arrays.probabilities import IndependentDraws
 from experiments.simulation.arrays.replays import Recorded, Replays, alphas_of, clients_of, curves_of, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
@@ -15,8 +14,6 @@ from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
-from goodspeed.fair import policies
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies.gradient import allocate_arrays
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.round_time import Linear
@@ -129,21 +126,6 @@ def test_a_world_is_the_same_alone_and_among_others(policy):
         assert together[0].tolist() != alone[0].tolist()
 
 
-@pytest.mark.parametrize("policy", ["gradient", "fixed"])
-def test_a_policy_without_an_array_form_gives_the_same_by_its_list_form(policy):
-    """`slo` is `gradient` where no text has a service level; of `fixed` both forms are asked."""
-    seeds = [4, 9]
-    listed = rows.Listed([policies.create(policy) for _ in seeds])
-    both = [
-        Worlds(ArraySettings(8, 20, num_worlds=2), one, IndependentDraws(ALPHAS, seeds))
-        for one in (rows.create(policy, 2), listed)
-    ]
-    for worlds in both:
-        worlds.run(40)
-    assert both[0].num_tokens.tolist() == both[1].num_tokens.tolist()
-    assert both[0].goodput.tolist() == both[1].goodput.tolist()
-
-
 rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 0.5, 1.0]))
 clients = st.tuples(rates, st.floats(0.5, 5), st.sampled_from([0.0, 1.0, 1.0, 2.0]), st.integers(0, 9))
 
@@ -164,38 +146,6 @@ def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
             columns = (acceptance[row], goodput[row], weight[row], caps[row])
             alone = allocate_arrays(*columns, budget, fairness, own[row])
             assert together[row].tolist() == alone.tolist()
-
-
-shares = st.floats(0.001, 1.0)
-
-
-@given(
-    eta=shares,
-    clients=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9), st.floats(0, 1)), min_size=1, max_size=20),
-    worth=st.none() | st.floats(0.1, 99),
-)
-def test_acceptance_array_form_is_the_same_arithmetic(eta, clients, worth):
-    estimators = [AcceptanceEstimator(eta, initial, worth) for initial, _, _ in clients]
-    drafted = np.array([num for _, num, _ in clients])
-    agreement = np.array([share * num for _, num, share in clients])
-    worths = None if worth is None else np.full(len(clients), worth)
-    values = observe_acceptance(np.array([e.value for e in estimators]), eta, agreement, drafted, worths)
-    for estimator, total, num in zip(estimators, agreement, drafted, strict=True):
-        estimator.observe(total, num)
-    assert values.tolist() == [estimator.value for estimator in estimators]
-
-
-@given(
-    beta=shares,
-    clients=st.lists(st.tuples(st.floats(0.01, 99), st.integers(0, 99), st.integers(1, 500)), min_size=1, max_size=20),
-)
-def test_goodput_array_form_is_the_same_arithmetic(beta, clients):
-    initial, tokens, rounds = (np.array(column) for column in zip(*clients, strict=True))
-    values = observe_goodput(initial.astype(float), beta, tokens, rounds)
-    estimators = [GoodputEstimator(beta, value) for value in initial]
-    for estimator, num, elapsed in zip(estimators, tokens, rounds, strict=True):
-        estimator.observe(int(num), int(elapsed))
-    assert values.tolist() == [estimator.value for estimator in estimators]
 
 
 def test_probabilities_are_what_the_rates_say_and_may_be_set_in_mid_run():
@@ -257,14 +207,6 @@ def test_rates_and_curves_of_recorded_clients():
     assert alphas == pytest.approx(curves[:, 0], abs=0.02)
     assert (np.diff(curves, axis=1) <= 0).all()
     assert alphas[::2].max() < alphas[1::2].min(), "a larger draft model agrees more often, whatever the domain"
-
-
-def test_after_a_wrong_token_each_client_agrees_as_its_own_draft_model_did():
-    """By hand: drafts of three, wrong at once."""
-    replays = Replays([Recorded(("0",), 0.25), Recorded(("01",), 0.75)], longest=3, seeds=[1])
-    base = -replays.starts
-    for client, known in enumerate(([0.0, 0.25, 0.25], [0.0, 0.75, 0.75])):
-        assert replays.probabilities(np.full(3, client), np.arange(3), base).tolist() == known
 
 
 def test_a_survival_curve_by_hand():

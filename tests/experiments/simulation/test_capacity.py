@@ -61,14 +61,6 @@ def test_drafting_pays_where_it_is_quick_and_near():
     assert slow.slowest > 0.6 * plain.slowest  # now and then it asks for a draft, to see
 
 
-def test_users_of_eight_domains_are_told_apart():
-    point = serving.serve(plan(5000.0, 0.001), 16)
-    assert len(point.speeds) == 8
-    assert max(point.speeds) > 1.2 * min(point.speeds)
-    assert point.tokens_per_s == pytest.approx(2 * sum(point.speeds))
-    assert len(serving.serve(plan(), 1).speeds) == 1
-
-
 def test_presets_and_their_memory():
     """29.5 GB of weights in 72 GB; 160 KiB a cached token."""
     gpu = serving.preset("Qwen3")
@@ -134,16 +126,6 @@ def test_the_experiment_tells_every_way():
     assert outcome.text.startswith(begins)
     speeds = {row["way"]: row["in_turn"] for row in outcome.curves}
     assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
-
-
-def test_passes_by_datasheets_may_be_charged_for_every_token():
-    free, charged = capacity.plan("co_located", quick()), capacity.plan("co_located", replace(quick(), is_charged=True))
-    for name in ("round_cost", "own_draft_cost"):
-        costs = [one.gpu.round_cost if name == "round_cost" else one.own_draft_cost for one in (free, charged)]
-        few, many = ([cost.round_s(number, 8, 0) for cost in costs] for number in (8, 64))
-        assert many[0] == few[0]
-        assert many[1] > few[1]
-    assert charged.gpu.cached_tokens == free.gpu.cached_tokens
 
 
 def test_a_profile(tmp_path):

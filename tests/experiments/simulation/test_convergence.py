@@ -62,18 +62,6 @@ def test_what_is_served_is_compared_with_ours_seed_by_seed():
     assert [one.what.split(": ")[1].split(",")[0] for one in wanted] == ["fixed"]
 
 
-def test_a_baseline_that_is_fairer_than_ours_is_missed():
-    ours, other = (np.full((2, 8), speed) for speed in (1.0, 1.1))
-    row = {"world": "w", "way": "fixed"} | fig4_served.measures(ours, other)
-    assert [one.reached for one in fig4_served.findings([row]) if one.wanted] == [False]
-
-
-def test_the_round_from_which_it_stays_near():
-    assert fig4._settled(np.array([9.0, 1.0, 3.0, 1.9, 1.0])) == 4
-    assert fig4._settled(np.array([1.0, 1.0])) == 1
-    assert fig4._settled(np.array([1.0, 3.0])) is None
-
-
 def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(ConfigError, match="2 rates of acceptance for 3 clients"):
         fig4.Setting(3, 9, [0.5, 0.6]).agreement([0])

@@ -5,12 +5,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from experiments import fleet
 from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.traffic import window
 from experiments.slo.fleet_claims import facts, findings, linear_error
 from experiments.slo.fleet_regions import million, replica, sizes
-from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, homes_of, load, num_runs
+from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, load, num_runs
 from experiments.slo.slos_serve_worlds import Cell as AlonesCell
 from experiments.slo.slos_serve_worlds import Config as Alone
 from experiments.slo.slos_serve_worlds import arrivals as alone
@@ -46,14 +45,6 @@ def test_the_trace_is_long_enough_for_all_windows():
             cell = Cell("", number, "fits")
             for place in range(num_runs(study, cell)):
                 assert len(arrivals(FULL, study, number, place, 1.0)) > 30 * number ** (study.windows == "own")
-
-
-def test_homes():
-    assert homes_of("turn", 3, 7, 1) == [0, 1, 2, 0, 1, 2, 0]
-    drawn = homes_of("chance", 3, 300, 1)
-    assert drawn == homes_of("chance", 3, 300, 1) != homes_of("chance", 3, 300, 2)
-    assert all(70 < drawn.count(home) < 130 for home in range(3))
-    assert homes_of("chance", 1, 2, 1) == [0, 0]
 
 
 def test_a_load_tells_what_became_of_requests():
@@ -111,21 +102,3 @@ def test_a_million_by_hand():
     assert told["fleet"]["replica_bytes_per_s"] == pytest.approx(told["report_bytes"] + 56 * entry)
     assert told["flat"]["keeper_bytes_per_s"] == pytest.approx(1563 * (told["report_bytes"] + 1563 * entry))
     assert told["fleet"]["draft_node_bytes_per_s"] == pytest.approx(5.6 * told["told_bytes"] / MAX_REPLICAS)
-
-
-def test_a_capacity_is_that_of_the_whole_fleet_and_what_it_made_of_that_load(monkeypatch):
-    """Each replica serves 30/s."""
-
-    def load(config, cell, requests_per_s):
-        return {"violations": float(requests_per_s > 30.0), "requests_per_s": cell.replicas * requests_per_s}
-
-    monkeypatch.setattr(fleet, "load", load)
-    row, loads = fleet.measure(QUICK, Cell("replicas", 2, "fits"))
-    assert 60.0 / QUICK.ratio <= row["capacity"] == row["requests_per_s"] <= 60.0
-    assert row["requests_per_s"] in [load["requests_per_s"] for load in loads]
-
-
-def test_one_replica_is_looked_at_with_one_routing_only():
-    study = replace(QUICK.studies["replicas"], replicas=[1, 2], routings=["fits", "none"])
-    found = [(one.study, one.replicas, one.routing) for one in fleet.cells(replace(QUICK, studies={"s": study}))]
-    assert found == [("s", 1, "fits"), ("s", 2, "fits"), ("s", 2, "none")]

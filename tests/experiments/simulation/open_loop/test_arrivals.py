@@ -2,18 +2,16 @@
 
 import gzip
 from dataclasses import replace
-from random import Random
 from statistics import fmean
 
 import pytest
 
 from experiments.simulation.arrivals import Arrival, dealt_out
-from experiments.simulation.open_loop.mix import Kind, Uneven, bells, mixed
+from experiments.simulation.open_loop.mix import Uneven
 from experiments.simulation.open_loop.traffic import FOLDER, recorded, rescaled
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
-from goodspeed.errors import ConfigError
 from goodspeed.slo.objectives import Objectives
 
 SLO = Objectives(tpot_s=0.05, tier="chat")
@@ -76,30 +74,6 @@ def test_a_rescaled_trace_has_the_rate_and_keeps_its_bursts(rate):
     original = [at_s for at_s in recorded("azure_llm_2023_conv") if at_s >= 600.0][: len(times) + 1]
     stretch = 60.0 / (original[-1] - original[0])
     assert times[1] == pytest.approx(stretch * (original[1] - original[0]))
-
-
-def test_a_trace_that_is_too_short_says_so():
-    with pytest.raises(ConfigError, match=r"azure_llm_2023_code has \d+ requests after 3000 s, and 60000 are wanted"):
-        rescaled("azure_llm_2023_code", 100.0, 600.0, 3000)
-
-
-def test_kinds_come_by_their_shares():
-    kinds = [Kind("a", 0.75, 10, 20, 0.8, tpot_s=0.05), Kind("b", 0.25, 30, 40, 0.6)]
-    coming = mixed([float(number) for number in range(4000)], kinds, 2.0, Random(1))
-    often = [one for one in coming if one.prompt_tokens == 10]
-    assert len(often) / len(coming) == pytest.approx(0.75, abs=0.03)
-    assert often[0].slo == Objectives(tpot_s=0.05, tier="a", tpot_window=0)  # AdaServe's: the mean of a text
-    assert {one.slo for one in coming if one.prompt_tokens == 30} == {None}
-    assert len({one.acceptance for one in coming}) == len(coming)
-
-
-def test_bells_have_their_peaks():
-    kinds = [Kind(name, 0.5, 10, 20, 0.8) for name in ("a", "b")]
-    coming = bells([(20.0, kinds[0]), (70.0, kinds[1])], 500, 5.0, 75.0, 2.0, Random(1))
-    assert len(coming) == 1000
-    assert [one.at_s for one in coming] == sorted(one.at_s for one in coming)
-    assert 0.0 <= coming[0].at_s <= coming[-1].at_s <= 75.0
-    assert fmean(one.at_s for one in coming[:500]) == pytest.approx(20.0, abs=1.0)
 
 
 def test_uneven_texts_have_the_mean_and_claim_what_is_true():

@@ -85,21 +85,6 @@ def test_time_goes_on_while_a_request_is_on_its_way():
     assert theirs.kept.ttft_s == pytest.approx(ours.kept.ttft_s + 0.3, abs=0.02)
 
 
-@pytest.mark.parametrize("max_hops", [0, 1, 2, 5])
-def test_nobody_is_sent_on_more_often_than_that_or_back(max_hops):
-    """Nobody can promise anything, so the ring is gone around as far as it may be: of three replicas, twice."""
-    impossible = requests(9, slo=Objectives(0.01, 0.2))
-    done = fleet(impossible, Routing("ring", max_hops=max_hops))
-    assert {text.hops for text in done.texts} == {min(max_hops, 2)}
-    assert {text.hops for text in fleet(impossible, Routing(max_hops=max_hops)).texts} == {0}, "nobody fits"
-
-
-def test_the_same_seed_serves_alike():
-    first, again = (fleet(requests(25), FITS, homes=(0, 0, 1)) for _ in range(2))
-    assert first.texts == again.texts
-    assert fleet(requests(25), FITS, homes=(0, 0, 1), seed=2).texts != first.texts
-
-
 def test_what_is_told_seldom_is_old(monkeypatch):
     """What is known of others is as old as `told_every_s` has it, and no older."""
     ages = []

@@ -45,29 +45,11 @@ def test_at_two_places_they_share_rounds():
     assert latencies(done) == {0: 4.0, 1: 3.0, 2: 5.0}
 
 
-def test_the_server_is_idle_until_somebody_comes():
-    done = serve(create("fcfs"), [request(0, 1, at_s=5.0), request(1, 1, at_s=50.0)])
-    assert latencies(done) == {0: 2.0, 1: 2.0}
-
-
 def test_who_comes_back_pays_for_its_whole_context():
     # the first has had 2 s (its prompt and one round) when the second comes; back with 11 tokens it waits 1.1 s
     done = serve(ShortestRemaining(), [request(0, 5), request(1, 1, at_s=1.5)])
     assert latencies(done) == {0: 2.0 + 2.0 + 1.1 + 4.0, 1: 2.5}
     assert (done[0].num_switches, done[1].num_switches) == (1, 0)
-
-
-def test_the_others_go_on_while_one_comes_back():
-    long = [request(0, 9), request(1, 9)]
-    done = serve(ShortestRemaining(), [*long, request(2, 1, at_s=1.5)], num_places=2)
-    alone = serve(ShortestRemaining(), long, num_places=2)
-    assert {done[0].latency_s, done[1].latency_s} >= {alone[0].latency_s}
-
-
-def test_work_is_only_what_a_text_would_take_alone():
-    done = serve(create("las", **QUEUES), [request(0, 6), request(1, 6)])
-    assert {text.working_s for text in done.values()} == {7.0}
-    assert all(text.num_switches for text in done.values())
 
 
 def test_a_time_is_guessed_once_acceptance_is_stable():
@@ -97,12 +79,6 @@ def test_every_text_is_served_whole_whatever_the_order(name, num_places):
     assert all(text.num_tokens >= text.request.output_tokens for text in done.values())
 
 
-def test_a_policy_that_never_preempts_need_not_be_asked_in_every_round():
-    requests = make(KIND, 20, 30.0, 2, 0.3, Random(1))
-    asked = serve(create("sjf"), requests, preempts=True)
-    assert latencies(serve(create("sjf"), requests, preempts=False)) == latencies(asked)
-
-
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
@@ -110,10 +86,6 @@ def test_rounds_go_along_the_path_until_it_disagrees():
     assert rounds("1101", 0, 8, 2) == (2, 2, 0, 2)
     assert rounds("10", 0, 6, 4) == (1, 1, 1)
     assert rounds("0", 0, 3, 4) == (0, 0, 0)
-
-
-def test_a_predictor_without_error_knows_the_length():
-    assert all(one.predicted_tokens == one.output_tokens for one in make(KIND, 20, 10.0, 4, 0.0, Random(1)))
 
 
 def test_recorded_lengths_and_agreement():
