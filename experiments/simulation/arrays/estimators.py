@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from goodspeed.fair.estimators import FULL_DRAFT, SMALLEST_GOODPUT, SMALLEST_RATE, log_keep
+from goodspeed.fair.estimators import FULL_DRAFT, SMALLEST_GOODPUT, SMALLEST_RATE
 from goodspeed.fair.policies.base import Floats
 
 
 def observe_acceptance(
-    value: Floats, eta: Floats | float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
+    value: Floats, eta: float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
 ) -> Floats:
     """`AcceptanceEstimator.observe` for many clients: returns the new values; all shapes are [clients].
 
@@ -25,9 +25,8 @@ def observe_acceptance(
     return kept
 
 
-def observe_goodput(value: Floats, beta: float, tokens: ArrayLike, rounds: ArrayLike = 1) -> Floats:
-    """`GoodputEstimator.observe` for many clients: returns the new values, shape [clients]."""
-    elapsed = np.asarray(rounds)
-    keep = np.where(elapsed == 1, 1.0 - beta, np.exp(elapsed * log_keep(beta)))
-    moved: Floats = keep * value + (1.0 - keep) * (np.asarray(tokens) / elapsed)
+def observe_goodput(value: Floats, beta: float, tokens: ArrayLike) -> Floats:
+    """`GoodputEstimator.observe` of one round for many clients: returns the new values, shape [clients]."""
+    keep = 1.0 - beta
+    moved: Floats = keep * value + (1.0 - keep) * np.asarray(tokens)
     return np.maximum(moved, SMALLEST_GOODPUT)

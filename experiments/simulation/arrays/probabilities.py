@@ -30,7 +30,7 @@ class Agreement(Protocol):
 
 
 class IndependentDraws:
-    """Independent agreement. `rates` [clients, offsets] may be set anew between rounds; the last one goes on for ever.
+    """Independent agreement. `rates` [clients, offsets]; the last one goes on for ever.
 
     A column of one rate is the paper's alpha.
     """

@@ -48,11 +48,9 @@ class Worlds:
         self.drafted = np.zeros_like(self.lengths)  # in the last round
         self.accepted = np.zeros_like(self.lengths)  # of these
         self.num_tokens = np.zeros_like(self.lengths)  # delivered so far
-        self.num_agreed: Floats = np.zeros(shape)  # of the last round's drafted tokens
         self.acceptance = np.full(shape, INITIAL_ACCEPTANCE)
         self.worth = np.full(shape, INITIAL_WORTH)  # drafted tokens that `acceptance` rests on
         self.goodput = np.full(shape, INITIAL_GOODPUT)
-        self.eta: Floats | float = settings.eta  # may be set anew between rounds, also for each client alone
         self._zero_since = np.full(shape, -1)  # round since which a client waits for a probe, or -1
         self._weights = np.ones(shape)
         self._caps = np.full(shape, min(settings.max_draft, settings.budget))
@@ -62,12 +60,11 @@ class Worlds:
     def step(self) -> None:
         """Runs one round: verify, observe, allocate."""
         self.num_rounds += 1
-        num_agreed = self.num_agreed = self._verify()
+        num_agreed = self._verify()
         joined = np.s_[:, : self.num_joined]
         tokens = self.accepted[joined] + 1
         self.num_tokens[joined] += tokens
-        beta, drafted = self.settings.beta, self.drafted[joined]
-        eta = self.eta if isinstance(self.eta, float) else self.eta[joined]
+        eta, beta, drafted = self.settings.eta, self.settings.beta, self.drafted[joined]
         worth = self.worth[joined] if self.settings.weigh_evidence else None
         self.acceptance[joined] = observe_acceptance(self.acceptance[joined], eta, num_agreed[joined], drafted, worth)
         self.worth[joined] += drafted
