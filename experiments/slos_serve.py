@@ -53,8 +53,6 @@ def cells(config: Config) -> Iterator[Cell]:
         for window, policy in product(range(len(scenario.begins_s)), (*config.policies, *BASELINES)):
             if may_serve(scenario, policy):
                 yield Cell(name, policy, window=window)
-    for latency_s, name in product(config.far_s, config.far_scenarios):
-        yield from (Cell(name, policy, latency_s) for policy in config.far_policies)
 
 
 def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
@@ -71,7 +69,7 @@ def measure(config: Config, cell: Cell) -> tuple[Row, list[Row]]:
         most = round(PER_S * MOST_PER_S)
         number = highest(tried.violations, ALLOWED, start=number or guess, most=most, ratio=config.ratio, step=STEP)
         few = 0
-        if number and cell.scenario == FEW_SCENARIO and not (cell.window or cell.latency_s):
+        if number and cell.scenario == FEW_SCENARIO and not cell.window:
             start = max(1, round(number / STEP))
             few = highest(tried.violations, FEW, start=start, most=number, ratio=config.ratio, step=STEP)
         found.append((tried.best(number) | {"capacity": number / PER_S, "capacity_few": few / PER_S}, tried.rows))
@@ -86,12 +84,12 @@ def draw(_: Config, results: Results) -> Figure:
     """Capacities over that of vLLM, by scenario, with the range over the windows."""
     figure = new_figure(10.0, 4.8)
     axes = figure.subplots()
-    near = [one for one in results.rows if not one["latency_ms"]]
-    scenarios, served = list(dict.fromkeys(one["scenario"] for one in near)), {one["policy"] for one in near}
+    rows = results.rows
+    scenarios, served = list(dict.fromkeys(one["scenario"] for one in rows)), {one["policy"] for one in rows}
     shown = styles.numbers([one for one in (OURS, NO_PROMISES, *BASELINES) if one in served], OURS)
     width = 0.8 / len(shown)
     for place, (policy, number) in enumerate(shown.items()):
-        over = ranges(ratios(near, "capacity", [VLLM], ours=policy))
+        over = ranges(ratios(rows, "capacity", [VLLM], ours=policy))
         places = [scenarios.index(name) + width * (place - (len(shown) - 1) / 2) for name in over]
         heights = [one.mean for one in over.values()]
         errors = [[one.mean - one.least for one in over.values()], [one.most - one.mean for one in over.values()]]

@@ -64,29 +64,26 @@ class Ratio(NamedTuple):
 
 
 def facts(rows: Sequence[Row], loads: Sequence[Row] = ()) -> dict[str, Any]:
-    """The capacities and their ratios, near and by distance, and what became of promises.
+    """The capacities and their ratios, and what became of promises.
 
-    rows: one for each scenario, policy, distance and window. loads: all that were tried.
+    rows: one for each scenario, policy and window. loads: all that were tried.
     """
-    near = [row for row in rows if not row["latency_ms"]]
-    few = [row for row in near if row["scenario"] == FEW_SCENARIO and not row["window"]]
-    over = {name: ratios(near, "capacity", [name]) for name in (*BASELINES, *PAPER_WITHOUT)}
-    own = [row for row in near if row["policy"] == OURS and row["promised"] is not None]
-    tried = [load for load in loads if load["policy"] == OURS and not load["latency_ms"]]
-    far = ("scenario", "policy", "latency_ms", "capacity", "promised", "promised_attained")
+    few = [row for row in rows if row["scenario"] == FEW_SCENARIO and not row["window"]]
+    over = {name: ratios(rows, "capacity", [name]) for name in (*BASELINES, *PAPER_WITHOUT)}
+    own = [row for row in rows if row["policy"] == OURS and row["promised"] is not None]
+    tried = [load for load in loads if load["policy"] == OURS]
     return {
-        "capacity": means(near, "capacity"),
+        "capacity": means(rows, "capacity"),
         "capacity_few": means(few, "capacity_few"),
         "over": {name: ranges(found) for name, found in over.items()},
         "geometric_mean": {name: overall(found) for name, found in over.items() if found},
-        "over_best": ranges(ratios(near, "capacity", COLOCATED)),
-        "over_best_mean": overall(ratios(near, "capacity", COLOCATED)),
+        "over_best": ranges(ratios(rows, "capacity", COLOCATED)),
+        "over_best_mean": overall(ratios(rows, "capacity", COLOCATED)),
         "over_few": {name: ranges(ratios(few, "capacity_few", [name])) for name in BASELINES},
         "promised": {scenario: found[OURS] for scenario, found in means(own, "promised").items()},
         "num_promised": sum(load["num_promised"] for load in tried),
         "broken_by_tens": sum(load["promised_slow"] for load in tried),
         "broken_late": sum(load["promised_late"] for load in tried),
-        "distances": [{name: row[name] for name in far} for row in rows if row["latency_ms"]],
     }
 
 

@@ -76,9 +76,6 @@ class Config(Base):
     """One section of `configs/slos_serve.toml`."""
 
     policies: list[str]  # of ours; the baselines are always there
-    far_s: list[float]  # one way
-    far_scenarios: list[str]
-    far_policies: list[str]
     crowds: int  # of 10 new requests beside 200
 
 
@@ -88,7 +85,6 @@ class Cell:
 
     scenario: str
     policy: str
-    latency_s: float = 0.0
     window: int = 0  # its number; added to the config's seed
 
 
@@ -97,7 +93,7 @@ def load(config: Config, cell: Cell, requests_per_s: float, variant: str = "", m
 
     The share of a lost run is that of texts missed by then, of all; it has no other figures but those of promises.
     """
-    key = {"scenario": cell.scenario, "policy": cell.policy, "latency_ms": 1000 * cell.latency_s, "window": cell.window}
+    key = {"scenario": cell.scenario, "policy": cell.policy, "window": cell.window}
     key |= {"variant": variant, "requests_per_s": requests_per_s}
     if cell.policy in BASELINES:
         num_gpus, serve_with = rivals(config, cell)[variant]
@@ -113,7 +109,7 @@ def load(config: Config, cell: Cell, requests_per_s: float, variant: str = "", m
 def served(config: Config, cell: Cell, coming: Sequence[Arrival], most_missed: float = inf) -> Service:
     """Returns what our nodes make of these requests."""
     changes = POLICIES[cell.policy] | ({} if config.scenarios[cell.scenario].drafts else {"max_draft": 0})
-    settings = replace(world(config, cell.latency_s), **changes)
+    settings = replace(world(config), **changes)
     seed = config.seed + cell.window
     return serve(settings, coming, seed, pool_tokens=config.pool_tokens, most_missed=most_missed)
 
@@ -130,9 +126,9 @@ def may_serve(scenario: Scenario, policy: str) -> bool:
     return scenario.drafts or policy not in (VLLM_SPEC, NO_DRAFTS)
 
 
-def world(base: Base, latency_s: float = 0.0) -> Settings:
+def world(base: Base) -> Settings:
     """A verify node and its draft nodes, but for its policy."""
-    return with_draft_nodes(base.clients, base.budget, base.max_round_tokens, A100, STEP, latency_s)
+    return with_draft_nodes(base.clients, base.budget, base.max_round_tokens, A100, STEP)
 
 
 def arrivals(config: Config, cell: Cell, requests_per_s: float) -> list[Arrival]:

@@ -24,8 +24,8 @@ def test_service_levels_are_multiples_of_a_lone_prompts_time():
     assert {one.slo.tier for one in arrivals(FULL, Cell("Mixed", OURS), 3.0)} == {"chat", "code", "summary"}
 
 
-def row(policy, capacity, few=0.5, latency_ms=0.0, scenario="ChatBot", window=0):
-    key = {"scenario": scenario, "policy": policy, "latency_ms": latency_ms, "window": window}
+def row(policy, capacity, few=0.5, scenario="ChatBot", window=0):
+    key = {"scenario": scenario, "policy": policy, "window": window}
     return key | {"capacity": capacity, "capacity_few": few, "promised": 0.9, "promised_attained": 0.96}
 
 
@@ -40,7 +40,7 @@ def by_hand():
         rows += [row(policy, 1.0, scenario="Coder", window=window) for policy in ("none", DISTSERVE)]
         rows += [row(OURS, ours, scenario="Coder", window=window), row(VLLM, 1.5, scenario="Coder", window=window)]
         rows += [row(SARATHI, sarathi, scenario="Coder", window=window)]
-    return [*rows, row(OURS, 0.1, latency_ms=50.0)]
+    return rows
 
 
 LOADS = [row(OURS, 1.0) | {"num_promised": 50, "promised_late": 2, "promised_slow": 0}] * 2
@@ -58,7 +58,6 @@ def test_ratios_are_over_each_baseline_and_over_the_best_one_of_the_same_window(
     assert told["over_best"]["Coder"] == pytest.approx((6.0**0.5, 2.0, 3.0)), "of Sarathi, and then of vLLM"
     assert told["over_few"][VLLM]["ChatBot"] == pytest.approx((1.0, 1.0, 1.0))
     assert (told["num_promised"], told["broken_by_tens"], told["broken_late"]) == (100, 0, 4)
-    assert [one["latency_ms"] for one in told["distances"]] == [50.0]
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
 
 
@@ -156,5 +155,5 @@ def test_a_capacity_is_the_highest_rate_that_held_and_the_stricter_one_is_of_a_s
     assert 3.0 / FULL.ratio <= row["capacity"] == row["rate"] <= 3.0
     assert 1.0 / FULL.ratio <= row["capacity_few"] <= 1.0
     assert row["rate"] in [load["rate"] for load in loads]
-    for other in (Cell(FEW_SCENARIO, OURS, window=1), Cell(FEW_SCENARIO, OURS, latency_s=0.1), Cell("Coder", OURS)):
+    for other in (Cell(FEW_SCENARIO, OURS, window=1), Cell("Coder", OURS)):
         assert slos_serve.measure(FULL, other)[0]["capacity_few"] == 0.0
