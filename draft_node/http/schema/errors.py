@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 from starlette.types import Scope
 
-from draft_node.http.schema.strict import MEMBER
+from draft_node.http.schema.strict import LEFT_OUT, MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import error_answer, error_body
 from goodspeed.serving.web.bodies import ErrorBody
@@ -81,7 +81,7 @@ def of_validation(error: ValidationError) -> ApiError:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
     if kind == "union_tag_invalid":
         tags = re.findall(r"\[(.*?)\]", context["expected_tags"])
-        types = ", ".join(repr(tag) for tag in tags if tag not in UNWANTED)
+        types = ", ".join(repr(tag) for tag in tags if not tag.startswith(LEFT_OUT))
         what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not supported; send one of {types}"
         return ApiError(400, what, param=param)
     place = param.rpartition(".")[2]
@@ -89,11 +89,6 @@ def of_validation(error: ValidationError) -> ApiError:
     code = "missing_parameter" if kind == "missing" else None
     return ApiError(400, f"{param} {says}", param=param, code=code)
 
-
-UNWANTED = frozenset(
-    ("web_search", "web_search_20250305", "bash_20250124", "item_reference", "compaction", "redacted_thinking")
-)
-"""Types that are known only to be refused by name, or left out."""
 
 UNIONS = {
     "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",

@@ -1,11 +1,10 @@
 """Schemas of bodies of Anthropic's API: blocks, messages, tools and parameters."""
 
 import json
-import re
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from draft_node.http.schema.chat import (
     MAX_ID_CHARS,
@@ -22,7 +21,7 @@ from draft_node.http.schema.chat import (
     listed,
 )
 from draft_node.http.schema.parts import TextPart, Unseen, text_of
-from draft_node.http.schema.strict import IGNORED, LeftOut, Strict, refused, tell_ignored
+from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused, tell_ignored
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.service.chat_forms import depth
 from goodspeed.serving.web.errors import NO_THREADS
@@ -65,9 +64,15 @@ class CustomTool(OfMessages):
 class HostedTool(LeftOut):
     """A tool that Anthropic's service runs."""
 
+    types = (
+        r"(?!(bash|text_editor|memory|computer|browser)_)[a-z0-9_]{1,40}_\d{8}|tool_search_tool_[a-z0-9]+|mcp_toolset"
+    )
+
 
 class LearnedTool(LeftOut):
     """A tool that a client runs, and whose schema Anthropic's models have learned."""
+
+    types = r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}"
 
     @model_validator(mode="after")
     def _is_unknown(self) -> Self:
@@ -75,24 +80,7 @@ class LearnedTool(LeftOut):
         raise refused("type", what)
 
 
-HOSTED = re.compile(r"[a-z0-9_]{1,40}_\d{8}|tool_search_tool_[a-z0-9]+|mcp_toolset")
-
-LEARNED = re.compile(r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}")
-
-
-def _kind_of_tool(given: Any) -> str:
-    found = given.get("type") or "custom" if isinstance(given, dict) else getattr(given, "type", None) or "custom"
-    if isinstance(found, str) and LEARNED.fullmatch(found):
-        return "[bash_20250124]"
-    return "[web_search_20250305]" if isinstance(found, str) and HOSTED.fullmatch(found) else f"[{found}]"
-
-
-AnyTool: TypeAlias = Annotated[
-    Annotated[CustomTool, Tag("[custom]")]
-    | Annotated[HostedTool, Tag("[web_search_20250305]")]
-    | Annotated[LearnedTool, Tag("[bash_20250124]")],
-    Discriminator(_kind_of_tool),
-]
+AnyTool: TypeAlias = Annotated[CustomTool | LearnedTool | HostedTool, ByType("custom")]
 
 
 class InputText(OfMessages, TextPart):
@@ -143,18 +131,18 @@ class ToolDefinition(OfMessages):
     definition: CustomTool
 
 
-def _kind_of_change(given: Any) -> str:
-    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
-    return "[tool_definition]" if kind == "tool_definition" else "[tool_reference]"
+class NamedTool(LeftOut):
+    """A tool that another part describes."""
+
+    types = "tool_reference"
 
 
 class ToolChange(LeftOut):
     """Adds a tool, or removes one. The model sees all tools from the beginning."""
 
-    tool: Annotated[
-        Annotated[ToolDefinition, Tag("[tool_definition]")] | Annotated[LeftOut, Tag("[tool_reference]")],
-        Discriminator(_kind_of_change),
-    ]
+    types = "tool_addition|tool_removal"
+
+    tool: Annotated[ToolDefinition | NamedTool, ByType("tool_reference")]
 
     @property
     def definition(self) -> CustomTool | None:
@@ -163,6 +151,8 @@ class ToolChange(LeftOut):
 
 class ToolReference(LeftOut):
     """A tool that a search found. The model sees all tools from the beginning."""
+
+    types = "tool_reference"
 
     tool_name: PastName
 
@@ -211,50 +201,38 @@ class ToolResult(OfMessages):
     content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
 
 
-OTHERS = re.compile(r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback")
-"""Types of what only Anthropic's service runs or reads, in answers of its models."""
+class HostedBlock(LeftOut):
+    """What only Anthropic's service runs or reads, in answers of its models."""
 
-UNREAD = "redacted_thinking"
-"""Name of their branch."""
-
-
-def _kind(given: Any) -> str:
-    """Returns the branch of a block; the last types of a branch are those of a file."""
-    found = given.get("type") or "" if isinstance(given, dict) else getattr(given, "type", "")
-    if isinstance(found, str) and OTHERS.fullmatch(found):
-        return f"[{UNREAD}]"
-    if found == "document" and isinstance(given, dict):
-        source = given.get("source")
-        is_written = isinstance(source, dict) and source.get("type") in ("text", "content")
-        return "[document]" if is_written else "[container_upload]"
-    return f"[{found}]"
+    types = r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback"
 
 
-Shown: TypeAlias = Annotated[
-    Annotated[InputText, Tag("[text]")]
-    | Annotated[Unseen, Tag("[image]")]
-    | Annotated[Document, Tag("[document]")]
-    | Annotated[Unseen, Tag("[container_upload]")]
-    | Annotated[SearchResult, Tag("[search_result]")]
-    | Annotated[ToolReference, Tag("[tool_reference]")],
-    Discriminator(_kind),
-]
+def _unless_unread(given: Any, found: str) -> str:
+    """Returns the type of a block: of a document that is neither text nor blocks that of a file."""
+    if found != "document" or not isinstance(given, dict):
+        return found
+    source = given.get("source")
+    is_written = isinstance(source, dict) and source.get("type") in ("text", "content")
+    return found if is_written else "container_upload"
+
+
+OF_BLOCKS = ByType(find=_unless_unread)
+
+Shown: TypeAlias = Annotated[InputText | Unseen | Document | SearchResult | ToolReference, OF_BLOCKS]
 """A block of a tool's result."""
 
 Block: TypeAlias = Annotated[
-    Annotated[InputText, Tag("[text]")]
-    | Annotated[ToolUse, Tag("[tool_use]")]
-    | Annotated[ToolResult, Tag("[tool_result]")]
-    | Annotated[Thought, Tag("[thinking]")]
-    | Annotated[Unseen, Tag("[image]")]
-    | Annotated[Document, Tag("[document]")]
-    | Annotated[Unseen, Tag("[container_upload]")]
-    | Annotated[SearchResult, Tag("[search_result]")]
-    | Annotated[Compaction, Tag("[compaction]")]
-    | Annotated[ToolChange, Tag("[tool_addition]")]
-    | Annotated[ToolChange, Tag("[tool_removal]")]
-    | Annotated[LeftOut, Tag(f"[{UNREAD}]")],
-    Discriminator(_kind),
+    InputText
+    | ToolUse
+    | ToolResult
+    | Thought
+    | Unseen
+    | Document
+    | SearchResult
+    | Compaction
+    | ToolChange
+    | HostedBlock,
+    OF_BLOCKS,
 ]
 """A block of a message."""
 
@@ -263,7 +241,7 @@ ToolResult.model_rebuild()
 
 ROLES: dict[str, tuple[type, ...]] = {
     "user": (InputText, ToolResult, Unseen, Document, SearchResult),
-    "assistant": (InputText, ToolUse, Thought, Compaction, LeftOut),
+    "assistant": (InputText, ToolUse, Thought, Compaction, HostedBlock),
     "system": (InputText, ToolChange),
 }
 """The blocks that messages of a role may have."""

@@ -1,29 +1,9 @@
 """Parts of messages: text, and what this model cannot see or hear, which becomes a sentence of text."""
 
-import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Literal, Protocol, TypeAlias
 
-from pydantic import Discriminator, Tag
-
-from draft_node.http.schema.strict import LeftOut, Strict
-
-DATED = re.compile(r"_\d{4}_\d\d_\d\d\Z")
-"""End of the name of a hosted tool's version."""
-
-
-def kind_of(default: str = "", alike: Mapping[str, str] = MappingProxyType({})) -> Discriminator:
-    """Selects a union's branch by `type`. Tags have brackets, so that error messages omit them.
-
-    alike: types that share another one's branch.
-    """
-
-    def kind(given: Any) -> str:
-        found = given.get("type") or default if isinstance(given, dict) else getattr(given, "type", default)
-        return f"[{alike.get(DATED.sub('', found[:64]), found) if isinstance(found, str) else found}]"
-
-    return Discriminator(kind)
+from draft_node.http.schema.strict import ByType, LeftOut, Strict
 
 
 class Words(Protocol):
@@ -38,21 +18,21 @@ class TextPart(Strict):
     text: str
 
 
-IMAGE, RECORDING, FILE = "image_url", "input_audio", "file"
-"""Types in chats of the parts that no text model can read."""
+NOUNS = {"image_url": "an image", "input_audio": "a recording", "file": "a file"}
+"""What no text model can read, by the type of the part in chats."""
 
 IN_CHATS = {
-    **dict.fromkeys((IMAGE, "image", "input_image"), IMAGE),
-    RECORDING: RECORDING,
-    **dict.fromkeys((FILE, "document", "input_file", "container_upload"), FILE),
+    **{kind: kind for kind in NOUNS},
+    **dict.fromkeys(("image", "input_image"), "image_url"),
+    **dict.fromkeys(("document", "input_file", "container_upload"), "file"),
 }
 """These types by their types in the three APIs."""
-
-NOUNS = {IMAGE: "an image", RECORDING: "a recording", FILE: "a file"}
 
 
 class Unseen(LeftOut):
     """An image, a recording or a file, which becomes a sentence of text."""
+
+    types = "|".join(IN_CHATS)
 
     @property
     def chat_type(self) -> str:
@@ -67,13 +47,7 @@ class Unseen(LeftOut):
         return f"[{self.noun} that this model cannot read]"
 
 
-Part: TypeAlias = Annotated[
-    Annotated[TextPart, Tag("[text]")]
-    | Annotated[Unseen, Tag(f"[{IMAGE}]")]
-    | Annotated[Unseen, Tag(f"[{RECORDING}]")]
-    | Annotated[Unseen, Tag(f"[{FILE}]")],
-    kind_of("text"),
-]
+Part: TypeAlias = Annotated[TextPart | Unseen, ByType("text")]
 """A part of a chat's message."""
 
 

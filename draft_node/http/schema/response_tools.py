@@ -10,27 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, Tag, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from draft_node.http.schema.chat import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, Schema, listed
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.parts import kind_of
-from draft_node.http.schema.strict import LeftOut, Strict, refused, tell_ignored
+from draft_node.http.schema.strict import ByType, LeftOut, Strict, refused, tell_ignored
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 
 SEARCH = "tool_search"
 """Type of the tool that finds further tools, and the name of its function."""
 
-HOSTED = "web_search"
-"""Name of the branch for all tools that only a hosted service can run."""
 
-ALIKE = dict.fromkeys(
-    (
-        *(HOSTED, "web_search_preview", "file_search", "code_interpreter", "image_generation", "mcp", "local_shell"),
-        *("computer", "computer_use", "computer_use_preview", "programmatic_tool_calling"),
-    ),
-    HOSTED,
-)
+DATED = r"(_\d{4}_\d\d_\d\d)?"
+"""Pattern of the version at the end of a hosted type."""
 
 
 class FunctionTool(Function):
@@ -60,18 +52,7 @@ class CustomTool(Strict):
     type: Literal["custom"]
     name: Name
     description: str | None = None
-    format: (
-        Annotated[
-            Annotated[TextFormat, Tag("[text]")] | Annotated[GrammarFormat, Tag("[grammar]")],
-            kind_of("text"),
-        ]
-        | None
-    ) = None
-
-
-OwnTool: TypeAlias = Annotated[
-    Annotated[FunctionTool, Tag("[function]")] | Annotated[CustomTool, Tag("[custom]")], kind_of("function")
-]
+    format: Annotated[TextFormat | GrammarFormat, ByType("text")] | None = None
 
 
 class NamespaceTool(Strict):
@@ -80,7 +61,7 @@ class NamespaceTool(Strict):
     type: Literal["namespace"]
     name: Name
     description: str | None = None
-    tools: Annotated[list[OwnTool], listed(MAX_TOOLS)]
+    tools: Annotated[list[Annotated[FunctionTool | CustomTool, ByType("function")]], listed(MAX_TOOLS)]
 
     @model_validator(mode="after")
     def _has_short_names(self) -> Self:
@@ -108,14 +89,16 @@ class SearchTool(Strict):
         return self
 
 
-AnyTool: TypeAlias = Annotated[
-    Annotated[FunctionTool, Tag("[function]")]
-    | Annotated[CustomTool, Tag("[custom]")]
-    | Annotated[NamespaceTool, Tag("[namespace]")]
-    | Annotated[SearchTool, Tag("[tool_search]")]
-    | Annotated[LeftOut, Tag(f"[{HOSTED}]")],
-    kind_of(alike=ALIKE),
-]
+class HostedTool(LeftOut):
+    """A tool that only a hosted service can run."""
+
+    types = (
+        "(web_search|web_search_preview|file_search|code_interpreter|image_generation|mcp|local_shell|computer"
+        f"|computer_use|computer_use_preview|programmatic_tool_calling){DATED}"
+    )
+
+
+AnyTool: TypeAlias = Annotated[FunctionTool | CustomTool | NamespaceTool | SearchTool | HostedTool, ByType()]
 
 Tools: TypeAlias = Annotated[list[AnyTool], listed(MAX_TOOLS)]
 
@@ -143,27 +126,11 @@ class AllowedTools(Strict):
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
     tools: Annotated[
-        list[
-            Annotated[
-                Annotated[NamedTool, Tag("[function]")]
-                | Annotated[NamedTool, Tag("[custom]")]
-                | Annotated[WholeNamespace, Tag("[namespace]")]
-                | Annotated[NamedSearch, Tag("[tool_search]")]
-                | Annotated[LeftOut, Tag(f"[{HOSTED}]")],
-                kind_of("function", ALIKE),
-            ]
-        ],
-        listed(MAX_TOOLS),
+        list[Annotated[NamedTool | WholeNamespace | NamedSearch | HostedTool, ByType("function")]], listed(MAX_TOOLS)
     ]
 
 
-ToolChoice: TypeAlias = Annotated[
-    Annotated[Literal["none", "auto", "required"], Tag("[auto]")]
-    | Annotated[NamedTool, Tag("[function]")]
-    | Annotated[NamedTool, Tag("[custom]")]
-    | Annotated[AllowedTools, Tag("[allowed_tools]")],
-    kind_of("auto"),
-]
+ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool | AllowedTools, ByType("auto")]
 
 
 def shown_name(name: str, namespace: str | None) -> str:

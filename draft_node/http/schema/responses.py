@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, Tag, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from draft_node.http.schema.chat import (
     MAX_MESSAGES,
@@ -20,13 +20,20 @@ from draft_node.http.schema.chat import (
     StreamOptions,
     listed,
 )
-from draft_node.http.schema.parts import Unseen, kind_of, text_of
-from draft_node.http.schema.response_tools import SEARCH, AnyTool, Toolbox, ToolChoice, Tools, as_arguments, shown_name
-from draft_node.http.schema.strict import LeftOut, Strict, few, refused, tell_ignored
+from draft_node.http.schema.parts import Unseen, text_of
+from draft_node.http.schema.response_tools import (
+    DATED,
+    SEARCH,
+    AnyTool,
+    Toolbox,
+    ToolChoice,
+    Tools,
+    as_arguments,
+    shown_name,
+)
+from draft_node.http.schema.strict import ByType, LeftOut, Strict, few, refused, tell_ignored
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
-
-TEXTS = dict.fromkeys(("output_text", "text", "summary_text", "reasoning_text"), "input_text")
 
 
 class Part(Strict):
@@ -45,17 +52,7 @@ class RefusalPart(Strict):
         return self.refusal
 
 
-Parts: TypeAlias = Annotated[
-    list[
-        Annotated[
-            Annotated[Part, Tag("[input_text]")]
-            | Annotated[RefusalPart, Tag("[refusal]")]
-            | Annotated[Unseen, Tag("[input_image]")],
-            kind_of("input_text", TEXTS | {"input_file": "input_image"}),
-        ]
-    ],
-    listed(MAX_PARTS),
-]
+Parts: TypeAlias = Annotated[list[Annotated[Part | RefusalPart | Unseen, ByType("input_text")]], listed(MAX_PARTS)]
 
 
 class Item(Strict):
@@ -195,36 +192,34 @@ class AdditionalTools(Item):
     tools: Tools
 
 
-class ItemReference(Item):
-    type: Literal["item_reference"]
+class ItemReference(LeftOut):
+    types = "item_reference"
 
     @model_validator(mode="after")
     def _is_kept_nowhere(self) -> Self:
         raise refused("type", 'must not be "item_reference": no item is kept here; send the item itself')
 
 
-UNREAD = "compaction"
-"""Name of the branch for items that only a hosted service can read, or whose tools only it can run."""
+class HostedItem(LeftOut):
+    """An item that only a hosted service can read, or whose tool only it can run."""
 
-HOSTED_ITEMS = dict.fromkeys(
-    ("compaction", "compaction_summary", "web_search_call", "image_generation_call", "mcp_list_tools"), UNREAD
-)
+    types = f"(compaction|compaction_summary|web_search_call|image_generation_call|mcp_list_tools){DATED}"
+
 
 AnyItem: TypeAlias = Annotated[
-    Annotated[InputMessage, Tag("[message]")]
-    | Annotated[FunctionCall, Tag("[function_call]")]
-    | Annotated[CallOutput, Tag("[function_call_output]")]
-    | Annotated[InputReasoning, Tag("[reasoning]")]
-    | Annotated[CustomCall, Tag("[custom_tool_call]")]
-    | Annotated[CallOutput, Tag("[custom_tool_call_output]")]
-    | Annotated[ShellCall, Tag("[local_shell_call]")]
-    | Annotated[ShellOutput, Tag("[local_shell_call_output]")]
-    | Annotated[SearchCall, Tag("[tool_search_call]")]
-    | Annotated[FoundTools, Tag("[tool_search_output]")]
-    | Annotated[AdditionalTools, Tag("[additional_tools]")]
-    | Annotated[ItemReference, Tag("[item_reference]")]
-    | Annotated[LeftOut, Tag(f"[{UNREAD}]")],
-    kind_of("message", HOSTED_ITEMS),
+    InputMessage
+    | FunctionCall
+    | CallOutput
+    | InputReasoning
+    | CustomCall
+    | ShellCall
+    | ShellOutput
+    | SearchCall
+    | FoundTools
+    | AdditionalTools
+    | ItemReference
+    | HostedItem,
+    ByType("message"),
 ]
 
 
@@ -243,15 +238,7 @@ class SchemaFormat(JsonSchema):
 
 
 class TextConfig(Strict):
-    format: (
-        Annotated[
-            Annotated[PlainFormat, Tag("[text]")]
-            | Annotated[PlainFormat, Tag("[json_object]")]
-            | Annotated[SchemaFormat, Tag("[json_schema]")],
-            kind_of("text"),
-        ]
-        | None
-    ) = None
+    format: Annotated[PlainFormat | SchemaFormat, ByType("text")] | None = None
 
 
 Summary = Literal["auto", "concise", "detailed"]

@@ -6,11 +6,20 @@ Accepts unknown members that request nothing: null, false and empty values, and 
 
 import difflib
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 MEMBER = "member"
 """Type of the error that `refused` returns, for a member of the object at the error's location."""
@@ -136,12 +145,52 @@ class LeftOut(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
+    types: ClassVar[str] = ""  # pattern of the types of a union's branch
+
     type: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
 
     @model_validator(mode="after")
     def _is_left_out(self, info: ValidationInfo) -> Self:
         tell_ignored(self.type, info)
         return self
+
+
+class ByType:
+    """Selects a union's branch by `type`: annotates the union. Tags have brackets, so that error messages omit them.
+
+    A branch has the types that its member `type` names, or those of the pattern `types` of `LeftOut`; a `Literal` has
+    its own.
+    """
+
+    def __init__(self, default: str = "", find: Callable[[Any, Any], Any] = lambda given, found: found) -> None:
+        """default: type of what names none; find: changes the type that a part names."""
+        self._default = default
+        self._find = find
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        tags, patterns, choices = dict[str, str](), list[tuple[str, str]](), dict[Any, CoreSchema]()
+        for branch in get_args(source):
+            pattern = getattr(branch, "types", "")
+            kind = branch if get_origin(branch) is Literal else branch.model_fields["type"].annotation
+            names = [name for one in (kind, *get_args(kind)) for name in get_args(one) if isinstance(name, str)]
+            tag = f"[{LEFT_OUT}{branch.__name__}]" if pattern else f"[{names[0]}]"
+            choices[tag] = handler.generate_schema(branch)
+            tags |= dict.fromkeys(() if pattern else names, tag)
+            patterns += [(pattern, tag)] if pattern else []
+
+        def tag_of(given: Any) -> str:
+            found = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+            found = self._find(given, found or self._default)
+            if not isinstance(found, str):
+                return f"[{found}]"
+            left_out = (tag for pattern, tag in patterns if re.fullmatch(pattern, found[:128]))
+            return tags.get(found) or next(left_out, f"[{found}]")
+
+        return core_schema.tagged_union_schema(choices, tag_of)
+
+
+LEFT_OUT = "-"
+"""Beginning of the tags of branches that are refused by name, or left out, so that no error advises them."""
 
 
 def tell_ignored(name: str, info: ValidationInfo) -> None:
