@@ -5,6 +5,7 @@ Magistral and DeepSeek-R1. A format has the name of the corresponding vLLM parse
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -137,7 +138,7 @@ class Call:
 Part: TypeAlias = Content | Thinking | Call
 
 
-def joined(parts: list[Part]) -> list[Part]:
+def joined(parts: Iterable[Part]) -> list[Part]:
     """Merges adjacent parts of the same kind, except calls."""
     found = list[Part]()
     for part in parts:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from draft_node.core.actions import Deliver, Finish, Statistics
-from draft_node.parsing.formats import Call, Content, Part, Thinking, joined
+from draft_node.parsing.formats import Call, Content, Part, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
@@ -19,26 +19,24 @@ from goodspeed.wire.fields import FinishReason
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """New tokens, and text that is certain (whole characters, never part of a stop string).
+    """New tokens, and the parts of the text that are certain: whole characters, never part of a stop string.
 
-    The tokens' text may come in a later piece. `text` is content only; `parts` also has reasoning and calls, in order.
+    The tokens' text may come in a later piece. Parts beside each other are of different kinds, or calls.
     """
 
-    text: str
-    tokens: tuple[Token, ...]
-    thinking: str = ""
-    call: Call | None = None
-    parts: "tuple[Piece, ...]" = ()  # each with text, reasoning or a call, without tokens
+    parts: tuple[Part, ...]
+    tokens: tuple[Token, ...] = ()
     prompt: PromptTokens | None = None  # in the first piece, if prompt log-probabilities are requested
 
+    @property
+    def text(self) -> str:
+        """The content alone."""
+        return "".join(part.text for part in self.parts if isinstance(part, Content))
+
     def each(self) -> "Iterator[Piece]":
-        """Splits into pieces with only one of text, thinking and call; the first one has tokens and prompt."""
-        if not self.parts:
-            yield self
-            return
-        first, *others = self.parts
-        yield replace(first, tokens=self.tokens, prompt=self.prompt)
-        yield from others
+        """Splits into pieces of one part; the first one has tokens and prompt."""
+        yield replace(self, parts=self.parts[:1])
+        yield from (Piece((part,)) for part in self.parts[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class Answer:
         prompt = None
         if delivered.prompt_logprobs is not None:
             prompt = PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts)
-        return self._piece(parts, tokens, prompt)
+        return Piece(tuple(joined(parts)), tuple(tokens), prompt)
 
     def _parsed(self, token_id: int, decoded: str) -> list[Part]:
         """Parses a token's text; thinking may spell its closing marker, if that is a token of its own."""
@@ -138,7 +136,7 @@ class Answer:
     def _end(self) -> Piece:
         """Returns the text held back after the final token; this text may still complete a stop string."""
         parts = self._grow([*self._parser.push(self._stream.end()), *self._parser.end()])
-        return self._piece([*parts, *self._content(self._stops.end())])
+        return Piece(tuple(joined([*parts, *self._content(self._stops.end())])))
 
     @property
     def _is_over(self) -> bool:
@@ -164,20 +162,3 @@ class Answer:
     def _content(self, text: str) -> list[Part]:
         kept = self._leading.push(text)
         return [Content(kept)] if kept else []
-
-    def _piece(self, given: list[Part], tokens: Sequence[Token] = (), prompt: PromptTokens | None = None) -> Piece:
-        """Returns the piece for parsed parts."""
-        said = [part.text for part in given if isinstance(part, Content)]
-        if len(said) == len(given):  # as in every answer without reasoning and calls
-            return Piece("".join(said), tuple(tokens), prompt=prompt)
-        parts = list[Piece]()
-        for part in joined(given):
-            match part:
-                case Content(text):
-                    parts.append(Piece(text, ()))
-                case Thinking(text):
-                    parts.append(Piece("", (), thinking=text))
-                case Call():
-                    parts.append(Piece("", (), call=part))
-        thought = "".join(part.thinking for part in parts)
-        return Piece("".join(said), tuple(tokens), thought, parts=tuple(parts), prompt=prompt)

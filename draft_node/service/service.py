@@ -179,7 +179,7 @@ class Service:
                 yield piece
         if session is None:
             raise RuntimeError("a session ended without a last item")
-        if piece.text or piece.tokens or piece.parts or piece.prompt is not None:
+        if piece.parts or piece.tokens or piece.prompt is not None:
             yield piece
         yield Ended(answer.reason, answer.stop, answer.num_tokens, session.statistics, kept, answer.num_thinking)
 

@@ -8,6 +8,7 @@ from draft_node.http.answer.chunks import Chunked
 from draft_node.http.answer.logprobs import for_chat
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import ChatRequest
+from draft_node.parsing.formats import Call, Content, Part, Thinking
 from draft_node.service.answer import Ended, Piece
 from draft_node.service.tokens import Token
 from goodspeed.serving.web.bodies import (
@@ -43,20 +44,22 @@ class ChatShape(Chunked):
             raise RuntimeError("a choice is told whole before its text has ended")
         return ChatChoice(
             index=index,
-            message=self._message(choice),
+            message=self._message(choice.parts),
             logprobs=self._of(choice.tokens),
-            finish_reason=_reason(choice.ended.reason, len(choice.calls)),
+            finish_reason=_reason(choice.ended.reason, sum(isinstance(part, Call) for part in choice.parts)),
             **self.ids_of(choice.tokens),
         )
 
-    def _message(self, choice: Choice) -> AssistantMessage:
+    def _message(self, parts: Sequence[Part]) -> AssistantMessage:
         """Builds the message; omits reasoning and calls if there are none."""
-        text, thinking, calls = choice.text, choice.thinking, choice.calls
+        text = "".join(part.text for part in parts if isinstance(part, Content))
+        thinking = "".join(part.text for part in parts if isinstance(part, Thinking))
+        calls = [made(part, self.batch.parser.formats.tools) for part in parts if isinstance(part, Call)]
         message = AssistantMessage(role="assistant", content=text or (None if calls else ""), refusal=None)
         if thinking:
             message.reasoning_content = message.reasoning = thinking
         if calls:
-            message.tool_calls = [made(call, self.batch.parser.formats.tools) for call in calls]
+            message.tool_calls = calls
         return message
 
     def beginnings(self) -> Iterable[ChatChunk]:
@@ -65,17 +68,19 @@ class ChatShape(Chunked):
         return begun
 
     def piece(self, index: int, piece: Piece) -> ChatChunk | None:
-        tells_tokens = self._logprobs or self.batch.returns_token_ids
-        if piece.call is not None:
-            call = made(piece.call, self.batch.parser.formats.tools)
-            delta = Delta(tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(call))])
-            self._num_calls[index] += 1
-        elif piece.thinking:
-            delta = Delta(reasoning_content=piece.thinking, reasoning=piece.thinking)
-        elif piece.text or (tells_tokens and piece.tokens):
-            delta = Delta(content=piece.text)
-        else:
-            return None
+        match piece.parts:
+            case (Call() as call,):
+                shown = made(call, self.batch.parser.formats.tools)
+                delta = Delta(tool_calls=[MadeCallDelta(index=self._num_calls[index], **dict(shown))])
+                self._num_calls[index] += 1
+            case (Thinking(text),):
+                delta = Delta(reasoning_content=text, reasoning=text)
+            case (Content(text),):
+                delta = Delta(content=text)
+            case _ if piece.tokens and (self._logprobs or self.batch.returns_token_ids):
+                delta = Delta(content="")
+            case _:
+                return None
         return self._chunk(index, delta, self._of(piece.tokens), **self.ids_of(piece.tokens))
 
     def ending(self, index: int, ended: Ended) -> ChatChunk:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
-from draft_node.parsing.formats import Call, ToolFormat
+from draft_node.parsing.formats import Call, Part, ToolFormat, joined
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
@@ -47,16 +47,12 @@ class Choice:
                 self.ended, self.num_tokens = item, item.num_tokens
 
     @property
+    def parts(self) -> list[Part]:
+        return joined(part for piece in self.pieces for part in piece.parts)
+
+    @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
-
-    @property
-    def thinking(self) -> str:
-        return "".join(piece.thinking for piece in self.pieces)
-
-    @property
-    def calls(self) -> list[Call]:
-        return [part.call for piece in self.pieces for part in piece.each() if part.call is not None]
 
     @property
     def tokens(self) -> list[Token]:

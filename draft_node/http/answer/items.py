@@ -2,16 +2,14 @@
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import chain, groupby
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
 from draft_node.http.answer.shape import Shape
 from draft_node.http.ask.generation import Batch
-from draft_node.parsing.formats import Call
+from draft_node.parsing.formats import Call, Part, Thinking
 from draft_node.service.answer import Ended, Piece
 
 Event: TypeAlias = dict[str, Any]
@@ -26,15 +24,6 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Merges adjacent pieces of text, and of reasoning, into one event instead of one per token."""
-    each = chain.from_iterable(piece.each() for piece in pieces)
-    for _, group in groupby(each, lambda piece: id(piece.call) if piece.call else bool(piece.thinking)):
-        run = list(group)
-        text, thinking = "".join(one.text for one in run), "".join(one.thinking for one in run)
-        yield replace(run[0], text=text, thinking=thinking)
-
-
 class Itemised(Shape):
     """One answer of runs of text, runs of reasoning, and calls; each of them extends the body and yields events."""
 
@@ -43,7 +32,7 @@ class Itemised(Shape):
         super().__init__(batch)
         self.body = body
         self._is_begun = False
-        self._open: bool | None = None  # kind of the unfinished item: True: reasoning, False: text; None: no item
+        self._open: type[Part] | None = None  # what the unfinished item has: Thinking or Content; None: no item
 
     @abstractmethod
     def begun(self) -> Iterator[Event]:
@@ -71,7 +60,7 @@ class Itemised(Shape):
 
     def whole(self) -> bytes:
         [choice] = self.choices
-        for item in (*_joined(choice.pieces), choice.ended):
+        for item in (Piece(tuple(choice.parts)), choice.ended):
             if item is not None:
                 list(self._events_of(item))
         return to_json(self.body)
@@ -94,17 +83,16 @@ class Itemised(Shape):
             yield from self._close(is_cut=item.reason == "length")
             yield from self.ended(item)
             return
-        for each in item.each():
-            if each.call is not None:
+        for part in item.parts:
+            if isinstance(part, Call):
                 yield from self._close()
-                yield from self.called(each.call)
-            elif each.thinking or each.text:
-                is_thinking = bool(each.thinking)
-                if self._open is not is_thinking:
-                    yield from self._close()
-                    self._open = is_thinking
-                    yield from self.opened(is_thinking=is_thinking)
-                yield from self.grown(each.thinking or each.text)
+                yield from self.called(part)
+                continue
+            if self._open is not type(part):
+                yield from self._close()
+                self._open = type(part)
+                yield from self.opened(is_thinking=isinstance(part, Thinking))
+            yield from self.grown(part.text)
 
     def _close(self, *, is_cut: bool = False) -> Iterator[Event]:
         if self._open is not None:

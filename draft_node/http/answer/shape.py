@@ -69,7 +69,7 @@ def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
     """Removes the one mandatory token from an item of a request for the prompt only (`is_only_echo`)."""
     match item:
         case Piece():
-            return Piece("", (), prompt=item.prompt)
+            return Piece((), prompt=item.prompt)
         case Ended():
             return replace(item, reason="length", stop=None, num_tokens=0)
     return item

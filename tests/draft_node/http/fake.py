@@ -12,6 +12,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Statistics
 from draft_node.core.generation import Generation
 from draft_node.http.app import create_app
+from draft_node.parsing.formats import Content
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.chat_forms import ChatForms
@@ -100,10 +101,10 @@ class FakeService(Service):
         self.parser = parser
         yield Begun(self.target.fingerprint)
         if generation.num_prompt_logprobs is not None:
-            yield Piece("", (), prompt=self.prompt(generation))
+            yield Piece((), prompt=self.prompt(generation))
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
-                yield Piece("?", (self.token("?", generation.num_logprobs),))
+                yield Piece((Content("?"),), (self.token("?", generation.num_logprobs),))
             if not generation.restarts:
                 raise RequestRefused("target_changed", "another target")
             yield Begun("b2")
@@ -111,7 +112,7 @@ class FakeService(Service):
             if self.error is not None and index >= self.fails_after:
                 raise self.error
             letter = LETTERS[index % 26]
-            yield Piece(letter, (self.token(letter, generation.num_logprobs),))
+            yield Piece((Content(letter),), (self.token(letter, generation.num_logprobs),))
         statistics = Statistics(num_rounds=2, num_drafted=3, num_accepted=1)
         statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
-from draft_node.parsing.formats import THINKING, Call, Formats
+from draft_node.parsing.formats import THINKING, Call, Content, Formats, Thinking
 from draft_node.parsing.parser import ParserSettings
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.tokens import TokenTexts
@@ -46,10 +46,11 @@ def written(
 
 
 def told(pieces: Sequence[Piece]) -> tuple[str, str, list[Call | None]]:
-    parts = [part for piece in pieces for part in piece.each()]
-    assert "".join(piece.text for piece in pieces) == "".join(part.text for part in parts)
-    calls = [part.call for part in parts if part.call is not None]
-    return "".join(part.text for part in parts), "".join(part.thinking for part in parts), [*calls]
+    parts = [part for piece in pieces for part in piece.parts]
+    assert "".join(piece.text for piece in pieces) == "".join(part.text for part in parts if isinstance(part, Content))
+    calls = [part for part in parts if isinstance(part, Call)]
+    content, thinking = ("".join(part.text for part in parts if isinstance(part, kind)) for kind in (Content, Thinking))
+    return content, thinking, [*calls]
 
 
 def test_stop_strings_are_looked_for_in_the_content_alone() -> None:

@@ -235,7 +235,7 @@ async def test_no_text_goes_on_when_one_of_several_fails() -> None:
             if generation.max_tokens == 1:
                 raise RequestRefused("failed", "as ordered")
             try:
-                yield Piece("", ())
+                yield Piece(())
                 await asyncio.Event().wait()
             finally:
                 closed.append(generation.max_tokens)
