@@ -21,6 +21,9 @@ MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
 SPELLED = "hermes"
 """Format of calls where the chat template knows no tools."""
 
+SWITCHES = ("enable_thinking", "thinking")
+"""Template variables that switch reasoning on and off: of Qwen3, SmolLM3 and GLM; of Granite and DeepSeek."""
+
 System: TypeAlias = Literal["any", "first", "none"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -66,6 +69,10 @@ class ChatForms:
     def knows(self, name: str, *, tools: bool = False) -> bool:
         """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
         return mentions(self.tooled if tools else self.plain, name)
+
+    def switches(self, *, tools: bool) -> list[str]:
+        """Returns the template's variables that switch reasoning on and off."""
+        return [name for name in SWITCHES if self.knows(name, tools=tools)]
 
     @property
     def takes_tools(self) -> bool:

@@ -19,7 +19,6 @@ from draft_node.http.ask import messages, responses
 from draft_node.http.ask.body import LargeWork, ignored_of, reads, takes
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import Batch, of_chat, of_completion
-from draft_node.http.ask.options import has_switch
 from draft_node.http.schema.chat import Asking, ChatRequest, CompletionRequest
 from draft_node.http.schema.errors import ERRORS, ApiError, renamed
 from draft_node.http.schema.messages import CountRequest, MessagesRequest
@@ -66,12 +65,12 @@ async def _message(body: MessagesRequest, caller: Caller) -> MessageShape:
 
 
 def _ignored_by_chats(body: ChatRequest, service: Service) -> Iterator[str]:
-    if body.enable_thinking is not None and not has_switch(service.chats, tools=bool(body.tools)):
+    if body.enable_thinking is not None and not service.chats.switches(tools=bool(body.tools)):
         yield "enable_thinking"
 
 
 def ignored_by_messages(body: CountRequest, service: Service) -> Iterator[str]:
-    if body.thinking is not None and not has_switch(service.chats, tools=bool(body.own_tools)):
+    if body.thinking is not None and not service.chats.switches(tools=bool(body.own_tools)):
         yield "thinking"
     if not messages.knows_effort(body, service.chats):
         yield "effort"

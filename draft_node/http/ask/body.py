@@ -9,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from draft_node.http.schema.errors import ApiError, ClientGone, of_validation
+from draft_node.http.schema.chat import ChatRequest
+from draft_node.http.schema.errors import ApiError, ClientGone, Names, of_validation, renamed
 from draft_node.http.schema.strict import Ignored, Strict
 from draft_node.service.queues import FairQueue
 from goodspeed.serving.web import OPEN_PATHS, user_of
@@ -145,6 +146,20 @@ def validated(schema: type[M], body: bytes, ignored: Ignored | None = None) -> M
         return schema.model_validate_json(body, context=ignored)
     except ValidationError as error:
         raise of_validation(error) from None
+
+
+ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "goodspeed")
+"""Parameters with the same name and meaning in chats and the APIs that are translated to them."""
+
+
+def chat_request(request: BaseModel, asked: dict[str, Any], names: Names) -> ChatRequest:
+    """Returns the chat request for the same text; ApiError, with the endpoint's parameter names, if chats refuse it.
+
+    asked: parameters of the chat beside those that are ALIKE; None: not given.
+    """
+    given = {name: getattr(request, name, None) for name in ALIKE} | asked
+    with renamed(names):
+        return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
 
 
 MAX_CONTAINERS = 1 << 16

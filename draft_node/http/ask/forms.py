@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.options import ChatOptions
-from draft_node.http.schema.chat import ResponseFormat, Schema, StructuredOutputs, TextRequest
+from draft_node.http.schema.chat import (
+    JsonSchema,
+    ObjectFormat,
+    ResponseFormat,
+    Schema,
+    SchemaFormat,
+    StructuredOutputs,
+    TextRequest,
+)
 from draft_node.http.schema.errors import ApiError
 from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Tool, TooLong, grammar, loosened
@@ -56,28 +64,19 @@ def _unsupported(param: str, why: object) -> ApiError:
 
 
 def _of_format(given: ResponseFormat | None) -> tuple[str, Constraint] | None:
-    if given is None:
-        return None
-    if (given.json_schema is not None) is not (given.type == "json_schema"):
-        what = 'response_format.json_schema must be given with "type": "json_schema", and only then'
-        raise ApiError(400, what, param="response_format.json_schema")
-    if given.schema_ is not None:
-        if given.type != "json_object":
-            what = 'response_format.schema must be given with "type": "json_object"; otherwise send json_schema'
-            raise ApiError(400, what, param="response_format.schema")
-        return "response_format.schema", Constraint("json_schema", json.dumps(given.schema_))
-    if given.type == "text":
-        return None
-    if given.json_schema is None or given.json_schema.schema_ is None:
-        return "response_format", Constraint("json_object")
-    return "response_format.json_schema.schema", Constraint("json_schema", json.dumps(given.json_schema.schema_))
+    match given:
+        case ObjectFormat(schema_=dict() as schema):
+            return "response_format.schema", Constraint("json_schema", json.dumps(schema))
+        case SchemaFormat(json_schema=JsonSchema(schema_=dict() as schema)):
+            return "response_format.json_schema.schema", Constraint("json_schema", json.dumps(schema))
+        case ObjectFormat() | SchemaFormat():
+            return "response_format", Constraint("json_object")
+    return None
 
 
 def _of_structured(given: StructuredOutputs | None) -> tuple[str, Constraint] | None:
     if given is None:
         return None
-    if given.json_object is False:
-        raise ApiError(400, "structured_outputs.json_object must be true, or left out", param="structured_outputs")
     members: list[tuple[str, ConstraintKind, str | None]] = [
         ("json", "json_schema", _as_source(given.json_)),
         ("regex", "regex", given.regex),

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from draft_node.core.generation import Generation
 from draft_node.http.ask.caller import Caller
@@ -26,7 +27,7 @@ from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from goodspeed.errors import RequestRefused
 from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, Drafter
-from goodspeed.wire.generation import Constraint, TokenBias
+from goodspeed.wire.generation import TokenBias
 
 DEFAULT_MAX_TOKENS, DEFAULT_CHAT_TOKENS = 16, 4096
 """Default max_tokens of a completion, as in the OpenAI API, and of a chat.
@@ -38,9 +39,6 @@ MAX_SEED = (1 << 63) - 1
 
 MAX_PROMPTS = 64
 """Most prompts in one request."""
-
-MAX_CHOICES = 16
-"""Most choices per prompt."""
 
 MAX_LOGPROBS_TOLD = 1 << 19
 """Most tokens and alternatives of a whole answer, without those of prompts: about 30 MB of JSON."""
@@ -70,7 +68,7 @@ class Batch:
 
 async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     service = caller.service
-    _check(request, caller)
+    caller.model_of(request.model)
     prompts = prompts_of(request)
     if len(prompts) > MAX_PROMPTS:
         what = f"prompt holds {len(prompts)} prompts; send at most {MAX_PROMPTS} in one request"
@@ -82,9 +80,8 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     num_told = request.logprobs if request.echo else None
     if num_told is not None:
         _check_echo(request, sum(map(len, ids)), num_told)
-    texts = _generations(
-        request, caller, ids, max_tokens, constraint=form, num_logprobs=request.logprobs, num_prompt_logprobs=num_told
-    )
+    fields: dict[str, Any] = {"constraint": form, "num_logprobs": request.logprobs, "num_prompt_logprobs": num_told}
+    texts = _generations(request, caller, ids, max_tokens, **fields)
     echoes = [""] * len(prompts)
     if request.echo:
         echoes = [one if isinstance(one, str) else await service.decode(one, caller.user) for one in prompts]
@@ -101,7 +98,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
 
 async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     service = caller.service
-    _check(request, caller)
+    caller.model_of(request.model)
     if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
@@ -119,9 +116,8 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     if kept is not None:
         parser = replace(parser, formats=parser.formats.under_grammar(has_text=form is None))
     expected = None if request.prediction is None else await encode_prediction(request.prediction, ids[0], caller)
-    texts = _generations(
-        request, caller, ids, max_tokens, expected, constraint=kept, num_logprobs=num_logprobs, is_chat=True
-    )
+    fields: dict[str, Any] = {"constraint": kept, "num_logprobs": num_logprobs, "is_chat": True}
+    texts = _generations(request, caller, ids, max_tokens, expected, **fields)
     return Batch(texts, service.draft_fingerprint, bool(request.return_token_ids), request.n or 1, parser)
 
 
@@ -140,12 +136,13 @@ def _generations(
     max_tokens: Sequence[int],
     expected: tuple[int, ...] | None = None,
     *,
-    constraint: Constraint | None,
-    num_logprobs: int | None,
     num_prompt_logprobs: int | None = None,
-    is_chat: bool = False,
+    **fields: Any,
 ) -> list[Generation]:
-    """Builds one `Generation` per prompt and choice. expected: the output that the user expects; None: none given."""
+    """Builds one `Generation` per prompt and choice.
+
+    expected: the output that the user expects; None: none given; fields: further fields of `Generation`.
+    """
     service, config, own = caller.service, caller.config, request.own
     drafter, max_draft = _drafting(request, caller, predicts=expected is not None)
     slo, otherwise = asked_slo(request, service.levels, caller.headers)
@@ -160,21 +157,19 @@ def _generations(
                 prompt,
                 replace(asked, seed=seed),
                 most,
-                is_chat=is_chat,
-                num_logprobs=num_logprobs,
                 num_prompt_logprobs=num_prompt_logprobs,
                 min_tokens=max(min(request.min_tokens or 0, most), must),
                 max_draft=max_draft,
                 drafter=drafter,
                 slo=slo,
                 otherwise=otherwise,
-                constraint=constraint,
                 prediction=(expected or ())[: most + MAX_LEFT_OUT],
                 prefix_cache=own.prefix_cache is not False,
                 user=caller.user,
                 priority=request.priority or 0,
                 verification=config.verification,
                 restarts=own.on_target_change == "restart",
+                **fields,
             )
         except RequestRefused as error:
             raise ApiError(400, error.what, param="stop_token_ids") from None
@@ -205,13 +200,6 @@ def _asked(request: TextRequest, vocab_size: int) -> SamplingRequest:
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def _check(request: TextRequest, caller: Caller) -> None:
-    """ApiError for a model that is not served, or for too many choices."""
-    caller.model_of(request.model)
-    if (request.n or 1) > MAX_CHOICES:
-        raise ApiError(400, f"n must be at most {MAX_CHOICES}", param="n")
 
 
 def _check_echo(request: CompletionRequest, num_tokens: int, num_logprobs: int) -> None:

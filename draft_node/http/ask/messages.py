@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from draft_node.http.ask.options import has_effort, has_switch
-from draft_node.http.ask.translation import chat_request
+from draft_node.http.ask.body import chat_request
 from draft_node.http.schema.chat import ChatRequest
 from draft_node.http.schema.messages import (
     Block,
@@ -102,7 +101,8 @@ def _tool(tool: CustomTool) -> dict[str, Any]:
 def knows_effort(request: CountRequest, chats: ChatForms) -> bool:
     """True if the request's effort, if any, can be shown to the model: else it is ignored."""
     effort = request.output_config.effort if request.output_config is not None else None
-    return effort in (None, "none") or has_effort(chats, tools=bool(request.own_tools))
+    tools = bool(request.own_tools)
+    return effort in (None, "none") or bool(chats.switches(tools=tools)) or chats.knows("reasoning_effort", tools=tools)
 
 
 def _thinks(request: CountRequest, chats: ChatForms) -> bool | None:
@@ -110,5 +110,5 @@ def _thinks(request: CountRequest, chats: ChatForms) -> bool | None:
     if request.thinking is None:
         if request.output_config is not None and request.output_config.effort is not None:
             return None
-        return False if has_switch(chats, tools=bool(request.own_tools)) else None
+        return False if chats.switches(tools=bool(request.own_tools)) else None
     return request.thinking.type != "disabled"

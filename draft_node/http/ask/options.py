@@ -24,9 +24,6 @@ from draft_node.parsing.schemas import has_options, is_of_object
 from draft_node.service.chat_forms import ChatForms, depth
 from goodspeed.engine.tokenizing.text import Inputs
 
-SWITCHES = ("enable_thinking", "thinking")
-"""Template variables that switch reasoning on and off: of Qwen3, SmolLM3 and GLM; of Granite and DeepSeek."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
@@ -122,32 +119,18 @@ def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str
     """Returns the template's reasoning switches, if any; ApiError if reasoning cannot be switched off as requested."""
     if thinks is None:
         return {}
-    found = dict.fromkeys(_switches(chats, tools=tools), thinks)
+    found = dict.fromkeys(chats.switches(tools=tools), thinks)
     if not found and not thinks and chats.formats.thinking is not None:
         what = "enable_thinking: this model's chat template cannot switch thinking off; leave it out"
         raise ApiError(400, what, param="enable_thinking", code="unsupported_parameter")
     return found
 
 
-def has_switch(chats: ChatForms, *, tools: bool) -> bool:
-    """True if the template can switch reasoning on and off."""
-    return bool(_switches(chats, tools=tools))
-
-
-def has_effort(chats: ChatForms, *, tools: bool) -> bool:
-    """True if the template knows how much a model is to think, or whether."""
-    return has_switch(chats, tools=tools) or chats.knows("reasoning_effort", tools=tools)
-
-
-def _switches(chats: ChatForms, *, tools: bool) -> list[str]:
-    return [name for name in SWITCHES if chats.knows(name, tools=tools)]
-
-
 def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
     """Returns the variables for an effort that the template knows; ApiError if it knows none that are needed."""
     if effort is None:
         return {}
-    found: dict[str, Any] = dict.fromkeys(_switches(chats, tools=tools), effort != "none")
+    found: dict[str, Any] = dict.fromkeys(chats.switches(tools=tools), effort != "none")
     if chats.knows("reasoning_effort", tools=tools) and (effort != "none" or not found):
         found["reasoning_effort"] = effort
     if not found and (effort != "none" or chats.formats.thinking is not None):

@@ -7,9 +7,7 @@ become one message.
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel
-
-from draft_node.http.ask.translation import chat_request, without_type
+from draft_node.http.ask.body import chat_request
 from draft_node.http.schema.chat import ChatRequest
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.parts import content_of, text_of
@@ -20,7 +18,6 @@ from draft_node.http.schema.responses import (
     InputReasoning,
     Output,
     ResponsesRequest,
-    SchemaFormat,
 )
 
 
@@ -91,7 +88,7 @@ def names_of(request: ResponsesRequest) -> Names:
 def chat_of(request: ResponsesRequest) -> ChatRequest:
     """Returns the chat request for the same text; ApiError, with responses' parameter names, if chats refuse it."""
     given = request.text.format if request.text is not None else None
-    schema = {"type": "json_schema", "json_schema": without_type(given)} if isinstance(given, SchemaFormat) else given
+    form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given is not None else {}
     asked = {
         "messages": messages_of(request.input, request.instructions),
         "max_completion_tokens": request.max_output_tokens,
@@ -99,7 +96,7 @@ def chat_of(request: ResponsesRequest) -> ChatRequest:
         "tools": request.toolbox.functions(),
         "tool_choice": request.toolbox.choice(request.tool_choice),
         "parallel_tool_calls": request.parallel_tool_calls,
-        "response_format": schema.model_dump() if isinstance(schema, BaseModel) else schema,
+        "response_format": given and {"type": given.type, **({"json_schema": form} if form else {})},
         "service_tier": request.service_tier,
     }
     return chat_request(request, asked, names_of(request))

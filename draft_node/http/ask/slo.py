@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Slo
-from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.errors import ApiError, renamed
 from draft_node.service.levels import Levels
 from goodspeed.errors import RequestRefused
-from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, WINDOW, Objectives
+from goodspeed.slo.objectives import WINDOW, Objectives
 from goodspeed.wire.fields import Otherwise
 
-TTFT, TPOT = "x-slo-ttft-ms", "x-slo-tpot-ms"
-"""Headers with objectives in milliseconds, as in the Kubernetes inference gateway."""
+HEADERS = {"x-slo-ttft-ms": "ttft_ms", "x-slo-tpot-ms": "tpot_ms"}
+"""Headers with members of `Slo`, as in the Kubernetes inference gateway."""
 
 
 def asked_slo(
@@ -21,12 +21,14 @@ def asked_slo(
 
     The level comes from `goodspeed.slo`, `service_tier` or headers; else it is the tier named default, if any.
     """
-    own = request.own
+    own, given = request.own, {member: headers[name] for name, member in HEADERS.items() if name in headers}
+    with renamed([(member, name) for name, member in HEADERS.items()]):
+        in_headers = Slo.model_validate_strings(given) if given else None
     tier = request.service_tier if isinstance(request, ChatRequest) else None
     ways: dict[str, Any] = {
         "goodspeed.slo": own.slo,
         "service_tier": tier if tier not in ("auto", "default") else None,
-        next((name for name in (TTFT, TPOT) if name in headers), TTFT): _of_headers(headers),
+        next((name for name in HEADERS if name in headers), ""): in_headers,
     }
     told = [name for name, value in ways.items() if value is not None]
     if len(told) > 1:
@@ -41,31 +43,10 @@ def asked_slo(
     return found, own.otherwise or "best_effort"
 
 
-def _level(asked: str | Slo | Objectives, levels: Levels) -> Objectives:
+def _level(asked: str | Slo, levels: Levels) -> Objectives:
     if isinstance(asked, str):
         return levels.tier(asked)
-    if isinstance(asked, Slo):
-        given = asked.ttft_ms, asked.tpot_ms, asked.thinking_tpot_ms
-        ttft_s, tpot_s, thinking_s = (None if one is None else one / 1000 for one in given)
-        window = WINDOW if asked.tpot_window is None else asked.tpot_window
-        asked = Objectives(ttft_s, tpot_s, tpot_window=window, thinking_tpot_s=thinking_s)
-    return levels.allowed(asked)
-
-
-def _of_headers(headers: Mapping[str, str]) -> Objectives | None:
-    found = Objectives(_header(headers, TTFT), _header(headers, TPOT))
-    return None if found.ttft_s is None and found.tpot_s is None else found
-
-
-def _header(headers: Mapping[str, str], name: str) -> float | None:
-    """Returns a header's milliseconds in seconds; None if the header is missing."""
-    if name not in headers:
-        return None
-    try:
-        seconds = float(headers[name][:32]) / 1000
-    except ValueError:
-        seconds = 0.0
-    if not SHORTEST_S <= seconds <= LONGEST_S:
-        what = f"the header {name} must be milliseconds from {1000 * SHORTEST_S:g} to {1000 * LONGEST_S:.0f}"
-        raise ApiError(400, what, param=name)
-    return seconds
+    given = asked.ttft_ms, asked.tpot_ms, asked.thinking_tpot_ms
+    ttft_s, tpot_s, thinking_s = (None if one is None else one / 1000 for one in given)
+    window = WINDOW if asked.tpot_window is None else asked.tpot_window
+    return levels.allowed(Objectives(ttft_s, tpot_s, tpot_window=window, thinking_tpot_s=thinking_s))

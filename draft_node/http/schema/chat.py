@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from draft_node.config import MAX_MODEL_NAME
 from draft_node.http.schema.parts import Part, TextPart, Unseen
-from draft_node.http.schema.strict import Strict, few, refused
+from draft_node.http.schema.strict import ByType, Strict, few, refused
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
@@ -22,6 +22,9 @@ MAX_MESSAGES, MAX_PARTS = 1 << 14, 1 << 12
 MAX_DETOKENIZED, MAX_BIAS = 1 << 16, 100.0
 MAX_TOOLS = MAX_CALLS = 1 << 10
 """Most tools of a request, and calls of a message."""
+
+MAX_CHOICES = 16
+"""Most choices per prompt."""
 
 MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 20, 256, (1 << 63) - 1
 
@@ -63,10 +66,21 @@ class JsonSchema(Strict):
     strict: bool | None = Field(default=None, description="the schema is kept in any case")
 
 
-class ResponseFormat(Strict):
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchema | None = None
-    schema_: Schema | None = Field(default=None, alias="schema", description='only with "json_object"')
+class PlainFormat(Strict):
+    type: Literal["text"]
+
+
+class ObjectFormat(Strict):
+    type: Literal["json_object"]
+    schema_: Schema | None = Field(default=None, alias="schema", description="left out: any JSON object")
+
+
+class SchemaFormat(Strict):
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+ResponseFormat: TypeAlias = Annotated[PlainFormat | ObjectFormat | SchemaFormat, ByType()]
 
 
 class StructuredOutputs(Strict):
@@ -76,7 +90,7 @@ class StructuredOutputs(Strict):
     regex: Source | None = None
     choice: Annotated[list[str], listed(4096, 1)] | None = None
     grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
-    json_object: bool | None = Field(default=None, description="true: any JSON object")
+    json_object: Literal[True] | None = Field(default=None, description="any JSON object")
 
 
 class Function(Strict):
@@ -225,7 +239,7 @@ class TextRequest(Asking):
         default=None, description="divides (multiplies below 0) logits of what prompt or output have; 1 is off"
     )
     logit_bias: LogitBias | None = Field(default=None, description="token ids with what is added to their logits")
-    n: Annotated[int, Field(ge=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stop | Annotated[list[Stop], listed(4)] | None = None
     stop_token_ids: Annotated[list[TokenId], listed(MAX_STOP_IDS)] | None = Field(
         default=None, description="tokens that end the text, also with ignore_eos"

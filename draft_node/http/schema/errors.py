@@ -103,9 +103,11 @@ UNIONS = {
 WORDS = (
     (r"Field required", "must be given"),
     (r"Value error, ", ""),
+    (r", unable to parse.*", ""),
     (r"^\w+ should ", "must "),
     (r"a valid dictionary.*", "an object"),
     (r"a valid boolean", "true or false"),
+    (r"\bTrue$", "true"),
     (r"a valid integer", "a whole number"),
     (r"a valid (list|array)", "a list"),
     (r"a valid (number|string)", r"a \1"),
