@@ -8,7 +8,9 @@ import re
 import socket
 from collections.abc import Container, Iterator
 from dataclasses import MISSING, dataclass, fields
-from typing import get_args
+from typing import Any, get_args
+
+import msgspec
 
 from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed.embedded.models import is_gguf
@@ -172,6 +174,14 @@ class DraftConfig(NodeSettings, SamplingSettings):
         if not all(1 <= len(name.strip()) <= MAX_MODEL_NAME for name in self.served_model_name):
             raise ConfigError(f"--served-model-name must have 1 to {MAX_MODEL_NAME} characters")
 
+    def template_variables(self) -> dict[str, Any]:
+        """Returns the variables of --chat-template-kwargs; ConfigError if it is no JSON object."""
+        try:
+            return msgspec.json.decode(self.chat_template_kwargs or "{}", type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            what = "must be a JSON object, with the template's variables by name"
+            raise ConfigError(f"--chat-template-kwargs {what} ({error})") from error
+
     @property
     def is_paper(self) -> bool:
         """True if drafts are those of the paper."""
@@ -209,6 +219,7 @@ def _check_together(config: DraftConfig) -> None:
         raise ConfigError(
             "--history user needs --api-key FILE: users are known by their keys; or give --history node or off"
         )
+    config.template_variables()
     for flag in _given(config, OF_HTTP) if config.http is None else ():
         raise ConfigError(f"{flag} is for requests over HTTP; give --http HOST:PORT too")
     for flag in _given(config, OF_PROMPTS) if config.http is not None else ():

@@ -43,7 +43,7 @@ class HttpServer:
             vocabulary.tokenizer,
             tools=config.tool_parser,
             thinking=config.reasoning_parser,
-            settings=config.chat_template_kwargs or "",
+            settings=config.template_variables(),
         )
 
     async def run(self) -> None:

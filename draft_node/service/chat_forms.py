@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
@@ -17,6 +18,8 @@ from goodspeed.errors import ConfigError
 
 MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
 """Bounds of `chat_template_kwargs`: members, characters of JSON, and nesting depth."""
+
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 SPELLED = "hermes"
 """Format of calls where the chat template knows no tools."""
@@ -43,10 +46,12 @@ class ChatForms:
     system: System = "any"  # which messages of the system the template shows
 
     @classmethod
-    def of(cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: str = "") -> "ChatForms":
+    def of(
+        cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: Mapping[str, Any] = NO_SETTINGS
+    ) -> "ChatForms":
         """Reads what the tokenizer's chat template knows.
 
-        tools, thinking: name of a format, `auto` or `none`. settings: JSON object with variables for the template.
+        tools, thinking: name of a format, `auto` or `none`. settings: variables for the template.
         Raises ConfigError for settings that are invalid, or unknown to the template.
         """
         templates = getattr(tokenizer, "chat_template", None)
@@ -64,7 +69,9 @@ class ChatForms:
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
             system=_system_of(tokenizer) if plain else "any",
         )
-        return replace(forms, settings=forms.node_settings(settings)) if settings else forms
+        if wrong := forms.settings_error(settings):
+            raise ConfigError(f"--chat-template-kwargs {wrong}")
+        return replace(forms, settings=settings)
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
         """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
@@ -151,19 +158,6 @@ class ChatForms:
         if len(json.dumps(settings)) > MAX_SETTINGS_CHARS:
             return f"must have at most {MAX_SETTINGS_CHARS} characters"
         return None
-
-    def node_settings(self, text: str) -> dict[str, Any]:
-        """Parses the settings of `--chat-template-kwargs`; ConfigError if they are invalid."""
-        try:
-            settings = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"--chat-template-kwargs is not JSON ({error}); give an object") from error
-        if not isinstance(settings, dict):
-            raise ConfigError("--chat-template-kwargs must be a JSON object, with the template's variables by name")
-        wrong = self.settings_error(settings)
-        if wrong is not None:
-            raise ConfigError(f"--chat-template-kwargs {wrong}")
-        return settings
 
 
 def _joined(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ class SpeakingService(FakeService):
     context_len: int = 100_000
     max_chars: int = 1_000_000
 
-    def __init__(self, says: str, template: str = QWEN3, num_at_once: int = 1, **options: str) -> None:
+    def __init__(self, says: str, template: str = QWEN3, num_at_once: int = 1, **options: Any) -> None:
         super().__init__()
         self.tokenizer = tokenizer(template)
         self.chats = ChatForms.of(self.tokenizer, **options)

@@ -42,15 +42,12 @@ def test_a_template_for_tools_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "must be a JSON object"),
-        ('{"loud": 1}', "does not know"),
-        ('{"tools": 1}', "must not set 'tools'"),
-        ('{"enable_thinking": [[[[[[[[1]]]]]]]]}', "more than 8"),
+        ({"loud": 1}, "does not know"),
+        ({"tools": 1}, "must not set 'tools'"),
+        ({"enable_thinking": [[[[[[[[1]]]]]]]]}, "more than 8"),
     ],
 )
-def test_settings_of_the_node_that_are_wrong(settings: str, what: str) -> None:
+def test_settings_of_the_node_that_are_wrong(settings: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         ChatForms.of(tokenizer(QWEN3), settings=settings)
 

@@ -33,6 +33,8 @@ def refusal(*words: str) -> str:
         (["--refuse-control-tokens"], "--refuse-control-tokens is for requests over HTTP; give --http"),
         (["--http", "0.0.0.0:0"], "--api-key FILE"),
         (["--http", "8000"], "HOST:PORT"),
+        (["--http", "127.0.0.1:0", "--chat-template-kwargs", "{"], "--chat-template-kwargs must be a JSON object"),
+        (["--http", "127.0.0.1:0", "--chat-template-kwargs", "[]"], "--chat-template-kwargs must be a JSON object"),
     ],
 )
 def test_options_that_cannot_stand_together(words: list[str], what: str) -> None:

@@ -222,7 +222,7 @@ def test_thinking_switched_on_and_off(body: dict[str, Any], thinks: bool) -> Non
 
 
 def test_what_the_node_sets_counts_where_the_request_does_not_say() -> None:
-    here = api("x", settings='{"enable_thinking": false}')
+    here = api("x", settings={"enable_thinking": False})
     here.chat()
     here.chat(reasoning_effort="low")
     here.chat(chat_template_kwargs={"enable_thinking": True})
