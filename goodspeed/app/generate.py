@@ -5,18 +5,17 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.app.generate_options import GenerateConfig, flag, read_stop_ids
-from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.matcher import Matcher
-from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.text_stream import GrowingText
-from goodspeed.errors import ConfigError, ConstraintError
-from goodspeed.serving import defaults
-from goodspeed.serving.config import add_options, from_namespace
+from goodspeed.errors import ConfigError
+from goodspeed.serving import defaults, options
+from goodspeed.serving.config import add_options, from_namespace, option
+from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.running import add_common_options, find_model
+from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
     from goodspeed.engine.engine import Checkpoint
@@ -25,6 +24,24 @@ NAME = "generate"
 HELP = "run one model alone: the thing to compare with"
 EXAMPLE = 'goodspeed generate --prompt "def read_lines(path):" --max-tokens 40 --temperature 0.7 --seed 1'
 PAGE_SIZE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig(options.ModelSettings, options.SamplingSettings):
+    """Settings of `goodspeed generate`; see its --help."""
+
+    model: str = option("tiny-target", options.MODEL, options.NAMES, metavar="NAME")
+    prompt: str = option(MISSING, "text", "the text to go on from", metavar="TEXT")
+    chat: bool = option(False, "text", "put the prompt through the tokenizer's chat template, as one user message")
+    max_tokens: int = option(150, "text", "most tokens generated", minimum=1, maximum=MAX_CONTEXT)
+    seed: int = options.seed("text", "the same seed gives the same text", default=0)
+    generation_config: str = option(
+        "auto",
+        options.MODEL,
+        "auto: options left out come from the checkpoint's generation_config.json (with --chat "
+        "chat_generation_config.json, too); none: temperature 1, top-k and top-p off, no stop strings",
+        choices=("auto", "none"),
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +53,6 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(GenerateConfig, namespace)
     if not config.prompt:
         raise ConfigError("--prompt is empty; give at least one character")
-    config.constraint()  # reports an unreadable file before the model is loaded
     reporter = Reporter("goodspeed")
     find_model(config.model, reporter, config.device, config.dtype, engine=config.engine)
     reporter.say("loading %s ...", config.model)
@@ -63,7 +79,6 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     """Generates a text; returns the whole result. on_text: receives the text piece by piece.
 
     The result's `token_ids` include the token that completes a stop string; the text ends where the stop string begins.
-    Stop strings are ignored before `min_tokens`.
     """
     from goodspeed.app import generation
     from goodspeed.engine import engines
@@ -74,8 +89,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
     runner = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
-    asked = config.sampling_request(checkpoint.num_tokens)
-    stop_ids = read_stop_ids(config.stop_token_id, checkpoint.num_tokens)
+    asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces = list[str]()
@@ -85,20 +99,10 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         on_text(text)
 
     started = time.perf_counter()
-    tokens = generation.generate(
-        checkpoint,
-        runner,
-        prompt_ids,
-        sampling,
-        wanted,
-        (*checkpoint.eos_ids, *stop_ids),
-        min_tokens=config.min_tokens,
-        rules=rules,
-        matcher=_matcher(config, checkpoint),
-    )
-    token_ids = _write(tokens, growing, config.min_tokens, give)
+    tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
+    token_ids = _write(tokens, growing, give)
     elapsed_s = time.perf_counter() - started
-    give(growing.end(counts=len(token_ids) >= config.min_tokens))
+    give(growing.end())
     finish_reason = "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted)
     return _result(config, "".join(pieces), token_ids, finish_reason, elapsed_s)
 
@@ -126,29 +130,16 @@ def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> No
         Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
 
 
-def _write(
-    tokens: Generator[int, None, None], growing: GrowingText, min_tokens: int, give: Callable[[str], None]
-) -> list[int]:
+def _write(tokens: Generator[int, None, None], growing: GrowingText, give: Callable[[str], None]) -> list[int]:
     """Passes the tokens' text to `give` as it grows, up to a stop string; returns the tokens."""
     token_ids = list[int]()
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)
-            give(growing.push(token, counts=len(token_ids) >= min_tokens))
+            give(growing.push(token))
             if growing.stop is not None:
                 break
     return token_ids
-
-
-def _matcher(config: GenerateConfig, checkpoint: "Checkpoint") -> Matcher | None:
-    """Returns the matcher of the text's constraint; None without; ConfigError if it does not compile."""
-    constraint = config.constraint()
-    if constraint is None:
-        return None
-    compiled = Constraints(checkpoint, Trial(checkpoint)).compiled(constraint)
-    if isinstance(compiled, ConstraintError):
-        raise ConfigError(f"{flag(constraint.kind)}: {compiled}")
-    return Matcher(compiled)
 
 
 def show(text: str) -> None:

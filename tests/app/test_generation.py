@@ -8,14 +8,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from goodspeed.app import generation
-from goodspeed.app.generate import generate as generate_text
-from goodspeed.app.generate import ignore
-from goodspeed.app.generate_options import GenerateConfig
 from goodspeed.embedded import models, prompts
 from goodspeed.engine import checkpoints
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.runner import Runner
-from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
@@ -146,19 +142,3 @@ def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_
     down, up = (LogitRules(logit_bias=(TokenBias(token, bias),)) for token, bias in ((first, -100.0), (77, 100.0)))
     assert next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 1, rules=down)) != first
     assert list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 3, rules=up)) == [77] * 3
-
-
-@pytest.mark.thorough
-def test_a_stop_string_does_not_count_before_min_tokens(checkpoint: Checkpoint) -> None:
-    def written(min_tokens: int, *stop: str) -> dict[str, Any]:
-        stops = replace(checkpoint, settings=GenerationSettings(TextDefaults(stop=stop)))
-        config = GenerateConfig(prompt="def read(", temperature=0.0, max_tokens=24, min_tokens=min_tokens)
-        return generate_text(config, stops, ignore)
-
-    free = written(0)
-    stop = checkpoint.tokenizer.decode(free["token_ids"][:2])
-    assert free["text"].count(stop) == 1
-    assert (written(0, stop)["text"], written(2, stop)["num_tokens"]) == ("", 2)
-    held = written(3, stop)
-    assert (held["text"], held["finish_reason"]) == (free["text"], "length")
-    assert written(24, free["text"][-1])["finish_reason"] == "stop", "the last token may complete one"

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from draft_node.config import DraftConfig
-from goodspeed.app.generate_options import GenerateConfig
+from goodspeed.app.generate import GenerateConfig
 from goodspeed.app.profile import ProfileConfig
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import Settings, add_options, from_namespace

@@ -19,8 +19,7 @@ from draft_node.process import assembly as draft_assembly
 from draft_node.service.answer import Piece
 from draft_node.service.batch import Batch
 from draft_node.service.service import Service
-from goodspeed.app.generate import generate, ignore
-from goodspeed.app.generate_options import GenerateConfig
+from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, TextDefaults
 from goodspeed.fair.refined import Refined

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goodspeed.app.generate import generate, ignore
-from goodspeed.app.generate_options import GenerateConfig
+from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded.models import path
 from goodspeed.engine import checkpoints
 from tests.engine.quantized.making import awq_pair

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
-from goodspeed.app.generate import generate, ignore
-from goodspeed.app.generate_options import GenerateConfig
+from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import models
 from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk

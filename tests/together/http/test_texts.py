@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,12 +14,17 @@ from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
 from draft_node.http.ask.generation import choice_seed
-from goodspeed.app.generate import generate, ignore
-from goodspeed.app.generate_options import GenerateConfig
+from goodspeed.app import generation
+from goodspeed.app.generate import GenerateConfig, generate, ignore
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
+from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import decode
+from goodspeed.wire.fields import ConstraintKind
+from goodspeed.wire.generation import Constraint, LogitRules, Sampling, TokenBias
 from tests.together.cluster.cluster import load, prompt_ids
 
 pytestmark = pytest.mark.nodes
@@ -79,16 +85,25 @@ def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> Non
         assert joined(client.completions.create(**options, stream=True)) == expected
 
 
+def tokens_of(sampling: Sampling, prompt: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
+    """Returns what the target alone draws."""
+    target = load("tiny-target")
+    return list(generation.generate(target, Runner(target), prompt, sampling, max_tokens, target.eos_ids, **options))
+
+
 @pytest.mark.parametrize(
-    ("form", "option"), [({"regex": "(yes|no), [a-z ]{3,20}\\."}, "regex"), ({"choice": ["red", "green"]}, "choice")]
+    "given", [("regex", "(yes|no), [a-z ]{3,20}\\."), ("choice", json.dumps(["red", "green"]))], ids=["regex", "choice"]
 )
-def test_an_answer_in_a_form_is_that_of_goodspeed_generate(
-    client: openai.OpenAI, form: dict[str, Any], option: str
+def test_an_answer_in_a_form_is_that_of_the_target_alone(
+    client: openai.OpenAI, given: tuple[ConstraintKind, str]
 ) -> None:
-    extra = {"structured_outputs": form}
+    kind, source = given
+    extra = {"structured_outputs": {kind: source if kind == "regex" else json.loads(source)}}
     answer = client.completions.create(model=MODEL, prompt=prompt(2), max_tokens=40, seed=7, extra_body=extra)
-    given = form[option] if option == "regex" else tuple(form[option])
-    assert answer.choices[0].text == generated(prompt(2), 40, seed=7, **{option: given})
+    target = load("tiny-target")
+    matcher = Matcher(Constraints(target).get(Constraint(*given)))
+    expected = tokens_of(Sampling(seed=7), prompt_ids(2), 40, matcher=matcher)
+    assert answer.choices[0].text == decode(target.tokenizer, expected)
     assert answer.choices[0].finish_reason == "stop"
 
 
@@ -141,7 +156,8 @@ def test_biases_and_tokens_that_end_a_text_count_by_their_ids(client: openai.Ope
     ended = client.completions.create(**options, extra_body={"stop_token_ids": [last], "ignore_eos": True}).choices[0]
     assert (ended.text, ended.finish_reason) == (decode(tokenizer, free[: free.index(last)]), "stop")
     biased = client.completions.create(**options, logit_bias={str(free[0]): -100}).choices[0]
-    assert biased.text == generated(prompt(1), 16, temperature=0.0, logit_bias=(f"{free[0]}=-100",))
+    rules = LogitRules(logit_bias=(TokenBias(free[0], -100.0),))
+    assert biased.text == decode(tokenizer, tokens_of(Sampling(temperature=0.0), prompt_ids(1), 16, rules=rules))
     assert biased.text != generated(prompt(1), 16, temperature=0.0)
 
 
