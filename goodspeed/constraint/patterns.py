@@ -5,7 +5,6 @@ lacks.
 """
 
 import re
-from collections.abc import Callable
 
 SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
 """Characters that are escaped to stand for themselves."""
@@ -23,7 +22,7 @@ _CLASSES = {
     "w": "0-9A-Za-z_",
     "W": r"\x00-\x2f:-@\x5b-\x5e\x60\x7b-\U0010ffff",
 }
-"""Members of classes; an inner class would be none in Python."""
+"""Members of classes."""
 
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 
@@ -40,32 +39,13 @@ def translated(pattern: str) -> str:
     return _Translator(pattern).translated()
 
 
-def has_properties(written: str) -> bool:
-    """True if a translated pattern may have properties of characters, which Python's `re` does not know."""
-    return r"\p{" in written or r"\P{" in written
-
-
-def searched(pattern: str) -> Callable[[str], bool]:
-    """Returns a function that says whether a pattern without properties of characters matches in a text.
-
-    ValueError if it cannot be told.
-    It takes as long as `re` does, for some patterns forever: call it within a trial (`trial.py`) first.
-    """
-    try:
-        found = re.compile(_Translator(pattern, for_python=True).translated(), re.ASCII)
-    except (re.error, OverflowError) as error:
-        raise ValueError(f"{shown(pattern)} cannot be searched in names: {error}") from error
-    return lambda text: found.search(text) is not None
-
-
 def shown(pattern: str) -> str:
     return f'the pattern "{pattern[:100]}"'
 
 
 class _Translator:
-    def __init__(self, pattern: str, *, for_python: bool = False) -> None:
+    def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._for_python = for_python
         self._at = 0
         self._can_repeat = False  # the previous part may have a quantifier
         self._depth = 0
@@ -109,9 +89,7 @@ class _Translator:
                 return ")"
             case ".":
                 return ANY
-            case "$":
-                return r"\Z" if self._for_python else "$"
-            case "^" | "|":
+            case "$" | "^" | "|":
                 return char
         if char == "{" and _NO_MINIMUM.match(self._pattern, self._at):
             raise self._wrong("has a count without a minimum, which programs read differently; write {0,n}")

@@ -1,13 +1,13 @@
 """Resolves a JSON schema's references, and makes any part of it a schema of its own.
 
-References are of every kind that stays within the schema: pointers, anchors, `$id`s, and dynamic references to the only
-target of their name. Nothing is fetched. In the result all are pointers to `$defs` of its root, which each part that is
-referred to moves to, once.
+References are pointers from the root, such as `#/$defs/name`. In the result all lead to `$defs` of its root, which each
+part that is referred to moves to, once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote
 
 DEFINITIONS = ("$defs", "definitions")
 MAPS = (*DEFINITIONS, "properties", "patternProperties", "dependentSchemas", "dependencies")
@@ -34,16 +34,12 @@ ANNOTATIONS = frozenset(
 IDENTITIES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema", *DEFINITIONS)
 """Keywords that only name a part, or hold what others refer to: they mean nothing once references are resolved."""
 
-UP_TO_DRAFT_7 = ("draft-04/schema", "draft-06/schema", "draft-07/schema")
-"""Ends of `$schema` in drafts that ignore what stands beside `$ref`, and so `$id`."""
+OLD_DRAFTS = ("draft-04/schema", "draft-06/schema", "draft-07/schema", "draft/2019-09/schema")
+"""Ends of `$schema` in drafts that have tuples in `items`."""
 
 MAX_PARTS = 1 << 14
 """Most parts of a schema; one that is written out has at most 65,536 characters, and so fewer parts."""
 TOO_MANY = f"the schema has more than {MAX_PARTS} parts; leave some out"
-
-MAX_URIS, MAX_URI = 1 << 10, 512
-"""Most URIs in the `$id`s and references of a schema, and characters of one without its fragment: joining two costs as
-much as hundreds of characters that are read."""
 
 PLACE = "#/$defs/"
 MAX_CHAIN = 8
@@ -96,80 +92,36 @@ class Resolver:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._is_old = is_of(root, UP_TO_DRAFT_7)
-        self._problem: str | None = None  # why no reference can be followed
-        self._places: dict[str, Any] = {"": root}  # by URI with fragment, except for pointers
-        self._bases: dict[int, str] = {}  # URI of the resource in which a part lies, by the part's identity
-        self._num_dynamic: dict[str, int] = {}
-        self._num_resources = 0
-        self._uris: dict[tuple[str, str], str] = {}  # by base and relative reference
-        self._num_joined = 0  # with those that are no URI
+
+    @cached_property
+    def _problem(self) -> str | None:
+        """Why no reference can be followed; None if all can."""
+        parts: list[Any] = [self._root]
+        for number, part in enumerate(parts):  # grows meanwhile
+            if number > MAX_PARTS:
+                return TOO_MANY
+            if isinstance(part, dict):
+                for key in ("$id", "id") if number else ():
+                    if isinstance(name := part.get(key), str) and not name.startswith("#"):
+                        return f'"{key}": {_shown(name)} below the root cannot be kept beside references; leave it out'
+                with_subschemas(part, parts.append)
+        return None
 
     def target(self, key: str, part: Part) -> Any:
         """Returns the part to which a part's reference refers; ValueError if there is none. key: of `REFERENCES`."""
         reference = part[key]
         if not isinstance(reference, str):
             raise ValueError(f"{key} must be a string, such as {PLACE}name")
-        self._read()
-        if key == "$dynamicRef" and self._num_dynamic.get(reference.rpartition("#")[2], 0) > 1:
-            raise ValueError(f'"{key}": {_shown(reference)} has several targets, so it cannot be kept; write $ref')
-        if key == "$recursiveRef" and self._num_resources > 1:
-            raise ValueError(f'"{key}" cannot be kept in a schema of several resources; write $ref')
-        uri, fragment = self._joined(self._bases.get(id(part), ""), key, reference)
-        if uri not in self._places:
-            what = f'"{key}": {_shown(reference)} leads out of the schema, and nothing is fetched'
-            raise ValueError(f'{what}; put what it names into "$defs"')
-        fragment = unquote(fragment)
-        found = self._at(self._places[uri], fragment) if fragment[:1] in ("", "/") else None
-        if fragment[:1] not in ("", "/"):
-            found = self._places.get(f"{uri}#{fragment}")
-        if found is None:
-            raise ValueError(f'"{key}": {_shown(reference)} does not exist in the schema')
-        self._index(found, uri)  # unless a keyword makes it a schema, which is read
-        return found
-
-    def _read(self) -> None:
-        """Reads the schema once; ValueError for a wrong `$id`, or too many parts."""
-        if self._problem is None and id(self._root) not in self._bases:
-            try:
-                self._index(self._root, "")
-            except ValueError as error:
-                self._problem = str(error)
         if self._problem is not None:
             raise ValueError(self._problem)
-
-    def _index(self, part: Any, base: str) -> None:
-        if not isinstance(part, dict) or id(part) in self._bases:
-            return
-        if len(self._bases) >= MAX_PARTS:
-            raise ValueError(TOO_MANY)
-        for key in ("$id", "id"):
-            if isinstance(name := part.get(key), str) and not ("$ref" in part and (self._is_old or key == "id")):
-                uri, fragment = self._joined(base, key, name)
-                if fragment:  # as anchors were written up to draft 7
-                    self._places.setdefault(f"{base}#{fragment}", part)
-                else:
-                    base = uri
-                    self._places[base] = part
-                    self._num_resources += 1
-        self._bases[id(part)] = base
-        for key in ("$anchor", "$dynamicAnchor"):
-            if isinstance(name := part.get(key), str):
-                self._places[f"{base}#{name}"] = part
-                self._num_dynamic[name] = self._num_dynamic.get(name, 0) + (key == "$dynamicAnchor")
-        with_subschemas(part, lambda each: self._index(each, base))
-
-    def _joined(self, base: str, key: str, reference: str) -> tuple[str, str]:
-        """Returns the URI to which a reference leads from a base, and its fragment. key: the keyword that has it."""
-        relative, _, fragment = reference.partition("#")
-        if not relative:
-            return base, fragment
-        if (base, relative) not in self._uris:
-            self._num_joined += 1
-            if self._num_joined > MAX_URIS:
-                raise ValueError(f"the schema has more than {MAX_URIS} URIs; leave some out, or write {PLACE}name")
-            self._uris[base, relative] = _uri(base, key, relative)
-        return self._uris[base, relative], fragment
+        shown, pointer = f'"{key}": {_shown(reference)}', unquote(reference.removeprefix("#"))
+        if key != "$ref" or not reference.startswith("#"):
+            what = "is not followed" if key != "$ref" else "leads out of the schema, and nothing is fetched"
+            raise ValueError(f'{shown} {what}; put its target into "$defs", and write "$ref": "{PLACE}name"')
+        found = self._at(self._root, pointer) if pointer[:1] in ("", "/") else None
+        if found is None:
+            raise ValueError(f"{shown} does not exist in the schema; write a pointer, such as {PLACE}name")
+        return found
 
     def _at(self, found: Any, pointer: str) -> Any:
         for step in pointer.split("/")[1:]:
@@ -247,16 +199,6 @@ class _Bundle:
 def _is_idle(key: str, value: Any) -> bool:
     """True if a keyword restricts nothing: it describes, or names a part, or is unknown and may hold parts."""
     return key in ANNOTATIONS or key in IDENTITIES or isinstance(value, dict | list)
-
-
-def _uri(base: str, key: str, relative: str) -> str:
-    try:
-        uri = urldefrag(f"{urljoin(base, relative)}#").url if len(relative) <= MAX_URI else relative
-    except ValueError as error:
-        raise ValueError(f'"{key}": {_shown(relative)} is no URI: {error}') from error
-    if len(uri) > MAX_URI:
-        raise ValueError(f'"{key}": {_shown(relative)} leads to a URI of more than {MAX_URI} characters; shorten it')
-    return uri
 
 
 def _shown(reference: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from goodspeed.constraint.endless import kind_of, kinds_of, members_of, values_of, without_endless
 from goodspeed.constraint.limits import matches_no_other, matching
-from goodspeed.constraint.patterns import has_properties, searched, translated
-from goodspeed.constraint.references import PLACE, UP_TO_DRAFT_7, Part, is_of, standalone, with_subschemas
+from goodspeed.constraint.patterns import translated
+from goodspeed.constraint.references import OLD_DRAFTS, PLACE, Part, is_of, standalone, with_subschemas
 from goodspeed.errors import ConstraintError
 
 _YEAR = "(?:[0-9][0-9][0-9][1-9]|[0-9][0-9][1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -23,7 +23,6 @@ TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-](?:[01]
 FORMATS = {"date": f"^{DATE}$", "time": f"^{TIME}$", "date-time": f"^{DATE}T{TIME}$"}
 """Patterns for formats: llguidance's own have a February 29 in every year, and a leap second in every minute."""
 
-OLD_DRAFTS = (*UP_TO_DRAFT_7, "draft/2019-09/schema")
 MAX_HOSTNAME = 253
 
 NAMING = ("properties", "patternProperties", "required")
@@ -151,8 +150,7 @@ class _Rewriter:
         left: Part = {}
         for pattern, wanted in patterns.items():
             written = translated(pattern)
-            matches = matching(written) if has_properties(written) else searched(pattern)
-            names = [name for name in self._names if matches(name)]
+            names = list(filter(matching(written), self._names))
             if not matches_no_other(written, names):
                 left[written] = wanted
                 continue

@@ -73,15 +73,6 @@ CAT, DOG = (
     for kind in ("cat", "dog")
 )
 ENDLESS = {"type": "object", "properties": {"y": {"$ref": "#/$defs/x"}}, "required": ["y"]}
-RESOURCES = {
-    "$id": "http://a/b",
-    "$defs": {
-        "d": {"type": "string"},
-        "c": {"$id": "c", "$defs": {"d": INTEGER}, "$ref": "#/$defs/d"},
-    },
-    "properties": {"x": {"$ref": "#/$defs/c"}},
-    "required": ["x"],
-}
 VERSIONED = {"type": "object", "required": ["v", "kind"]}
 KEPT = [
     # patternProperties apply to described properties, too
@@ -162,15 +153,8 @@ KEPT = [
         ["2"],
         ["1", "3"],
     ),
-    # an $id beside $ref counts, but for drafts up to 7
-    (RESOURCES, ['{"x": 5}'], ['{"x": "a"}']),
-    ({"$schema": "https://json-schema.org/draft/2019-09/schema#", **RESOURCES}, ['{"x": 5}'], ['{"x": "a"}']),
-    ({"$schema": "http://json-schema.org/draft-07/schema#", **RESOURCES}, ['{"x": "a"}'], ['{"x": 5}']),
-    (
-        {"$id": "http://a/b", "$ref": "http://a/b#/$defs/x", "$defs": {"x": INTEGER}},
-        ["5"],
-        ['"a"'],
-    ),
+    # an $id of the whole is no matter
+    ({"$id": "http://a/b", "$ref": "#/$defs/x", "$defs": {"x": INTEGER}}, ["5"], ['"a"']),
     # additionalItems is no keyword of draft 2020-12
     (
         {"type": "array", "prefixItems": [INTEGER], "items": BOOLEAN, "additionalItems": False},
@@ -282,18 +266,13 @@ REFUSED = [
     ({"type": "string", "format": "unknown"}, "Unknown format: unknown"),
     ({**ENDLESS, "$defs": {"x": ENDLESS}}, "no text satisfies it; make its recursion end"),
     ({"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/x"}}}, "no text satisfies it; make its recursion end"),
-    ({"$id": "http://[x", "items": {"$ref": "#/$defs/x"}}, "\"$id\": 'http://[x' is no URI: Invalid IPv6 URL"),
-    ({"$ref": "http://[x"}, "\"$ref\": 'http://[x' is no URI: Invalid IPv6 URL"),
-    (
-        {"$id": "http://h/" + "a/" * 300, "items": {"$ref": "#/$defs/x"}},
-        "leads to a URI of more than 512 characters; shorten it",
-    ),
-    (
-        {"$id": "http://h/" + "a/" * 200, "items": {"$ref": "a/" * 100}},
-        "leads to a URI of more than 512 characters; shorten it",
-    ),
     ({"$ref": "https://example.com/x"}, "leads out of the schema, and nothing is fetched"),
-    ({"$dynamicRef": "#n", "$defs": {"a": {"$dynamicAnchor": "n"}, "b": {"$dynamicAnchor": "n"}}}, "several targets"),
+    ({"$dynamicRef": "#n", "$defs": {"a": {"$dynamicAnchor": "n"}}}, "\"$dynamicRef\": '#n' is not followed"),
+    ({"items": {"$ref": "#n"}, "$defs": {"a": {"$anchor": "n"}}}, "does not exist in the schema; write a pointer"),
+    (  # its reference is to its own `$defs`
+        {"$ref": "#/$defs/c", "$defs": {"c": {"$id": "c", "$defs": {"d": INTEGER}, "items": {"$ref": "#/$defs/d"}}}},
+        "\"$id\": 'c' below the root cannot be kept beside references",
+    ),
     ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 'the members of "oneOf" may have values in common'),
     ({"oneOf": [{"const": 1}, {"const": 2}, {"enum": [3, 1.0]}]}, 'the members of "oneOf" may have values in common'),
     (  # any of them may be 5

@@ -2,7 +2,6 @@
 
 import json
 from typing import Any
-from urllib.parse import urljoin
 
 import pytest
 
@@ -98,38 +97,13 @@ DEFS = {"n": {"type": "integer"}}
 @pytest.mark.parametrize(
     ("root", "inner"),
     [
-        ({"$id": "http://[#"}, {}),
-        ({"$id": "http://a/"}, {"$id": "http://[x"}),
-        ({"$id": "http://h/" + "a/" * 1_000}, {}),
+        ({}, {"$id": "b"}),
         ({}, {"anyOf": [{} for _ in range(references.MAX_PARTS)]}),
-        ({}, {"anyOf": [{"$id": f"b{number}"} for number in range(references.MAX_URIS + 1)]}),
     ],
-    ids=["root", "inner", "long", "parts", "URIs"],
+    ids=["inner", "parts"],
 )
 def test_references_that_cannot_be_followed_leave_the_other_parameters_their_types(
     root: dict[str, Any], inner: dict[str, Any]
 ) -> None:
     schema = {"properties": {"n": {"type": "integer"}, "r": N, "i": inner}, "$defs": DEFS, **root}
     assert json.loads(arguments_of({"n": "1", "r": "1", "i": "1"}, schema) or "") == {"n": 1, "r": "1", "i": "1"}
-
-
-def test_a_schema_is_read_once_and_only_for_its_references(monkeypatch: pytest.MonkeyPatch) -> None:
-    joined = list[str]()
-    plain = urljoin
-
-    def counted(base: str, relative: str) -> str:
-        joined.append(base)
-        return plain(base, relative)
-
-    monkeypatch.setattr(references, "urljoin", counted)
-    parts = [{"$id": f"b{number}"} for number in range(100)]
-    schema = {"$id": "http://h/", "properties": {"n": {"type": "integer"}, "r": N}, "anyOf": parts, "$defs": DEFS}
-    assert arguments_of({"n": "1"}, schema) == '{"n": 1}'
-    assert joined == []
-    assert arguments_of({"r": "1"}, schema) == '{"r": 1}'
-    assert len(joined) == 101
-    wrong = {f"x{number}": {"$ref": f"http://[{number}"} for number in range(references.MAX_URIS)}
-    assert arguments_of({**dict.fromkeys(wrong, "1"), "r": "1"}, {**schema, "properties": {**wrong, "r": N}})
-    assert len(joined) == 101 + references.MAX_URIS
-    assert arguments_of({"r": "1"}, {**schema, "$id": "http://h/" + "a/" * 1_000}) == '{"r": "1"}'
-    assert max(map(len, joined)) <= references.MAX_URI

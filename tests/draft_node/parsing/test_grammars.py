@@ -498,26 +498,6 @@ REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
         {"a": 1},
         {"a": None},
     ),
-    "an anchor": (
-        {"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "integer"}}},
-        {"a": 1},
-        {"a": None},
-    ),
-    "a dynamic anchor": (
-        {**TREE, "$dynamicAnchor": "node", "properties": {**TREE["properties"], "next": {"$dynamicRef": "#node"}}},
-        {"n": 1, "next": {"n": 2}},
-        {"n": 1, "next": {}},
-    ),
-    "an identity": (
-        {
-            "$id": "https://example.com/tool",
-            "properties": {"a": {"$ref": "part#/items"}, "b": {"$ref": "https://example.com/tool#/$defs/x/items"}},
-            "required": ["a"],
-            "$defs": {"x": {"$id": "part", "items": {"type": "integer"}, "contains": {"$ref": "#/items"}}},
-        },
-        {"a": 1, "b": 2},
-        {"a": None},
-    ),
     "a property named so": (
         {
             "properties": {
