@@ -1,4 +1,4 @@
-"""Collects the reports of a fleet's replicas, and decides how many there should be. Has no clock."""
+"""Collects the reports of a fleet's replicas. Has no clock."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,6 @@ from goodspeed.fleet.table import Table
 
 SILENT_S, HUNG_S = 5.0, 10.0
 """Seconds of silence after which a replica gets no sessions, and after which it is restarted."""
-
-FULL, SPARE, UP_AFTER_S, DOWN_AFTER_S = 0.8, 0.5, 10.0, 300.0
-"""A fleet grows after its mean fullness exceeded FULL for UP_AFTER_S seconds. It shrinks after the fullness with one
-replica fewer stayed below SPARE for DOWN_AFTER_S. Both are slow because models load slowly and load comes in waves."""
 
 
 class Report(Struct, frozen=True):
@@ -46,11 +42,8 @@ class Report(Struct, frozen=True):
 class Reports:
     """The newest report of each replica, by name."""
 
-    def __init__(self, fewest: int, most: int | None = None) -> None:
-        """most: replicas that there may be; None: always `fewest`."""
-        self._fewest, self._most = fewest, most or fewest
+    def __init__(self) -> None:
         self._heard: dict[str, tuple[Report, float]] = {}  # with its time of arrival
-        self._asked, self._since = 0, 0.0
 
     def hear(self, told: Report, now: float, wall: float) -> bool:
         """Takes a report, and dates its load; returns True for the first one of a restarted process.
@@ -97,31 +90,6 @@ class Reports:
         """Returns these names in the order of their number of sessions; ties: the newest first."""
         busy = {one.replica.name: load.num_sessions for one in self.known(now) if (load := one.replica.load)}
         return sorted(names, key=lambda name: (busy.get(name, 0), -number_of(name)))
-
-    def change(self, num_replicas: int, now: float) -> int:
-        """Returns 1 to grow, -1 to shrink, if all replicas are ready and loads were high or low for long enough; else
-        0."""
-        loads = [load for one in self.known(now) if one.state == "ready" and (load := one.replica.load)]
-        asked = self._wanted(loads) if len(loads) == num_replicas else 0
-        if asked != self._asked:
-            self._asked, self._since = asked, now
-        if not asked or now - self._since < (UP_AFTER_S if asked > 0 else DOWN_AFTER_S):
-            return 0
-        self._asked = 0
-        return asked
-
-    def _wanted(self, loads: Sequence[Load]) -> int:
-        number, full = len(loads), sum(map(fullness, loads))
-        if self._most <= self._fewest:
-            return 0
-        if full > FULL * number:
-            return int(number < self._most)
-        return -int(full <= SPARE * (number - 1) and number > self._fewest)
-
-
-def fullness(load: Load) -> float:
-    """Returns the used share of a replica's scarcer resource: sessions or KV pages."""
-    return max(load.num_sessions / load.max_sessions, (load.num_pages - load.free_pages) / max(1, load.num_pages))
 
 
 def number_of(name: str) -> int:

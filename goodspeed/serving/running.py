@@ -165,53 +165,62 @@ def stop_signals() -> list[signal.Signals]:
     return [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
-async def until_signal(serving: Coroutine[None, None, None]) -> bool:
-    """Runs a daemon until it ends or until one of SIGNALS cancels it; True if a signal did.
+class _Stop:
+    """Cancels a daemon's task at one of SIGNALS, and when standard output fails. A second SIGINT or SIGTERM ends the
+    process at once, even while a model blocks the event loop."""
 
-    A second SIGINT or SIGTERM ends the process at once, even while a model blocks the event loop. A failure of standard
-    output cancels the daemon and is raised.
-    """
-    task = asyncio.ensure_future(serving)
-    loop = asyncio.get_running_loop()
-    handled = stop_signals()
-    interrupted = False
+    def __init__(self, task: "asyncio.Future[None]") -> None:
+        self.is_told = False  # by a signal
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._handled = stop_signals()
+        for number in self._handled:
+            self._loop.add_signal_handler(number, self._interrupt)
+        streams.output().on_failure(self._give_up)
 
-    def release() -> None:
-        for number in handled:
-            loop.remove_signal_handler(number)
+    def end(self) -> None:
+        streams.output().on_failure(None)
+        if not self.is_told:
+            self._release()
 
-    def interrupt() -> None:
-        nonlocal interrupted
-        interrupted = True
+    def _release(self) -> None:
+        for number in self._handled:
+            self._loop.remove_signal_handler(number)
+
+    def _interrupt(self) -> None:
+        self.is_told = True
         streams.keep_last_words()
         streams.output().on_failure(None)
-        release()
+        self._release()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # Not by a KeyboardInterrupt: the process would still wait for the model thread.
         starting.end_at_once((signal.SIGINT, signal.SIGTERM))
-        task.cancel()
+        self._task.cancel()
 
-    def give_up() -> None:
+    def _give_up(self) -> None:
         with suppress(RuntimeError):  # the loop is closed by now
-            loop.call_soon_threadsafe(task.cancel)
+            self._loop.call_soon_threadsafe(self._task.cancel)
 
-    for number in handled:
-        loop.add_signal_handler(number, interrupt)
-    streams.output().on_failure(give_up)
+
+async def until_signal(serving: Coroutine[None, None, None]) -> bool:
+    """Runs a daemon until it ends or until one of SIGNALS cancels it; True if a signal did.
+
+    A failure of standard output cancels the daemon and is raised.
+    """
+    task = asyncio.ensure_future(serving)
+    stop = _Stop(task)
     gc.collect()
     gc.freeze()  # long-lived objects: each later collection would take 0.25 s to scan them
     try:
         await task
     except asyncio.CancelledError:
-        if not interrupted:
+        if not stop.is_told:
             streams.output().check()
             raise
     finally:
         gc.unfreeze()
-        streams.output().on_failure(None)
-        if not interrupted:
-            release()
-    return interrupted
+        stop.end()
+    return stop.is_told
 
 
 def warn_trusted_network(address: str) -> None:

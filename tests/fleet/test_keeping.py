@@ -1,9 +1,8 @@
-"""Reports become one table; old ones count for nothing; loads ask for more replicas, or fewer."""
+"""Reports become one table; old ones count for nothing."""
 
-import pytest
 from msgspec.structs import replace
 
-from goodspeed.fleet.keeping import DOWN_AFTER_S, HUNG_S, SILENT_S, UP_AFTER_S, Report, Reports, fullness
+from goodspeed.fleet.keeping import HUNG_S, SILENT_S, Report, Reports
 from goodspeed.fleet.replicas import Load, Replica
 
 
@@ -16,8 +15,8 @@ def starting(number: int, pid: int = 1) -> Report:
     return replace(report(number, pid=pid).with_load(None), state="starting")
 
 
-def heard(*reports: Report, fewest: int = 1, most: int | None = 4, now: float = 0.0) -> Reports:
-    found = Reports(fewest, most)
+def heard(*reports: Report, now: float = 0.0) -> Reports:
+    found = Reports()
     for one in reports:
         found.hear(one, now, 500.0)
     return found
@@ -61,45 +60,3 @@ def test_a_new_process_counts_as_a_restart_and_one_that_never_served_as_a_failur
 def test_the_least_busy_leaves_first() -> None:
     names = [f"replica-{number}" for number in (1, 2, 3)]
     assert heard(report(1, 5), report(2), report(3)).least_busy(names, 0.0) == ["replica-3", "replica-2", "replica-1"]
-
-
-def test_a_replica_is_full_by_what_it_is_shortest_of() -> None:
-    assert fullness(Load(0.0, num_sessions=3, max_sessions=10, num_pages=100, free_pages=90)) == pytest.approx(0.3)
-    assert fullness(Load(0.0, num_sessions=3, max_sessions=10, num_pages=100, free_pages=20)) == pytest.approx(0.8)
-    assert fullness(Load(0.0, max_sessions=10)) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("sessions", "limits", "after_s", "change"),
-    [
-        ((9,), (1, 4), UP_AFTER_S, 1),
-        ((9,), (1, 4), UP_AFTER_S - 0.1, 0),
-        ((8,), (1, 4), DOWN_AFTER_S, 0),
-        ((9, 9, 9, 9), (1, 4), DOWN_AFTER_S, 0),  # there may be no more
-        ((3, 2), (1, 4), DOWN_AFTER_S, -1),
-        ((3, 2), (1, 4), DOWN_AFTER_S - 0.1, 0),
-        ((3, 3), (1, 4), DOWN_AFTER_S, 0),  # the other would be above SPARE
-        ((0, 0), (2, 4), DOWN_AFTER_S, 0),
-        ((9,), (2, None), DOWN_AFTER_S, 0),  # the number is fixed, and was scaled down
-        ((0, 0), (1, None), DOWN_AFTER_S, 0),
-    ],
-)
-def test_full_replicas_ask_for_one_more_and_idle_ones_for_one_less(
-    sessions: tuple[int, ...], limits: tuple[int, int | None], after_s: float, change: int
-) -> None:
-    found, asked = Reports(*limits), []
-    for now in (0.0, after_s):
-        for number, num_sessions in enumerate(sessions, 1):
-            found.hear(report(number, num_sessions), now, 500.0)
-        asked.append(found.change(len(sessions), now))
-    assert asked == [0, change]
-
-
-def test_a_fleet_grows_only_when_all_are_there_and_a_break_begins_the_wait_anew() -> None:
-    found = heard(report(1, 9), starting(2))
-    assert [found.change(2, now) for now in (0.0, UP_AFTER_S)] == [0, 0]
-    found, change = Reports(1, 4), []
-    for now, num_sessions in ((0.0, 9), (5.0, 6), (6.0, 9), (12.0, 9), (16.0, 9), (17.0, 9)):
-        found.hear(report(1, num_sessions), now, 500.0)
-        change.append(found.change(1, now))
-    assert change == [0, 0, 0, 0, 1, 0]

@@ -76,6 +76,15 @@ class Feed:
     def is_full(self) -> bool:
         return self.num_viewers >= MAX_VIEWERS
 
+    async def answer(self, request: Request) -> Response:
+        """Answers a request for events; 503 if the feed is full."""
+        if self.is_full:
+            message = f"{MAX_VIEWERS} viewers are connected already; close one, or try later"
+            return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
+        if request.method == "HEAD":  # gets no events, and must not wait for their end
+            return Response(media_type="text/event-stream")
+        return StreamingResponse(self.events(), media_type="text/event-stream")
+
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Yields events until the feed ends; yields none if the feed is full."""
         if self.is_full:
@@ -134,20 +143,12 @@ def create_app(
     async def debug(request: Request) -> Response:
         return JSONResponse({"stories": stories()})
 
-    async def events(request: Request) -> Response:
-        if feed.is_full:
-            message = f"{MAX_VIEWERS} viewers are connected already; close one, or try later"
-            return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
-        if request.method == "HEAD":  # gets no events, and must not wait for their end
-            return Response(media_type="text/event-stream")
-        return StreamingResponse(feed.events(), media_type="text/event-stream")
-
     return Starlette(
         routes=[
             Route("/health", health),
             Route("/ready", ready),
             Route("/metrics", metrics),
-            Route("/events", events),
+            Route("/events", feed.answer),
             Route("/debug", debug),
             *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
         ],

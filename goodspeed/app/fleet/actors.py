@@ -72,11 +72,11 @@ class Node:
 
 
 class Fleet:
-    """Keeps the table, restarts hung replicas, and adds or drains replicas by their loads."""
+    """Keeps the table, and restarts hung replicas."""
 
     def __init__(self, record: bytes) -> None:
         self._record, self._config = record, msgspec.json.decode(record, type=Record).config
-        self._reports = Reports(self._config.replicas, self._config.max_replicas)
+        self._reports = Reports()
         self._leaving: set[str] = set()
         self._own = ray.get_runtime_context().current_actor
         threading.Thread(target=self._watch, daemon=True).start()
@@ -137,14 +137,12 @@ class Fleet:
             time.sleep(LOOK_S)
 
     def look_after(self) -> None:
-        """Drops replicas that have left, restarts hung ones, and adds or drains one by the loads."""
+        """Drops replicas that have left, and restarts hung ones."""
         found, now = names(), time.monotonic()
         self._reports.forget_all_but(found)
         self._leaving.intersection_update(found)
         for name in self._reports.hung(now):
             ray.kill(ray.get_actor(name), no_restart=name in self._leaving)
-        if change := self._reports.change(len(found), now):
-            self.scale(len(found) + change)
 
 
 def begin(kind: type[Any], name: str, *arguments: Any, **options: Any) -> Any:

@@ -75,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
 def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Start a fleet. Returns when every replica is ready; the fleet goes on by itself."""
     config = from_namespace(UpConfig, namespace)
-    config.check_ports(config.max_replicas or config.replicas)
+    config.check_ports(config.replicas)
     record = Record(config, tuple(namespace.further), str(Path.cwd()), config.address or "")
     _check(record, reporter)
     with _only_one(config.name):
@@ -176,9 +176,8 @@ def scale(namespace: argparse.Namespace, reporter: Reporter) -> None:
     """Have so many replicas. Waits until those are ready, and others have left."""
     record = _find(namespace.name)
     config, number = record.config, namespace.number
-    fewest, most = (1, MAX_REPLICAS) if config.max_replicas is None else (config.replicas, config.max_replicas)
-    if not fewest <= number <= most:
-        raise ConfigError(f"the fleet {config.name} may have {fewest} to {most} replicas, not {number}")
+    if not 1 <= number <= MAX_REPLICAS:
+        raise ConfigError(f"the fleet {config.name} may have 1 to {MAX_REPLICAS} replicas, not {number}")
     config.check_ports(number)
     with _asking(record) as ask:
         _scale(ask, number, reporter)

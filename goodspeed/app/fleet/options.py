@@ -9,7 +9,6 @@ from goodspeed.serving.config import Settings, option
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
 WHAT_NAME = "the fleet's name: up to 32 letters, digits, dots, dashes or underscores"
-GROW = "start more while all are full, up to N, and end them when they are not"
 GPUS = "GPUs that Ray reserves for each, on one machine; say --device cuda, too"
 RAY = "the Ray to run on; auto finds one on this machine. Its network has to be trusted"
 HOST = "where the replicas listen; 0.0.0.0 is every address of their machines"
@@ -26,9 +25,6 @@ class UpConfig(Settings):
 
     model: str = option(MISSING, options.MODEL, f"target model: {options.NAMES}", metavar="NAME")
     replicas: int = option(2, "fleet", "verify nodes to start", minimum=1, maximum=MAX_REPLICAS)
-    max_replicas: int | None = option(
-        None, "fleet", GROW, shown="as --replicas: no more, no fewer", minimum=1, maximum=MAX_REPLICAS
-    )
     name: str = option("default", "fleet", WHAT_NAME, pattern=NAME)
     tp: int = option(1, "fleet", "processes that each is split over", minimum=1, maximum=64, metavar="K")
     gpus: int | None = option(None, "fleet", GPUS, shown="K of --tp if that is more than 1", minimum=0, maximum=64)
@@ -43,8 +39,6 @@ class UpConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         options.check_keys(self.key, self.enrolled, "--enrolled FOLDER", trusted_network=self.trusted_network)
-        if (self.max_replicas or self.replicas) < self.replicas:
-            raise ConfigError(f"give a --max-replicas not below --replicas {self.replicas}")
         if self.http is not None and int(self.http.rpartition(":")[2]) > LAST_PORT:
             raise ConfigError(f"--http {self.http}: give a port up to {LAST_PORT}; each next replica has the next port")
 

@@ -78,7 +78,6 @@ UP = ("up", "--model", "tiny-target")
         ((*UP, "--host", "0.0.0.0"), "listening at tcp://0.0.0.0:5555 needs keys"),
         ((*UP, "--key", "x"), "--key FILE needs --enrolled FOLDER, and vice versa"),
         ((*UP, "--key", "none.key", "--enrolled", "x"), "--key none.key: cannot read it"),
-        ((*UP, "--max-replicas", "1"), "--max-replicas not below --replicas 2"),
         ((*UP, "--http", "9000"), "--http '9000'"),
         ((*UP, "--port", "0", "--http", "127.0.0.1:65535"), "give a port up to 65"),
         ((*UP, "--http", "127.0.0.1:5556"), "--port 5555 and --http 127.0.0.1:5556 overlap"),
@@ -204,12 +203,11 @@ def test_another_s_fleet_of_that_name_is_not_served_and_not_ended(run: Run, user
     assert head.find("default") is None
 
 
-def test_a_fleet_that_scales_itself_keeps_its_limits(run: Run, gone: Record) -> None:
+def test_a_fleet_keeps_its_limits(run: Run, gone: Record) -> None:
     Record(UpConfig(model="tiny-target", http="127.0.0.1:5557"), address=gone.address).keep()
     assert "put them 3 ports apart or more" in run("scale", "3")[2]
-    Record(UpConfig(model="tiny-target", max_replicas=4), address=gone.address).keep()
-    assert "may have 2 to 4 replicas, not 5" in run("scale", "5")[2]
-    assert "may have 2 to 4 replicas, not 1" in run("scale", "1")[2]
+    for number in ("0", "65"):
+        assert f"may have 1 to 64 replicas, not {number}" in run("scale", number)[2]
 
 
 def test_the_folder_is_its_owners_only(run: Run, gone: Record) -> None:
@@ -313,7 +311,7 @@ def test_a_replica_that_died_while_it_drained_does_not_come_back(
     monkeypatch.setattr(ray, "get_actor", lambda name: name)
     monkeypatch.setattr(ray, "kill", ended)
     fleet = object.__new__(actors.Fleet)  # without its thread
-    fleet._reports, fleet._leaving = Reports(1), leaving
+    fleet._reports, fleet._leaving = Reports(), leaving
     for pid in (7, 7, 8):
         fleet.report(msgspec.json.encode(Report(Replica("replica-1", "tcp://127.0.0.1:1"), "starting", pid)))
         assert ended.called == (pid == 8 and bool(leaving))
@@ -322,7 +320,7 @@ def test_a_replica_that_died_while_it_drained_does_not_come_back(
 def test_who_leaves_drains_before_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actors, "names", lambda: ["replica-1", "replica-2"])
     fleet = object.__new__(actors.Fleet)  # without its thread
-    fleet._reports, fleet._leaving = Reports(2), {"replica-2"}
+    fleet._reports, fleet._leaving = Reports(), {"replica-2"}
     for name in actors.names():
         fleet._reports.hear(Report(Replica(name, f"tcp://127.0.0.1:{name[-1]}"), "ready", 1), 0.0, 0.0)
     assert [one["state"] for one in msgspec.json.decode(fleet.status())] == ["ready", "draining"]

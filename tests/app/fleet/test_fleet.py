@@ -1,4 +1,4 @@
-"""A fleet on a real Ray lives through deaths, of Ray too, grows when it is full, and leaves nothing when it ends."""
+"""A fleet on a real Ray lives through deaths, of Ray too, and leaves nothing when it ends."""
 
 import json
 import os
@@ -6,15 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from goodspeed.app.fleet import head
@@ -186,31 +183,3 @@ def test_a_replica_hangs_or_leaves_and_ray_listens_on_loopback_only(fleet: Comma
     assert list(fleet.replicas()) == ["replica-1"]
     fleet("scale", "2")
     assert list(all_ready(fleet) or ()) == ["replica-1", "replica-2"]
-
-
-def test_a_fleet_grows_when_it_is_full_and_takes_texts_at_once(fleet: Command) -> None:
-    words = (*UP, "--replicas", "1", "--max-replicas", "2", "--port", "0", "--")
-    told = json.loads(fleet(*words, "--max-sessions", "2"))
-    drafts_none = ("--model", "none", "--tokenizer", "tiny-target", "--http", "127.0.0.1:0")
-    with DraftNode(told["endpoints"][0], *drafts_none) as node, ThreadPoolExecutor(4) as users:
-        node.wait_until_ready()
-        has_grown = threading.Event()
-        texts = [users.submit(write_until, has_grown, node.url, seed) for seed in range(4)]
-        try:
-            grown = until(lambda: all_ready(fleet))
-            until(lambda: min(replica["sessions"] for replica in fleet.replicas().values()))
-        finally:
-            has_grown.set()
-        assert sum(text.result() for text in texts) > 0
-    assert list(grown) == ["replica-1", "replica-2"]
-
-
-def write_until(enough: threading.Event, url: str, seed: int) -> int:
-    """Has texts written one after the other; returns how many."""
-    num_texts = 0
-    body = {"prompt": "The river", "max_tokens": 300, "seed": seed, "ignore_eos": True}
-    while not enough.is_set():
-        answer = httpx2.post(f"{url}/v1/completions", json=body, timeout=DEADLINE_S).raise_for_status()
-        assert answer.json()["usage"]["completion_tokens"] == 300
-        num_texts += 1
-    return num_texts
