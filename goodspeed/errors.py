@@ -25,7 +25,6 @@
     │   ├── VerifyAway          the verify node cannot be reached
     │   └── RequestRefused      refused by the target or by a limit, with a code
     ├── OutputError             standard output cannot be written to
-    ├── ChatError               a conversation over HTTP cannot start or continue
     └── ProcessError            a child process ended too early, or never got ready
 
 Each message states the problem and what to do. Broken invariants of our own are bugs and not in this tree.
@@ -168,10 +167,6 @@ class RequestRefused(ServiceError):
 
 class OutputError(GoodSpeedError):
     """Standard output cannot be written to: it is closed, or its disk is full."""
-
-
-class ChatError(GoodSpeedError):
-    """The node cannot be reached, refuses, or breaks off its answer."""
 
 
 class ProcessError(GoodSpeedError):

@@ -9,7 +9,6 @@ import sys
 from typing import Protocol
 
 from goodspeed.app import daemons, export_gguf, generate, keygen, models, pad, profile
-from goodspeed.app.chat import command as chat
 from goodspeed.app.daemons import DAEMONS, HINTS
 from goodspeed.app.demo import command as demo
 from goodspeed.errors import need
@@ -38,11 +37,10 @@ class Subcommand(Protocol):
         ...
 
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (chat, demo, export_gguf, generate, keygen, models, pad, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (demo, export_gguf, generate, keygen, models, pad, profile)
 
 NEEDS: dict[Subcommand, tuple[str, ...]] = {
-    chat: ("app", "rich", "httpx2"),
-    demo: ("torch,app", "torch", "rich", "httpx2"),
+    demo: ("torch,app", "torch", "httpx2"),
     export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
     pad: ("torch", "torch"),

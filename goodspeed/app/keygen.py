@@ -100,7 +100,7 @@ def make_user(namespace: argparse.Namespace) -> None:
     (file,) = _new(namespace.folder, f"{name}.api-key")
     keys.write_api_key(file, secrets.token_urlsafe(32))
     print(
-        f"{file}: secret. Give it to the user, for `goodspeed chat --api-key {file}` and other clients.\n"
+        f"{file}: secret. Give it to the user, whose client sends it as `Authorization: Bearer KEY`.\n"
         f"Start the node with --api-key {file}, or add the line to the keys of a node that runs:\n"
         f"    cat {file} >> API_KEYS"
     )

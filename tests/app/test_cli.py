@@ -151,10 +151,10 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...]) -> None:
         (
             [],
             2,
-            "COMMAND is missing; choose one of: chat, demo, export-gguf, generate, keygen, models, pad, profile, "
+            "COMMAND is missing; choose one of: demo, export-gguf, generate, keygen, models, pad, profile, "
             "verify, draft, fleet",
         ),
-        (["nonsense"], 2, "unknown command 'nonsense'; choose one of: chat, demo"),
+        (["nonsense"], 2, "unknown command 'nonsense'; choose one of: demo"),
         (["models", "path", "tiny"], 1, "no embedded model is named 'tiny'; choose one of: tiny-target"),
         (["generate"], 2, "--prompt is missing"),
         (
@@ -221,7 +221,7 @@ sys.exit(cli.main())
 """
 """Runs a command where packages are not installed."""
 
-APP = ("rich", "httpx2")
+APP = ("httpx2",)
 VERIFY = ("verify", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 PROMPTS = str(ROOT / "goodspeed/app/demo/questions.jsonl")
 DRAFT = ("draft", "--verify=tcp://127.0.0.1:9", "--connect-timeout-s=0.1", "--json", "--prompts", PROMPTS)
@@ -244,8 +244,7 @@ def test_extras_are_what_the_project_file_has() -> None:
 @pytest.mark.parametrize(
     ("missing", "words", "what", "packages", "extra"),
     [
-        (APP, ("chat",), "`goodspeed chat`", "rich, httpx2", "app"),
-        (APP, ("demo",), "`goodspeed demo`", "rich, httpx2", "torch,app"),
+        (APP, ("demo",), "`goodspeed demo`", "httpx2", "torch,app"),
         (("torch",), ("demo",), "`goodspeed demo`", "torch", "torch,app"),
         (("torch",), ("generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
         (("torch",), ("pad", "tiny-target"), "`goodspeed pad`", "torch", "torch"),
@@ -275,9 +274,7 @@ def test_a_draft_node_without_weights_needs_no_torch() -> None:
     assert "verify node" in ended.stderr.splitlines()[-1]  # it got as far as to miss it
 
 
-@pytest.mark.parametrize(
-    "words", [("models",), ("keygen", "draft", "x", "--help"), ("chat", "--url", "http://127.0.0.1:9")]
-)
+@pytest.mark.parametrize("words", [("models",), ("keygen", "draft", "x", "--help")])
 def test_other_commands_need_no_torch(words: tuple[str, ...]) -> None:
     ended = without(("torch",), *words)
     assert "torch" not in ended.stderr

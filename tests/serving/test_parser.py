@@ -75,7 +75,6 @@ ALL = {parser.prog: parser for parser in all_parsers()}
             "unknown command 'serve'; `goodspeed verify --model NAME` and `goodspeed draft --model NAME",
         ),
         ("goodspeed --port 80", "unknown option --port; `goodspeed verify --model NAME` and `goodspeed draft"),
-        ("goodspeed chat --port 80", "unknown option --port; give an address: --url URL. See goodspeed chat --help"),
         ("goodspeed generate --port 80", "goodspeed generate: unknown option --port. See"),
         (
             "goodspeed-verify --port 80",
@@ -142,9 +141,7 @@ def test_every_option_tells_its_default(parser: argparse.ArgumentParser) -> None
     assert "exit status:" in parser.format_help()
 
 
-@pytest.mark.parametrize(
-    "name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed chat", "goodspeed-fleet up"]
-)
+@pytest.mark.parametrize("name", ["goodspeed-verify", "goodspeed-draft", "goodspeed demo", "goodspeed-fleet up"])
 def test_a_long_help_has_groups_an_example_and_a_short_usage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     text = ALL[name].format_help()

@@ -1,4 +1,4 @@
-"""HTTP response bodies, for the server and `goodspeed chat`: OpenAI's formats, extended by `usage.goodspeed`."""
+"""HTTP response bodies: OpenAI's formats, extended by `usage.goodspeed`."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, TypeVar
