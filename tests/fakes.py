@@ -222,7 +222,7 @@ class Desk:
     def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
         outcomes = self.target.run(planned)
         self.now += duration_s
-        sends = self.core.finish(outcomes, duration_s, self.now) + self.core.admit(self.now)
+        sends = self.core.rounds.finish(outcomes, duration_s, self.now) + self.core.admit(self.now)
         return [send.message for send in sends]
 
     def session(self, number: int = 1) -> Any:

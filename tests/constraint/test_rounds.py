@@ -130,7 +130,7 @@ def test_the_core_takes_what_came_of_a_dead_end():
         assert planned is not None
         assert [entry.num_drafted for entry in planned.entries] == [2]
         desk.target.run(planned)  # feeds the memory
-        [sent] = desk.core.finish([replace(outcome, session_id=session_id(1))], 0.01, desk.now)
+        [sent] = desk.core.rounds.finish([replace(outcome, session_id=session_id(1))], 0.01, desk.now)
         assert isinstance(sent.message, Verdict)
         assert sent.message.tokens == (A,)
     assert 0.0 <= desk.session().acceptance.value < 1.0

@@ -79,7 +79,9 @@ class Line:
                 self.down.append(encode(send.message, LIMIT))
         if planned := self.core.plan(self.now):
             self.num_preempted += len(planned.preempted)
-            self.down += [encode(s.message, LIMIT) for s in self.core.finish(self._decide(planned), 0.01, self.now)]
+            self.down += [
+                encode(s.message, LIMIT) for s in self.core.rounds.finish(self._decide(planned), 0.01, self.now)
+            ]
         for told in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
             assert isinstance(told, Verdict | Refusal)
             assert told.session_id is not None

@@ -95,7 +95,7 @@ class Node:
         outcomes = self.target.run(planned).outcomes
         if meanwhile is not None:
             self.say(meanwhile)
-        sent = [send.message for send in self.core.finish(outcomes, 0.01, 0.0)]
+        sent = [send.message for send in self.core.rounds.finish(outcomes, 0.01, 0.0)]
         validate(self.core)
         return sent
 

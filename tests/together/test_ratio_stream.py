@@ -128,7 +128,7 @@ class Crowd:
         ]
         result = self.target.run(planned)
         assert not any(outcome.invalid for outcome in result.outcomes)
-        for send in self.core.finish(result.outcomes, 0.01, 0.0):
+        for send in self.core.rounds.finish(result.outcomes, 0.01, 0.0):
             verdict = send.message
             assert isinstance(verdict, Verdict)
             self.num_verified += verdict.num_verified

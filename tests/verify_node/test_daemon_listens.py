@@ -31,17 +31,18 @@ def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Returns what the core is asked from now on, and which messages it gets."""
     asked: list[str] = []
 
-    def tell(name: str) -> None:
-        ask_core = getattr(core, name)
+    def tell(part: Any, name: str) -> None:
+        ask_core = getattr(part, name)
 
         def told(*arguments: Any) -> Any:
             asked.append(type(arguments[1]).__name__ if name == "receive" else name)
             return ask_core(*arguments)
 
-        monkeypatch.setattr(core, name, told)
+        monkeypatch.setattr(part, name, told)
 
-    for name in ("plan", "tick", "receive", "finish"):
-        tell(name)
+    for name in ("plan", "tick", "receive"):
+        tell(core, name)
+    tell(core.rounds, "finish")
     return asked
 
 

@@ -2,15 +2,16 @@
 
 Events: `receive` (a peer's message), `reject` (a peer's unacceptable bytes), `compiled` (a session's constraint),
 `enrol` (the keys that may take part), `fleet.know` (the other replicas), `tick` (time passes), `admit` (decides on
-requested promises), `plan` (may a round start?), `finish` (a round is done), `abort`, `withdraw` and `fail` (a round, a
-decision or a message raised an exception) and `drain` (the node stops). Each event takes the time; most return the
-messages to send. The daemon feeds it from sockets and the real clock, a simulation from a virtual clock.
+requested promises), `plan` (may a round start?), `rounds.finish` (a round is done), `rounds.abort`,
+`admission.withdraw` and `fail` (a round, a decision or a message raised an exception) and `drain` (the node stops).
+Each event takes the time; most return the messages to send. The daemon feeds it from sockets and the real clock, a
+simulation from a virtual clock.
 
 `register.py` holds the connected peers and open sessions; `rounds.py` and `verify_node/scheduler` run the rounds;
 `replies.py` makes the refusals and applies the limits on senders.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -34,7 +35,7 @@ from verify_node.core.rounds import Rounds
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.drafts import SelfDrafts
-from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
+from verify_node.scheduler.round import Round
 from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.session.checks import (
     HELLO_FIRST,
@@ -78,12 +79,19 @@ class VerifyCore:
         self._takes_trees = takes_trees
         cost = cost if cost is not None else Refined()
         self.limits, self.pool = settings.limits, pool
-        self.allocator = allocator = _allocator(settings, policy)
+        self.allocator = allocator = Allocator(
+            policy if policy is not None else settings.create_policy(),
+            settings.budget,
+            eta=settings.eta,
+            beta=settings.beta,
+            is_barrier=settings.is_barrier,
+            weigh_evidence=settings.weigh_evidence,
+        )
         self.register = register = Register(settings, welcome, allocator, pool, constraints)
         self.sessions, self.peers, self.diary = register.sessions, register.peers, register.diary
         self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
-        promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
+        self.promises = promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.fleet = Fleet(register, promises, self.counts, self.load)
         self.admission = Admission(promises, register, self.replies, self.counts, self.fleet)
         own = (self_drafts or SelfDrafts()) if settings.self_draft else None
@@ -106,11 +114,6 @@ class VerifyCore:
     def welcome(self) -> Welcome:
         """The Welcome for draft nodes, without any peer's SLO terms."""
         return self.register.welcome
-
-    @property
-    def promises(self) -> Promises:
-        """Promises and deadlines of sessions with objectives."""
-        return self.admission.promises
 
     # -- peers -----------------------------------------------------------------------------------------------------
 
@@ -276,47 +279,20 @@ class VerifyCore:
     def admit(self, now: float) -> list[Send]:
         """Decides between two rounds on the promises requested meanwhile. Returns messages for the affected sessions.
 
-        An exception raised here is not the fault of a round: `withdraw` recovers from it.
+        An exception raised here is not the fault of a round: `Admission.withdraw` recovers from it.
         """
         if self.rounds.in_flight is not None or self.draining:
             return []
         return self.admission.admit(self.rounds.num_rounds, now)
 
-    def withdraw(self, now: float) -> list[Send]:
-        """Ends all promises, because decisions cannot be computed; sessions continue as best effort."""
-        return self.admission.withdraw(now)
-
     def plan(self, now: float) -> Round | None:
-        """Returns the next round if it may start now; else sets `wake_at` to the time of the next attempt."""
+        """Returns the next round if it may start now; else sets `wake_at` to the time of the next attempt.
+
+        `rounds.finish` or `rounds.abort` ends the round.
+        """
         if self.draining:
             self.wake_at = self._heartbeat_at
             return None
         planned = self.rounds.plan(now)
         self.wake_at = min(self.rounds.wake_at, self._heartbeat_at)
         return planned
-
-    def finish(
-        self,
-        outcomes: Sequence[Outcome],
-        duration_s: float,
-        now: float,
-        drafting: Drafting = NO_DRAFTING,
-        computed: float | None = None,
-    ) -> list[Send]:
-        """Finishes the round in flight; returns one Verdict per moved session. See `Rounds.finish`."""
-        return self.rounds.finish(outcomes, duration_s, now, drafting, computed)
-
-    def abort(self, why: str, now: float) -> list[Send]:
-        """Recovers from a round that raised an exception; see `Rounds.abort`."""
-        return self.rounds.abort(why, now)
-
-
-def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:
-    return Allocator(
-        policy if policy is not None else settings.create_policy(),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-    )

@@ -33,7 +33,6 @@ from verify_node.scheduler.start import Starting
 from verify_node.session.checks import constraint_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
-from verify_node.slo.promises import Promises
 
 IMPOSSIBLE = "the agreement of its draft, or its evidence, has an impossible value"
 """Reason to end a session whose outcome would corrupt the estimates; the rest of the outcome is not trusted, either."""
@@ -62,7 +61,8 @@ class Rounds:
         self.sessions = register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = settings.limits, cost, choice
-        self.admission, self.preemption = admission, Preemption(orders.create(settings.order), cost, self.pool)
+        self.admission, self.promises = admission, admission.promises
+        self.preemption = Preemption(orders.create(settings.order), cost, self.pool)
         self.replies, self.counts = replies, counts
         parts = self.sessions, self.pool, self.limits, cost
         self.starting = Starting(*parts, is_barrier=settings.is_barrier)
@@ -92,17 +92,12 @@ class Rounds:
 
     # -- a round begins --------------------------------------------------------------------------------------------
 
-    @property
-    def promises(self) -> Promises:
-        """Promises and deadlines of sessions with objectives."""
-        return self.admission.promises
-
     def plan(self, now: float) -> Round | None:
         """Returns the next round if it may start now; else sets `wake_at` to the time of the next attempt."""
         self.wake_at = inf
         if self.in_flight is not None:
             return None
-        self.suspects.stage = Stage.PLANNING
+        self.suspects.enter(Stage.PLANNING)
         self.sessions.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
@@ -112,7 +107,7 @@ class Rounds:
         self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)
         planned = self._start(ready, now) if ready else None
         if planned is None:
-            self.suspects.enter(Stage.IDLE)
+            self.suspects.rest()
         return planned
 
     def _start(self, ready: list[Session], now: float) -> Round | None:
@@ -169,9 +164,9 @@ class Rounds:
         """Returns the promises' part of the round."""
         if not self.promises.promised:
             return NO_PROMISES
-        self.suspects.stage = Stage.ALLOTTING
+        self.suspects.enter(Stage.ALLOTTING)
         allotment = self.promises.allot(self.sessions, ready, now)
-        self.suspects.stage = Stage.PLANNING
+        self.suspects.enter(Stage.PLANNING)
         return allotment
 
     # -- a round is done -------------------------------------------------------------------------------------------
@@ -191,8 +186,7 @@ class Rounds:
         done, self.in_flight = self.in_flight, None
         if done is None:
             raise RuntimeError("no round is in flight")
-        self.suspects.stage = Stage.FINISHING  # before any call that could fail
-        self.suspects.num_alone = max(0, self.suspects.num_alone - 1)
+        self.suspects.finish()  # before any call that could fail
         self.sessions.story.note(NODE, "finish round", done.number, None, now)
         num_rows = done.num_tokens if computed is None else computed
         self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
@@ -274,7 +268,7 @@ class Rounds:
         self.counts.num_failed += 1
         self.sessions.story.note(NODE, "abort round", self.newest_number, None, now)
         if self.suspects.stage is Stage.ALLOTTING:
-            self.suspects.enter(Stage.IDLE)
+            self.suspects.rest()
             return self.admission.withdraw(now)
         for entry in computed.entries if computed is not None else ():
             if self.sessions.has(self.taking_part[entry.session_id]):

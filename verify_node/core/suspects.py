@@ -37,9 +37,18 @@ class Suspects:
         self._num_in_vain = 0  # failed rounds since the latest one that succeeded
         self._failing_since = 0.0  # time of the first of these
 
-    def enter(self, stage: Stage, sessions: Collection[Session] = ()) -> None:
-        """Attributes an exception from now on to this stage of these sessions' round."""
-        self.stage, self.sessions = stage, sessions
+    def enter(self, stage: Stage, sessions: Collection[Session] | None = None) -> None:
+        """Attributes an exception from now on to this stage of these sessions' round; None: of the same round."""
+        self.stage, self.sessions = stage, self.sessions if sessions is None else sessions
+
+    def rest(self) -> None:
+        """Attributes an exception from now on to no round."""
+        self.enter(Stage.IDLE, ())
+
+    def finish(self) -> None:
+        """Begins to finish the round in flight, one of those of one session each if any remain."""
+        self.enter(Stage.FINISHING)
+        self.num_alone = max(0, self.num_alone - 1)
 
     def turns(self, ready: Iterable[Session]) -> list[Session]:
         """Returns the order in which sessions run alone: suspects first if rounds succeed, else last, the newest at the
@@ -49,7 +58,7 @@ class Suspects:
 
     def succeeded(self, taken: Iterable[bytes]) -> None:
         """Ends a round of these sessions that succeeded."""
-        self.enter(Stage.IDLE)
+        self.rest()
         self._num_in_vain = 0
         self._works_for_others = {key: True for key in self._works_for_others if key not in taken}
 
@@ -60,7 +69,7 @@ class Suspects:
         up only as `_gives_up` says: a device that fails for a while costs none.
         """
         failed, was_half_done = [*self.sessions], self.stage is Stage.FINISHING
-        self.enter(Stage.IDLE)
+        self.rest()
         self.num_alone = max(self.num_alone, len(failed))
         if not self._num_in_vain:
             self._failing_since = now

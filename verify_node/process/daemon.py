@@ -144,7 +144,7 @@ class VerifyDaemon:
         self.wall.forward += result.forward_s
         self.wall.verify += result.verify_s + result.drafting.seconds
         scheduling = time.perf_counter()
-        sends = self.core.finish(result.outcomes, duration_s, time.monotonic(), result.drafting, result.computed)
+        sends = self.core.rounds.finish(result.outcomes, duration_s, time.monotonic(), result.drafting, result.computed)
         self.wall.schedule += time.perf_counter() - scheduling
         finished = time.monotonic()
         self.messages.reply(sends)
@@ -157,7 +157,7 @@ class VerifyDaemon:
             "num_entries": len(self.core.rounds.suspects.sessions),
         }
         self.target.recover()
-        self.messages.reply(self.core.abort(type(error).__name__, time.monotonic()))
+        self.messages.reply(self.core.rounds.abort(type(error).__name__, time.monotonic()))
         return failed
 
     async def _next_round(self) -> Round | None:
@@ -178,7 +178,7 @@ class VerifyDaemon:
     def _withdraw(self, _: Exception) -> dict[str, object]:
         """Ends all promises after a failed decision; sessions continue as best effort, and are told so."""
         num_promises = len(self.core.promises.promised)
-        self.messages.reply(self.core.withdraw(time.monotonic()))
+        self.messages.reply(self.core.admission.withdraw(time.monotonic()))
         return {"num_promises": num_promises}
 
     async def _wait(self, timeout_s: float) -> None:

@@ -43,19 +43,23 @@ def _checked(event: Callable[..., Any]) -> Callable[..., Any]:
     return then_validate
 
 
+def _of_part(core: VerifyCore, event: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return event(*args, **options)
+
+
 class CheckedCore(VerifyCore):
     """A core that validates itself after every event, for tests and simulations. Slow: it checks every page."""
 
     enrol, receive, reject = _checked(VerifyCore.enrol), _checked(VerifyCore.receive), _checked(VerifyCore.reject)
     compiled, fail, tick = _checked(VerifyCore.compiled), _checked(VerifyCore.fail), _checked(VerifyCore.tick)
     farewell, admit = _checked(VerifyCore.farewell), _checked(VerifyCore.admit)
-    withdraw, plan = _checked(VerifyCore.withdraw), _checked(VerifyCore.plan)
-    finish, abort = _checked(VerifyCore.finish), _checked(VerifyCore.abort)
+    plan = _checked(VerifyCore.plan)
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
-        know = self.fleet.know
-        self.fleet.know = partial(_checked(lambda core, *told: know(*told)), self)  # type: ignore[method-assign]
+        events = ((self.fleet, "know"), (self.admission, "withdraw"), (self.rounds, "finish"), (self.rounds, "abort"))
+        for part, name in events:
+            setattr(part, name, partial(_checked(_of_part), self, getattr(part, name)))
 
 
 def _claims(core: VerifyCore) -> Iterator[Claim]:

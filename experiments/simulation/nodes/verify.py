@@ -223,9 +223,9 @@ class VerifyNode:
             return  # it was killed in the middle of the round
         self._in_flight = False
         if outcomes is None:
-            sends = core.abort(WHY, self._watch.now)
+            sends = core.rounds.abort(WHY, self._watch.now)
         else:
-            sends = core.finish(outcomes, duration_s, self._watch.now, computed=computed)
+            sends = core.rounds.finish(outcomes, duration_s, self._watch.now, computed=computed)
             if (error := core.allocator.policy_error) is not None:
                 raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
         started = self.world.clock.now - duration_s

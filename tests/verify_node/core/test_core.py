@@ -293,7 +293,7 @@ def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
     drafting.target.run(planned)
     before = drafting.session().acceptance.value
     token = expected()[1]
-    sends = drafting.core.finish([Outcome(session_id(1), (token,), 0, 0.0, "sums to 3")], 0.01, 0.01)
+    sends = drafting.core.rounds.finish([Outcome(session_id(1), (token,), 0, 0.0, "sums to 3")], 0.01, 0.01)
     refused, verdict = (send.message for send in sends)
     assert (refused.code, refused.what, refused.session_id, refused.epoch) == (
         "proposal",

@@ -269,13 +269,13 @@ class CoreLaws(RuleBasedStateMachine):
         if failed is not None and failed < len(outcomes):
             outcomes[failed] = replace(outcomes[failed], tokens=(), num_accepted=0, failed="it fails")
         self.desk.now += 0.01
-        self._take(self.desk.core.finish(outcomes, 0.01, self.desk.now))
+        self._take(self.desk.core.rounds.finish(outcomes, 0.01, self.desk.now))
 
     @precondition(lambda self: self.in_flight is not None)
     @rule()
     def abort(self) -> None:
         self._run()
-        self._take(self.desk.core.abort("it fails", self.desk.now))
+        self._take(self.desk.core.rounds.abort("it fails", self.desk.now))
 
     def _run(self) -> list[Outcome]:
         """Runs the round only now: the target would raise if its memory was changed while the round was in flight."""

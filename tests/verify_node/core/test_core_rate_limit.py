@@ -79,7 +79,7 @@ def test_who_is_put_out_in_a_round_gets_no_verdict_of_it(desk):
         replace_message(outcome, invalid="sums to 3") if outcome.session_id == session_id(1) else outcome
         for outcome in desk.target.run(planned)
     ]
-    sends = desk.core.finish(outcomes, 0.01, 0.01)
+    sends = desk.core.rounds.finish(outcomes, 0.01, 0.01)
     assert [(send.peer_id, type(send.message)) for send in sends] == [(b"a", Refusal), (b"b", Verdict)]
     assert sends[0].message.code == "barred"
     desk.draft("b", 2)
@@ -180,7 +180,7 @@ def test_asking_again_for_the_logprobs_of_long_prompts_bars_nobody():
             read = (TokenLogprobs(-1.0),) * (len(entry.prompt_rows.tokens) if entry.prompt_rows else 0)
             outcome = done.get(entry.session_id) or Outcome(entry.session_id, (), 0, 0.0)
             outcomes.append(replace_message(outcome, prompt_logprobs=read))
-        desk.core.finish(outcomes, 0.0, desk.now)
+        desk.core.rounds.finish(outcomes, 0.0, desk.now)
     answers = [desk.up("a", Ack(session_id(number), 1, num_tokens)) for number in numbers]
     told = [len(answer.prompt_logprobs or ()) for [answer] in filter(None, answers) if isinstance(answer, Verdict)]
     assert told == [num_tokens - 1] * 16, "as many as 20 s' worth of messages"

@@ -29,9 +29,9 @@ class Failing(Desk):
         self.served.append({entry.session_id for entry in planned.entries})
         outcomes = self.target.run(planned)  # it has fed the cache before it fails
         if self.broken or any(entry.session_id in self.bad for entry in planned.entries):
-            return [send.message for send in self.core.abort("OutOfMemoryError", self.now)]
+            return [send.message for send in self.core.rounds.abort("OutOfMemoryError", self.now)]
         self.now += duration_s
-        return [send.message for send in self.core.finish(outcomes, duration_s, self.now)]
+        return [send.message for send in self.core.rounds.finish(outcomes, duration_s, self.now)]
 
 
 def run_to_the_end(desk, numbers, num_rounds=400):
@@ -178,7 +178,7 @@ def test_an_outcome_that_cannot_be_costs_its_session_and_no_estimate(desk, agree
     place = next(place for place, entry in enumerate(planned.entries) if entry.num_drafted)
     bad = outcomes[place].session_id
     outcomes[place] = replace(outcomes[place], agreement=agreement, evidence=evidence)
-    answers = [send.message for send in desk.core.finish(outcomes, 0.01, desk.now)]
+    answers = [send.message for send in desk.core.rounds.finish(outcomes, 0.01, desk.now)]
     [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
     assert (refusal.code, refusal.session_id) == ("failed", bad)
     assert IMPOSSIBLE in refusal.what
@@ -199,7 +199,7 @@ def test_an_outcome_that_failed_gives_its_session_up_and_says_whose_fault_it_is(
     planned = desk.core.plan(desk.now)
     outcomes = desk.target.run(planned)
     outcomes[0] = Outcome(outcomes[0].session_id, (), 0, 0.0, failed=failed, breaks_constraint=breaks_constraint)
-    answers = [send.message for send in desk.core.finish(outcomes, 0.01, 0.01)]
+    answers = [send.message for send in desk.core.rounds.finish(outcomes, 0.01, 0.01)]
     [refusal] = [answer for answer in answers if isinstance(answer, Refusal)]
     assert (refusal.code, failed in refusal.what) == (code, True)
     assert len([answer for answer in answers if isinstance(answer, Verdict)]) == len(desk.core.sessions) == 2

@@ -100,7 +100,7 @@ class World:
                 answers = self.round()
             except Fault:
                 self.num_aborted += 1
-                answers = [send.message for send in self.desk.core.abort("Fault", self.desk.now)]
+                answers = [send.message for send in self.desk.core.rounds.abort("Fault", self.desk.now)]
             validate(self.desk.core)
             self.take(answers)
 
@@ -114,7 +114,7 @@ class World:
             return []
         outcomes = self.desk.target.run(planned)
         with self.faults.here():
-            return [send.message for send in core.finish(outcomes, 0.01, self.desk.now)]
+            return [send.message for send in core.rounds.finish(outcomes, 0.01, self.desk.now)]
 
 
 OPTIONS: dict[str, Any] = {"admission": "dp", "cost": Linear(fixed_s=0.004, token_s=0.004)}

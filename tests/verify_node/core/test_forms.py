@@ -61,7 +61,7 @@ def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_fligh
     open_one(desk, 1, OTHER, epoch=2)
     assert is_held(constraints, 1)
     assert is_held(constraints, 1, OTHER)
-    desk.core.finish(desk.target.run(planned), 0.01, desk.now)
+    desk.core.rounds.finish(desk.target.run(planned), 0.01, desk.now)
     desk.core.plan(desk.now)
     assert not is_held(constraints, 1)
     assert is_held(constraints, 1, OTHER)

@@ -273,10 +273,10 @@ def test_what_may_be_wrong_in_memory_is_not_found_again(failed: str | None, num_
     open_one(desk, 2)
     planned = desk.plan()
     if failed is None:
-        desk.core.abort("out of memory", desk.now)
+        desk.core.rounds.abort("out of memory", desk.now)
     else:
         desk.target.run(planned)
-        desk.core.finish([Outcome(session_id(2), (), 0, 0.0, failed=failed)], 0.01, desk.now)
+        desk.core.rounds.finish([Outcome(session_id(2), (), 0, 0.0, failed=failed)], 0.01, desk.now)
     open_one(desk, 3)
     assert run(desk, 3)[0].num_cached == num_cached
 

@@ -143,7 +143,7 @@ def test_a_verdict_tells_that_a_promise_was_lost() -> None:
     desk.hello(draft_model="")
     desk.open(slo=Slo(CHAT))
     [first] = desk.round()
-    assert desk.core.withdraw(desk.now) == []
+    assert desk.core.admission.withdraw(desk.now) == []
     [second] = desk.round()
     assert (first.promised, second.promised) == (True, False)
 

@@ -381,7 +381,7 @@ def test_its_time_is_no_time_of_the_target() -> None:
     desk.up("a", make_open(1, prompt=(3, 1, 4), max_tokens=20))
     for _ in range(4):
         planned = desk.plan()
-        desk.core.finish(desk.target.run(planned), 0.05, desk.now, Drafting(0.04, 2))
+        desk.core.rounds.finish(desk.target.run(planned), 0.05, desk.now, Drafting(0.04, 2))
     assert desk.core.rounds.cost.round_s(4, 1, 0) == pytest.approx(0.01)
     assert desk.core.rounds.round_s == pytest.approx(0.05)
     assert desk.core.counts.own_s == pytest.approx(0.16)

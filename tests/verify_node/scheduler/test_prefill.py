@@ -80,7 +80,7 @@ class Serving:
                 outcome = outcomes.get(entry.session_id, Outcome(entry.session_id, (), 0, 0.0))
                 outcomes[entry.session_id] = replace(outcome, prompt_logprobs=logprobs)
         self.desk.now += seconds
-        self.desk.core.finish([*outcomes.values()], seconds, self.desk.now)
+        self.desk.core.rounds.finish([*outcomes.values()], seconds, self.desk.now)
 
     def has_begun(self, number: int) -> bool:
         return len(self.desk.session(number).tokens) > len(self.desk.session(number).opened.prompt)

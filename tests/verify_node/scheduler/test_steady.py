@@ -105,5 +105,5 @@ def test_spare_rows_and_changes_of_size_count_as_rows_where_the_time_of_rounds_i
     outcomes = desk.target.run(planned)
     seen: list[float] = []
     monkeypatch.setattr(desk.core.rounds.cost, "observe", lambda num_tokens, *rest: seen.append(num_tokens))
-    desk.core.finish(outcomes, 0.05, desk.now, computed=9.5)
+    desk.core.rounds.finish(outcomes, 0.05, desk.now, computed=9.5)
     assert (planned.num_tokens, seen) == (3, [9.5])

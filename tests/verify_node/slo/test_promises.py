@@ -173,7 +173,7 @@ def test_a_text_whose_promise_ended_is_not_refused_when_its_opening_comes_again(
     assert ask(desk, 1, otherwise="refuse") is True
     for _ in range(2):
         serve(desk)
-        desk.core.withdraw(desk.now)
+        desk.core.admission.withdraw(desk.now)
         assert isinstance(desk.open(number=1, slo=QUICK, otherwise="refuse")[0], Verdict), "and no refusal"
         assert desk.session(1).promised is False
 
