@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.benchmarks.nodes.proxy import Proxy
 from goodspeed.wire.messages import Sampling
 from tests.faults import texts
-from tests.faults.texts import ask, check, compare, expected, mixed
-from tests.nodes import DraftNode, VerifyNode
+from tests.faults.texts import check, compare, expected, mixed
 
 
 def test_what_is_wrong_is_called_wrong() -> None:
@@ -38,33 +36,3 @@ def test_a_near_tie_is_counted_and_what_follows_it_compared(
     monkeypatch.setattr(texts, "NEAR_TIE", float("inf"))
     assert compare(wanted, got) == texts.Comparison("near_tie", 1)
     assert compare(wanted, [*got[:-1], "?!"]).verdict == "wrong"
-
-
-@pytest.mark.alone
-@pytest.mark.slow_faults
-def test_processes_are_signalled_restarted_and_gone() -> None:
-    """For `make faults`: whoever works on the harness looks here first, and every scenario uses what this tests."""
-    wanted = mixed(24)
-    with VerifyNode() as verify, Proxy(verify.endpoint) as proxy, DraftNode(proxy.endpoint, "--name", "one") as draft:
-        draft.wait_until_ready()
-        streams = [ask(draft.url, one) for one in wanted[:4]]
-        streams[0].wait_for(1)
-        draft.stop()
-        draft.go_on()
-        for one, stream in zip(wanted, streams, strict=False):
-            check(one, stream.finish())
-        assert verify.metrics()['client_generation_tokens_total{client="one"}'] == 4 * 24
-        endpoint, url, before = verify.endpoint, verify.url, verify.num_events
-        verify.restart()
-        again = verify.wait_for("ready", after=before)
-        assert (again["endpoint"], again["url"]) == (endpoint, url)
-        verify.wait_for_metric("peers_connected", lambda num: num == 1)  # it is the new process that lets it in
-        draft.wait_until_ready()
-        stream = ask(draft.url, replace(wanted[0], max_tokens=500))
-        stream.wait_for(1)
-        draft.kill()
-        assert not draft.is_running
-        stream.breaks()
-        check(stream.wanted, stream.tokens, is_complete=False)
-    assert not verify.is_running
-    assert verify.events[-1]["event"] == "stopped"

@@ -31,11 +31,10 @@ from goodspeed.serving.running import KERNELS
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import keys
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
-from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.messages import UpMessage
-from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
 from tests import nodes
+from tests.faults.conftest import make_keys
 from tests.nodes import ROOT, VerifyNode
 from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
 
@@ -203,26 +202,18 @@ def _site(num_keys: int) -> Iterator[Site]:
     if not num_keys:
         yield Site([], [{"name": f"honest-{n}"} for n in range(NUM_CLIENTS)], [])
         return
+    honest, hostile = (
+        [f"{who}-{n}" for n in range(num)] for who, num in (("honest", NUM_CLIENTS), ("hostile", num_keys))
+    )
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "enrolled").mkdir()
-        verify = new_pair()
-        keys.write_secret(folder / "verify.key", verify)
-        keys.write_verify_key(folder / "verify.pub", verify.public_key)
-        honest, hostile = [], []
-        for n in range(NUM_CLIENTS + num_keys):
-            pair = new_pair(f"honest-{n}" if n < NUM_CLIENTS else f"hostile-{n}")
-            assert pair.name is not None
-            keys.write_enrolled(folder / "enrolled" / f"{pair.name}.pub", Enrolled(pair.name, pair.public_key))
-            if n < NUM_CLIENTS:
-                keys.write_secret(folder / f"{pair.name}.key", pair)
-                files = {"key": str(folder / f"{pair.name}.key"), "verify_key": str(folder / "verify.pub")}
-                honest.append({"name": pair.name, **files})
-            else:
-                hostile.append((pair.name, pair.public_key, pair.secret_key))
-        (folder / "hostile.json").write_text(json.dumps(hostile))
+        folder = make_keys(Path(name), (*honest, *hostile))
+        pairs = [keys.read_draft_pair(str(folder / f"{name}.key")) for name in hostile]
+        (folder / "hostile.json").write_text(json.dumps([(one.name, one.public_key, one.secret_key) for one in pairs]))
+        verify = {"verify_key": str(folder / "verify.pub")}
+        public_key = keys.read_verify_key(verify["verify_key"]).public_key
         words = ["--key", str(folder / "verify.key"), "--enrolled", str(folder / "enrolled")]
-        yield Site(words, honest, [str(folder / "hostile.json"), verify.public_key])
+        options = [{"name": name, "key": str(folder / f"{name}.key"), **verify} for name in honest]
+        yield Site(words, options, [str(folder / "hostile.json"), public_key])
 
 
 def run(

@@ -165,15 +165,6 @@ def opening(constraint=PERSON, number=1, **changes):
     return make_open(number, **(values | changes))
 
 
-def test_no_form_of_an_open_session_is_compiled_in_a_round(monkeypatch):
-    """The round would stand still for everybody."""
-    desk, opened = FormDesk(), opening(Constraint("choice", '["the red one", "the green one"]'))
-    desk.up("a", make_hello("a", draft_model=""))
-    desk.up("a", opened)
-    monkeypatch.setattr(compiling, "compiled_matcher", None)
-    assert decode(desk.write(opened)) in ("the red one", "the green one")
-
-
 def test_no_form_is_compiled_in_a_round_for_a_text_that_is_preempted_or_opened_again(monkeypatch):
     constraint = Constraint("choice", '["the red one", "the green one"]')
     desk = FormDesk()

@@ -53,22 +53,6 @@ def test_two_turns_of_a_chat_are_the_targets_own_with_it_and_without(sampling: S
         assert (line.drafter.caches.num_found > 0) == keeps
 
 
-def test_choices_of_one_prompt_read_it_once() -> None:
-    samplings = [Sampling(seed=number) for number in range(8)]
-    line = nodes()
-    texts = write(line, *(request(number, sampling) for number, sampling in enumerate(samplings, 1)))
-    assert texts == [alone(PROMPT, sampling) for sampling in samplings]
-    assert sorted(num_cached(line)) == [0, *[28] * 7]
-
-
-def test_another_user_finds_nothing_and_gets_the_same_text() -> None:
-    line = nodes()
-    texts = [write(line, request(number, SAMPLINGS[0], salt=salt)) for number, salt in [(1, b"alice"), (2, b"bob")]]
-    assert texts[0] == texts[1]
-    assert num_cached(line) == [0, 0]
-    assert line.core.counts.num_found == line.drafter.caches.num_found == 0
-
-
 def test_texts_are_exact_where_memory_is_short() -> None:
     """Sixteen texts, and room for three: they lose their memory, and pages of theirs are found and evicted."""
     line = nodes(num_pages=45)

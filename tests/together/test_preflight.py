@@ -119,6 +119,11 @@ REFUSED = [
     ),
     ((*DRAFT, "--verify", "tcp://127.0.0.1:0"), 2, ["a port to connect to is 1 to 65535"]),
     ((*DRAFT, "--verify", "tcp://192.0.2.1:5555"), 2, ["--trusted-network"]),
+    (
+        (*DRAFT, *NO_MODEL, "--verify", "tcp://192.0.2.1:5555", "--trusted-network"),
+        2,
+        ["give --http HOST:PORT for users"],
+    ),
     ((*DRAFT, "--key", "/no/such/key", "--verify-key", "/no"), 2, ["/no/such/key: cannot read it"]),
     ((*DRAFT, "--name", "no spaces"), 2, ["--name 'no spaces' must be"]),
     ((*DRAFT, "--temperature", "-1"), 2, ["--temperature -1.0 is too small"]),
@@ -160,6 +165,10 @@ def told(places: dict[str, str]) -> list[tuple[int, list[str]]]:
     return list(json.loads(ended.stdout.splitlines()[-1]))
 
 
+def words_of(number: int) -> tuple[str, ...]:
+    return REFUSED[number][0]
+
+
 def placed(text: str, places: dict[str, str]) -> str:
     for name, place in places.items():
         text = text.replace(name, place)
@@ -177,6 +186,8 @@ def test_it_is_said_before_torch_is_loaded(
         assert placed(words, places) in lines[-2]
     assert lines[-1] == "loaded:"
     assert not [line for line in lines if "loading" in line or "Traceback" in line]
+    is_open = "tcp://192.0.2.1:5555 is open to its network WITHOUT keys"
+    assert any(is_open in line for line in lines) == ("--trusted-network" in words_of(number))
 
 
 def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_served() -> None:
@@ -231,8 +242,9 @@ def test_the_waiting_is_told_from_the_beginning(tmp_path: Path) -> None:
             f"--prompts={file}",
         )
         with Fork("draft_node", *words) as loud, Fork("draft_node", *words, "--log-level=error") as quiet:
-            (_, told), (_, errors) = (node.communicate(timeout=120) for node in (loud, quiet))
+            (out, told), (_, errors) = (node.communicate(timeout=120) for node in (loud, quiet))
             assert (loud.returncode, quiet.returncode) == (1, 1)
+    assert [row["error"]["code"] for row in json.loads(out.splitlines()[-1])["prompts"]] == ["verify_away"]
     lines = told.splitlines()
     assert lines[0] == "goodspeed-draft: loading tiny-draft-s ..."
     assert re.match(rf"goodspeed-draft: waiting for the verify node at {endpoint} \(since [2-4] s\); start ", lines[1])

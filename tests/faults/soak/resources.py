@@ -9,17 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx2
-from prometheus_client.parser import text_string_to_metric_families
-
 PROC = Path("/proc")
 
 VERIFY_METRICS = {
-    "goodspeed_kv_cache_usage_perc": "pages (share)",
-    "goodspeed_num_requests_running": "sessions running",
-    "goodspeed_num_requests_waiting": "sessions waiting",
-    "goodspeed_peers_connected": "peers",
-    "goodspeed_clients": "clients",
+    "kv_cache_usage_perc": "pages (share)",
+    "num_requests_running": "sessions running",
+    "num_requests_waiting": "sessions waiting",
+    "peers_connected": "peers",
+    "clients": "clients",
 }
 """The verify node's figures that have to come back to where they were."""
 
@@ -74,7 +71,7 @@ class Records:
             value = metrics.get(metric, 0.0)
             self.of_verify[name].add(time_s, value)
             self.highest[name] = max(self.highest[name], value)
-        entries = sum(1 for name in metrics if name.startswith("goodspeed_client_sessions["))
+        entries = sum(1 for name in metrics if name.startswith("client_sessions{"))
         self.of_verify["entries of clients"].add(time_s, entries)
         self.of_verify["series of /metrics"].add(time_s, len(metrics))
 
@@ -99,15 +96,4 @@ def process(pid: int) -> dict[str, float]:
         "fds": len(links),
         "sockets": sum(link.startswith("socket:") for link in links),
         "threads": int(status["Threads"]),
-    }
-
-
-async def scrape(client: httpx2.AsyncClient, url: str) -> dict[str, float]:
-    """Samples of `/metrics` by name and labels; httpx2.HTTPError when the node does not answer."""
-    answer = (await client.get(f"{url}/metrics")).raise_for_status()
-    families = text_string_to_metric_families(answer.text)
-    return {
-        sample.name + (str(sorted(sample.labels.items())) if sample.labels else ""): sample.value
-        for family in families
-        for sample in family.samples
     }

@@ -16,7 +16,7 @@ import httpx2
 from tests.faults import texts
 from tests.faults.soak.judging import Tally, Text
 from tests.faults.soak.plan import Plan
-from tests.faults.soak.resources import Life, Records, scrape
+from tests.faults.soak.resources import Life, Records
 from tests.faults.soak.schedule import VERIFY
 from tests.faults.soak.site import Site
 from tests.faults.soak.users import Desk, HttpUser, pool
@@ -28,8 +28,6 @@ WATCH_S = 1.0
 PROGRESS_S = 60.0
 SETTLE_S = 30.0
 """The time for sessions and pages to be given back after the last text; a lost peer has them for its lease."""
-
-SCRAPE_TIMEOUT_S = 3.0
 
 
 @dataclass
@@ -135,22 +133,21 @@ class _Running:
                     self.outcome.ended_by_themselves.append(f"{node.name} at {self.clock():.0f} s: {node}")
 
     async def _sample(self) -> None:
-        async with httpx2.AsyncClient(timeout=SCRAPE_TIMEOUT_S, trust_env=False) as client:
-            while True:
-                await self._sample_once(client)
-                await asyncio.sleep(SAMPLE_S)
+        while True:
+            await self._sample_once()
+            await asyncio.sleep(SAMPLE_S)
 
-    async def _sample_once(self, client: httpx2.AsyncClient) -> None:
+    async def _sample_once(self) -> None:
         records, now = self.outcome.records, self.clock()
         for node in self.site.nodes.values():
             if node.is_running:
                 records.add_process(Life(node.name, node.generation), node.process.pid, now)
         try:
-            metrics = await scrape(client, str(self.site.verify.events[0]["url"]))
+            metrics = await asyncio.to_thread(self.site.verify.metrics)
         except httpx2.HTTPError:
-            return  # frozen or killed; the next sample is soon
+            return  # killed; the next sample is soon
         records.add_verify(metrics, now)
-        prefix = "goodspeed_refusals_total"
+        prefix = "refusals_total"
         self.outcome.verify_refusals = {
             name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix) and value
         }
@@ -165,25 +162,23 @@ class _Running:
     async def _settle(self) -> None:
         """Waits until nothing is held, or for so long; what is held then is left over."""
         deadline = time.monotonic() + SETTLE_S
-        async with httpx2.AsyncClient(timeout=SCRAPE_TIMEOUT_S, trust_env=False) as client:
-            while True:
-                self.outcome.left_over = await self._held(client)
-                if not self.outcome.left_over or time.monotonic() > deadline:
-                    return
-                await asyncio.sleep(0.5)
+        while True:
+            self.outcome.left_over = await self._held()
+            if not self.outcome.left_over or time.monotonic() > deadline:
+                return
+            await asyncio.sleep(0.5)
 
-    async def _held(self, client: httpx2.AsyncClient) -> dict[str, float]:
+    async def _held(self) -> dict[str, float]:
         held = {}
         for node in self.site.nodes.values():
-            if url := node.events[0].get("url"):
-                try:
-                    metrics = await scrape(client, str(url))
-                except httpx2.HTTPError as error:
-                    held[f"{node.name} does not answer: {error!r}"] = 1.0
-                    continue
-                for name in ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"):
-                    if value := metrics[f"goodspeed_{name}"]:
-                        held[f"{node.name} {name}"] = value
+            try:
+                metrics = await asyncio.to_thread(node.metrics)
+            except httpx2.HTTPError as error:
+                held[f"{node.name} does not answer: {error!r}"] = 1.0
+                continue
+            for name in ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"):
+                if value := metrics[name]:
+                    held[f"{node.name} {name}"] = value
         return held
 
     async def _tell(self) -> None:

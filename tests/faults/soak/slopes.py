@@ -21,8 +21,7 @@ class Slope:
 
     least_squares: float  # through the blocks' medians
     error: float  # one standard error of it
-    theil_sen: float  # median of the slopes of all pairs of blocks
-    second_half: float  # Theil-Sen, of the later half of the blocks
+    second_half: float  # median of the slopes of all pairs of the later half of the blocks
     first: float  # medians of the first and the last quarter
     last: float
     span_s: float
@@ -43,12 +42,11 @@ def slope(times_s: ArrayLike, values: ArrayLike) -> Slope:
         raise ValueError("a slope needs at least three samples over some time")
     quarter = max(1, len(times) // 4)
     x, y = blocks(times, levels)
-    per_s, error = least_squares(x, y)
+    line, half = stats.linregress(x, y), len(x) // 2
     return Slope(
-        least_squares=per_s * HOUR_S,
-        error=error * HOUR_S,
-        theil_sen=theil_sen(x, y) * HOUR_S,
-        second_half=theil_sen(x[len(x) // 2 :], y[len(x) // 2 :]) * HOUR_S,
+        least_squares=float(line.slope) * HOUR_S,
+        error=float(line.stderr) * HOUR_S if len(x) > 2 else float("inf"),  # two points tell no error
+        second_half=float(stats.theilslopes(y[half:], x[half:]).slope) * HOUR_S if len(x) - half > 1 else 0.0,
         first=float(np.median(levels[:quarter])),
         last=float(np.median(levels[-quarter:])),
         span_s=float(times[-1] - times[0]),
@@ -62,14 +60,3 @@ def blocks(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     number = np.searchsorted(edges, times, side="right")
     parts = [number == part for part in np.unique(number)]
     return np.array([times[part].mean() for part in parts]), np.array([np.median(values[part]) for part in parts])
-
-
-def least_squares(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Slope and its standard error; an infinite error where two points leave nothing to tell it from."""
-    found = stats.linregress(x, y)
-    return float(found.slope), float(found.stderr) if len(x) > 2 else float("inf")
-
-
-def theil_sen(x: np.ndarray, y: np.ndarray) -> float:
-    """Median of the slopes of all pairs: a few outliers change nothing. 0 for a single point."""
-    return float(stats.theilslopes(y, x).slope) if len(x) > 1 else 0.0

@@ -25,12 +25,10 @@ from goodspeed.engine.tokenizing.generation_settings import GenerationSettings, 
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
-from goodspeed.wire.handshake import Defaults, Welcome
 from tests.memory_network import MemoryNetwork
 from tests.together.cluster.cluster import load
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
-from verify_node.process.preflight import check
 
 ASKED = [
     Prompt(text, seed=seed)
@@ -111,15 +109,3 @@ def test_one_text_whoever_is_asked(chat: bool, options: dict[str, Any]) -> None:
         assert not any(stop in row["text"] for stop in stops)
         assert written.lstrip().startswith(row["text"]) if chat else written.startswith(row["text"])
         assert not chat or row["text"] == row["text"].lstrip()
-
-
-def test_what_a_verify_node_tells_of_the_embedded_target() -> None:
-    config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", kv_pages=16)
-
-    async def told() -> Welcome:
-        daemon = verify_assembly.assemble(config, EventLog(enabled=False), check(config))
-        daemon.channel.close()
-        return daemon.core.welcome
-
-    welcome = asyncio.run(told())
-    assert (welcome.chat_defaults.stop, welcome.defaults) == (("\n\n",), Defaults())

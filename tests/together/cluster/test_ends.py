@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -40,17 +39,3 @@ def test_interrupted_before_the_end(number: signal.Signals, prompts: Path, verif
     result = json.loads(out.splitlines()[-1])
     assert [row["error"]["code"] for row in result["prompts"]] == ["interrupted"] * 3
     assert [row["prompt"] for row in result["prompts"]] == ["one", "two", "three"]
-
-
-def test_the_verify_node_is_away(prompts: Path) -> None:
-    with socket.socket() as nobody:  # bound and not listening: connections are refused
-        nobody.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
-        with start(endpoint, "4", "--prompts", str(prompts), "--connect-timeout-s", "0.3") as process:
-            out, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    loading, *_, last = err.splitlines()  # between them a slow machine may say that it still loads, or waits
-    assert loading == "goodspeed-draft: loading tiny-draft-s ..."
-    assert last.startswith(f"goodspeed-draft: the verify node at {endpoint} has been away")
-    result = json.loads(out.splitlines()[-1])
-    assert [row["error"]["code"] for row in result["prompts"]] == ["verify_away"] * 3

@@ -93,15 +93,6 @@ def test_events_on_a_full_disk_are_one_line_and_status_74(verify: VerifyNode, fu
 
 
 @needs_full
-def test_a_verify_node_whose_events_find_no_room_says_so(full: int) -> None:
-    words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--json", "--log-level=error")
-    with Fork("verify_node", *words, stdout=full) as process:
-        _, err = process.communicate(timeout=120)
-    assert process.returncode == 74
-    assert len(err.splitlines()) == 1
-
-
-@needs_full
 def test_nodes_whose_log_finds_no_room_go_on(full: int) -> None:
     """The verify node, which says what it profiled, and the draft node, at whatever level they log."""
     words = ("--model", "tiny-target", "--bind", "tcp://127.0.0.1:0", "--json", "--log-level", "debug")

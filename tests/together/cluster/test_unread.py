@@ -155,22 +155,3 @@ def test_no_result_is_dropped(verify: VerifyNode, tmp_path: Path) -> None:
     assert sorted(line["index"] for line in lines if line.get("event") == "finish") == list(range(12))
     assert len(lines[-1]["prompts"]) == 12
     assert "dropped" not in {line.get("event") for line in lines}
-
-
-def test_results_that_nobody_reads_do_not_hold_up_the_end(verify: VerifyNode, tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text("".join(json.dumps({"prompt": f"Word {number}"}) + "\n" for number in range(12)))
-    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(file), "--max-tokens", "8")
-    with Unread((1,), 2000, SOON_S, "draft_node", *words, "--json") as node:
-        node.pipe.read_until('"connected"')
-        node.pipe.fill()
-        assert node.interrupt() == 130
-
-
-def test_nor_do_they_when_the_verify_node_is_away(tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text(json.dumps({"prompt": "Word"}) + "\n")
-    words = ("--model", "none", "--tokenizer", "tiny-target", "--verify", f"tcp://127.0.0.1:{free_port()}")
-    more = ("--connect-timeout-s", "1", "--prompts", str(file), "--json")
-    with Unread((1,), 2000, SOON_S, "draft_node", *words, *more) as node:
-        assert node.process.wait(DEADLINE_S) == 1

@@ -14,12 +14,10 @@ from goodspeed.app import generation
 from goodspeed.drafting.caches import COMPARED
 from goodspeed.engine import engines
 from goodspeed.engine.engine import Engine
-from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from verify_node.core.settings import CoreSettings
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
 from verify_node.process.assembly import make_draft_runner
@@ -386,11 +384,6 @@ def test_its_time_is_no_time_of_the_target() -> None:
     assert desk.core.rounds.round_s == pytest.approx(0.05)
     assert desk.core.counts.own_s == pytest.approx(0.16)
     assert desk.core.counts.num_own_passes == 8
-
-
-def test_the_papers_rounds_refuse_it() -> None:
-    with pytest.raises(ConfigError, match="--draft-model needs rounds that do not wait"):
-        replace(CoreSettings(rounds="barrier"), has_draft_model=True)
 
 
 def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round() -> None:
