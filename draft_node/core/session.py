@@ -13,7 +13,6 @@ from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
 from draft_node.core.generation import Generation
-from draft_node.core.retransmission import RetransmissionTimer
 from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.serving.measuring.story import Story, Transitions, follow
@@ -27,6 +26,11 @@ MAX_REFUSALS = 20
 REOPENED_S, MOST_REOPENED_S = 0.1, 1.0
 """Backoff of reopenings after consecutive refusals: the wait before the second reopening, doubled each time, and its
 maximum. The first reopening follows at once, because after a failed round the verify node asks for it."""
+
+RESEND_S, MAX_RESEND_S = 1.0, 8.0
+"""Limits of the time after which an unanswered message is sent again, in seconds."""
+
+SMOOTHING = 0.25  # of the answer time
 
 FATAL = frozenset(
     {
@@ -62,6 +66,50 @@ TRANSITIONS: Transitions[State] = {
 }
 """A verify node that goes away, redirects the session or asks to try later disconnects it; a refusal may open it again;
 a finish reason, a failure or its user ends it."""
+
+
+@dataclass(slots=True)
+class RetransmissionTimer:
+    """When a session's latest message is sent again.
+
+    The answer time is measured only on messages sent once: after a retransmission it is unknown which copy was answered
+    (Karn's rule; RFC 6298). If rounds wait for drafts, the answer time includes the round trip. The timeout is twice
+    the smoothed answer time, within limits. A retransmission doubles it until a message sent once is answered. Otherwise
+    copies would queue up on a narrow line, delay the messages behind them, and so cause more copies.
+    """
+
+    silence_s: float = RESEND_S  # the timeout
+    answer_s: float = 0.0  # smoothed time from a message to its answer; 0 until the first
+    _said_at: float | None = None  # when the latest message was sent; None: its answer is not timed
+    _repeated: bool = False
+
+    def said(self, now: float, *, is_timed: bool) -> float:
+        """Notes a new message; returns the seconds to wait for its answer.
+
+        is_timed: the answer counts as a measurement. An OpenSession's does not: the session may wait for memory.
+        """
+        self._said_at = now if is_timed else None
+        self._repeated = False
+        return self.silence_s
+
+    def again(self) -> float:
+        """Notes a retransmission; returns the seconds to wait for an answer."""
+        self._repeated = True
+        self.silence_s = min(2 * self.silence_s, MAX_RESEND_S)
+        return self.silence_s
+
+    def answered(self, now: float) -> None:
+        """Measures the answer time and resets the timeout, unless the message was retransmitted."""
+        if self._repeated:
+            return
+        if self._said_at is not None:
+            seconds = now - self._said_at
+            self.answer_s += (seconds - self.answer_s) * (SMOOTHING if self.answer_s else 1.0)
+        self.begin()
+
+    def begin(self) -> None:
+        """Resets the timeout to the one without retransmissions."""
+        self.silence_s = min(max(RESEND_S, 2 * self.answer_s), MAX_RESEND_S)
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from draft_node.core import session as draft_session
-from goodspeed.serving.measuring.story import NODE, NUM_KEPT, Story, WrongTransition, follow
+from goodspeed.serving.measuring.story import NODE, NUM_EVENTS, NUM_SESSIONS, Story, WrongTransition, follow
 from tests.fakes import Desk, session_id
 from verify_node.session import phase
 
@@ -17,13 +17,17 @@ TABLES: dict[str, tuple[Any, Any]] = {
 DOCUMENT = (Path(__file__).parents[2] / "docs/PROTOCOL.md").read_text("utf-8")
 
 
-def test_the_newest_events_are_kept_by_session() -> None:
-    story = Story(num_kept=3)
-    for number, key in enumerate((b"a", b"b", b"a", b"a")):
-        story.note(key, "commit", number, phase.Phase.RUNNING, float(number) if number < 3 else None)
-    assert story.of(b"a") == ["2.000 s: commit 2 -> running", "2.000 s: commit 3 -> running"]
-    assert story.all() == {"62": ["1.000 s: commit 1 -> running"], "61": story.of(b"a")}
-    assert len(story) == 3
+def test_the_newest_events_of_the_newest_sessions_are_kept() -> None:
+    story = Story()
+    story.note(b"b", "commit", 1, phase.Phase.RUNNING, 1.0)
+    for number in range(NUM_EVENTS + 2):
+        story.note(b"a", "commit", number, phase.Phase.RUNNING, 2.0 if number == 0 else None)
+    assert story.of(b"a")[0] == "2.000 s: commit 2 -> running"
+    assert story.all() == {"62": ["1.000 s: commit 1 -> running"], "61": story.of(b"a")}, "b's are not those that go"
+    story.note(b"b", "commit", 2, phase.Phase.RUNNING)
+    for number in range(NUM_SESSIONS - 1):
+        story.note(number.to_bytes(2, "big"), "open", 1, phase.Phase.OPENED)
+    assert (len(story.of(b"a")), len(story.of(b"b")), len(story.all())) == (0, 2, NUM_SESSIONS)
 
 
 def test_a_wrong_event_tells_the_story() -> None:
@@ -53,22 +57,6 @@ def test_a_verify_core_tells_what_happened_and_nothing_of_a_text() -> None:
         f"drop {num_tokens} -> finished",
     ]
     assert [line.split(": ")[1] for line in story.of(NODE)][:2] == ["begin a round of sessions 1", "finish round 1"]
-
-
-def test_a_story_is_bounded() -> None:
-    desk = Desk()
-    desk.hello()
-    for number in range(1, 4):
-        desk.open(number=number, max_tokens=40)
-    for _ in range(20):
-        desk.round()
-    first = desk.core.sessions.story.of(session_id(1))
-    for _ in range(NUM_KEPT - len(desk.core.sessions.story)):
-        desk.core.sessions.story.note(NODE, "tick", 0, None)
-    assert len(first) > 10
-    assert desk.core.sessions.story.of(session_id(1)) == first
-    desk.round()
-    assert len(desk.core.sessions.story) == NUM_KEPT
 
 
 @pytest.mark.parametrize("node", TABLES)

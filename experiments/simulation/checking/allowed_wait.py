@@ -17,7 +17,7 @@ forgotten (FORGOTTEN_S).
 from math import ceil, isfinite, log
 
 from draft_node.core.link import MAX_BACKOFF_S
-from draft_node.core.retransmission import MAX_RESEND_S
+from draft_node.core.session import MAX_RESEND_S
 from experiments.simulation.network import HEADER_BYTES, TOKEN_BYTES
 from experiments.simulation.nodes.draft import TIMEOUT_S
 from experiments.simulation.settings import Settings

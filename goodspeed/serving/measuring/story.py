@@ -13,44 +13,47 @@ S = TypeVar("S", bound=Enum)
 Transitions: TypeAlias = Mapping[S, Mapping[str, S]]
 """All transitions of a state machine: the next state by the present one and the event."""
 
-NUM_KEPT = 1000
-"""Events remembered."""
+NUM_EVENTS = 100
+"""Events remembered of each session."""
+
+NUM_SESSIONS = 100
+"""Sessions remembered, those with the newest events."""
 
 NODE = b""
 """The id of events that concern no single session."""
 
 
-Event: TypeAlias = tuple[float, bytes, str, int, Enum | None]
-"""Time by the node's clock in seconds, session, event, a number of tokens or whatever the event counts, and the state
-afterwards (None: of no session). A plain tuple, which takes least time to make."""
+Event: TypeAlias = tuple[float, str, int, Enum | None]
+"""Time by the node's clock in seconds, event, a number of tokens or whatever the event counts, and the state afterwards
+(None: of no session). A plain tuple, which takes least time to make."""
 
 
 class Story:
-    """A bounded list of events. Adding one takes a fraction of a microsecond; text is made only when it is read."""
+    """The events of each session. Adding one takes a fraction of a microsecond; text is made only when it is read."""
 
-    def __init__(self, num_kept: int = NUM_KEPT) -> None:
+    def __init__(self) -> None:
         self.now = 0.0  # of the newest event
-        self._events: deque[Event] = deque(maxlen=num_kept)
-
-    def __len__(self) -> int:
-        return len(self._events)
+        self._events: dict[bytes, deque[Event]] = {}  # by session, the one with the newest event last
 
     def note(self, session_id: bytes, event: str, number: int, state: Enum | None, now: float | None = None) -> None:
         """Adds an event. now: None: the time of the previous one."""
         if now is not None:
             self.now = now
-        self._events.append((self.now, session_id, event, number, state))
+        events = self._events.pop(session_id, None)
+        if events is None:
+            events = deque(maxlen=NUM_EVENTS)
+            if len(self._events) >= NUM_SESSIONS:
+                del self._events[next(iter(self._events))]
+        self._events[session_id] = events
+        events.append((self.now, event, number, state))
 
     def of(self, session_id: bytes) -> list[str]:
         """Returns the lines of one session, the oldest first."""
-        return [_line(event) for event in self._events if event[1] == session_id]
+        return [_line(event) for event in self._events.get(session_id, ())]
 
     def all(self) -> dict[str, list[str]]:
         """Returns the lines by session id in hexadecimal; those of the node itself under ""."""
-        lines: dict[str, list[str]] = {}
-        for event in self._events:
-            lines.setdefault(event[1].hex(), []).append(_line(event))
-        return lines
+        return {session_id.hex(): self.of(session_id) for session_id in self._events}
 
     def told(self, session_id: bytes) -> str:
         """Returns one session's lines for an error message."""
@@ -58,7 +61,7 @@ class Story:
 
 
 def _line(event: Event) -> str:
-    at, _, what, number, state = event
+    at, what, number, state = event
     return f"{at:.3f} s: {what} {number}" + (f" -> {state.value}" if state is not None else "")
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.core.retransmission import RESEND_S, RetransmissionTimer
+from draft_node.core.session import RESEND_S, RetransmissionTimer
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 

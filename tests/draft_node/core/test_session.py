@@ -7,8 +7,7 @@ from msgspec.structs import fields, replace
 
 from draft_node.core.actions import Deliver, Fail, Finish, Send
 from draft_node.core.generation import Generation
-from draft_node.core.retransmission import MAX_RESEND_S, RESEND_S
-from draft_node.core.session import MAX_REFUSALS, Session, State
+from draft_node.core.session import MAX_REFUSALS, MAX_RESEND_S, RESEND_S, Session, State
 from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.generation import Constraint

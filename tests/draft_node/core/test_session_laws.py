@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from draft_node.core.actions import Action, Deliver, Fail, Finish, Send
 from draft_node.core.generation import Generation
-from draft_node.core.retransmission import MAX_RESEND_S
-from draft_node.core.session import Session, State
+from draft_node.core.session import MAX_RESEND_S, Session, State
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, TokenLogprobs, Verdict
