@@ -16,10 +16,10 @@ from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import Refusal, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, make_welcome
 from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.verify_node.model.desk import TARGET
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Outcome, Round
 
-TARGET = make_checkpoint(1)
 DRAFT = make_checkpoint(1, shift=0.02)
 LIMIT = 1 << 20
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 
 from draft_node.core.generation import Generation
-from experiments.simulation.nodes.invariants import CheckedCore
 from goodspeed.app import generation
 from goodspeed.constraint import compiling
 from goodspeed.constraint.compiling import Constraints
@@ -18,7 +17,7 @@ from goodspeed.engine.runner import Runner
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
-from verify_node.core.settings import CoreSettings
+from tests.verify_node.model.desk import RealDesk
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
@@ -119,23 +118,13 @@ def test_the_ratio_rule_writes_within_the_form(seed):
 # -- a verify node -----------------------------------------------------------------------------------------------------
 
 
-class FormDesk(Desk):
+class FormDesk(RealDesk):
     """A verify node with the embedded target, which drafts by itself."""
 
     def __init__(self, **options):
         constraints = Constraints(TARGET)  # in which nobody else holds anything
-        self.real = Target(TARGET, Runner(TARGET, num_pages=64), constraints=constraints)
-        settings = CoreSettings(is_shared=False, **options)
-        welcome = settings.welcome(
-            boot_id=b"verify-0",
-            tokenizer="fake",
-            vocab_size=TARGET.num_tokens,
-            context_len=200,
-            max_message_bytes=1 << 20,
-        )
-        pool = self.real.runner.pool
-        super().__init__(CheckedCore(settings, welcome, pool, constraints=constraints))
-        self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
+        target = Target(TARGET, Runner(TARGET, num_pages=64), constraints=constraints)
+        super().__init__(target, context_len=200, constraints=constraints, **options)
         self.num_drafted: dict[str | None, int] = {}
 
     def write(self, opened: OpenSession):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from draft_node.core.generation import Generation
-from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.exact.logit_rules import TextRows, process
@@ -20,7 +20,8 @@ from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from tests.together.line import TARGET, Line
+from tests.together.line import Line
+from tests.verify_node.model.desk import TARGET, alone, make_target
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
@@ -53,21 +54,11 @@ def make_request(number, *, prompt_len=4, **changes):
     values = {
         "session_id": session_id(number),
         "prompt": tuple(rng.randrange(VOCAB) for _ in range(prompt_len)),
-        "sampling": Sampling(sampling.temperature, sampling.top_k, sampling.top_p, number),
+        "sampling": replace(sampling, seed=number),
         "max_tokens": 24,
         "num_logprobs": number % 4,
     }
     return Generation(**(values | changes))
-
-
-def alone(request):
-    runner = make_runner(TARGET)
-    options = {"min_tokens": request.min_tokens}
-    return list(
-        generation.generate(
-            TARGET, runner, request.prompt, request.sampling, request.max_tokens, request.stop_ids, **options
-        )
-    )
 
 
 @pytest.mark.thorough
@@ -91,7 +82,7 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
         request = user.session.request
         assert user.reason is not None
         if request.verification == "match":
-            assert user.tokens == alone(request)
+            assert tuple(user.tokens) == alone(request)
         if request.num_logprobs is None:
             assert user.logprobs == []
         else:
@@ -108,7 +99,7 @@ def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
     line = Line(1).run(*requests)
     for user in line.users.values():
         request = user.session.request
-        assert user.tokens == alone(request)
+        assert tuple(user.tokens) == alone(request)
         assert len(user.tokens) >= min_tokens
         assert not set(user.tokens) & set(STOPS)
 
@@ -120,7 +111,7 @@ def test_the_draft_model_does_not_guess_what_may_not_be(number):
     drafter.add(Propose(request, 1, 0, request.prompt, 9))
     while not (done := drafter.step()):
         pass
-    assert list(done[0].tokens) == alone(request)[:9]
+    assert done[0].tokens == alone(request)[:9]
 
 
 def test_under_ratio_nothing_stops_too_early_and_then_something_does():
@@ -172,7 +163,7 @@ def test_padding_beyond_the_tokenizer_has_no_probability():
 
 
 def test_what_is_impossible_is_told_as_a_finite_number(monkeypatch):
-    target = Target(TARGET, make_runner(TARGET))
+    target = make_target()
     planned = Round(1, (entry(1, (1, 2), num_logprobs=20),))
     logits = target.forward(planned).clone()
     logits[:, 5:] = -torch.inf
@@ -182,7 +173,7 @@ def test_what_is_impossible_is_told_as_a_finite_number(monkeypatch):
 
 def test_a_stop_id_is_drawn_from_its_position_on_and_not_before():
     """All three rows want the same stop id, or would; the first two may not have it."""
-    target = Target(TARGET, make_runner(TARGET))
+    target = make_target()
     drafted = (8, 9)
     planned = Round(1, (entry(1, (1, 2, 3, *drafted), 2, stop_ids=(7,), may_stop_at=5),))
     logits = torch.zeros(3, VOCAB)
@@ -192,7 +183,7 @@ def test_a_stop_id_is_drawn_from_its_position_on_and_not_before():
 
 
 def test_where_nothing_is_left_to_draw_the_session_is_given_up():
-    target = Target(TARGET, make_runner(TARGET))
+    target = make_target()
     planned = Round(1, (entry(1, (1, 2), stop_ids=(7,), may_stop_at=5), entry(2, (1, 2))))
     target.forward(planned)
     logits = torch.full((2, VOCAB), -torch.inf)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from draft_node.core.generation import Generation
-from goodspeed.app import generation
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
-from tests.micro import VOCAB, make_runner
-from tests.together.line import TARGET, Line
+from tests.micro import VOCAB
+from tests.together.line import Line
+from tests.verify_node.model.desk import alone
 
 PROMPT = tuple((7 * i * i) % VOCAB for i in range(30))
 
@@ -32,19 +32,15 @@ def request(number: int, sampling: Sampling, prompt: Sequence[int] = PROMPT, sal
     return Generation(session_id(number), tuple(prompt), sampling, 25, cache_salt=salt)
 
 
-def alone(prompt: Sequence[int], sampling: Sampling) -> tuple[int, ...]:
-    return tuple(generation.generate(TARGET, make_runner(TARGET), tuple(prompt), sampling, 25))
-
-
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4), Sampling(seed=3)]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_two_turns_of_a_chat_are_the_targets_own_with_it_and_without(sampling: Sampling) -> None:
-    first = alone(PROMPT, sampling)
+    first = alone(request(1, sampling))
     turn = (*PROMPT, *first, 3, 4, 5)
-    second = alone(turn, sampling)
+    second = alone(request(2, sampling, turn))
     for keeps in (True, False):
         line = nodes(keeps=keeps)
         assert write(line, request(1, sampling)) == [first]
@@ -59,6 +55,6 @@ def test_texts_are_exact_where_memory_is_short() -> None:
     prompts = [PROMPT[: 6 + 3 * (number % 9)] for number in range(16)]
     requests = [request(number, Sampling(seed=number), prompt) for number, prompt in enumerate(prompts)]
     texts = write(line, *requests)
-    assert texts == [alone(prompt, Sampling(seed=number)) for number, prompt in enumerate(prompts)]
+    assert texts == list(map(alone, requests))
     assert line.core.counts.num_preempted > 0
     assert line.core.counts.num_found > 0

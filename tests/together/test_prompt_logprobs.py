@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Send
 from draft_node.core.session import Session
-from experiments.simulation.nodes.invariants import validate
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import make_core, make_hello, make_open, make_welcome, session_id
-from tests.micro import VOCAB, make_runner
-from tests.together.line import TARGET, Line
-from tests.together.test_logprobs import PLAIN, alone, check_logprobs, make_request
-from verify_node.model.target import Target
+from tests.fakes import make_open, make_welcome, session_id
+from tests.micro import VOCAB
+from tests.together.line import Line
+from tests.together.test_logprobs import PLAIN, check_logprobs, make_request
+from tests.verify_node.model.desk import RealDesk, alone, make_target
 from verify_node.scheduler import pack as packing
 from verify_node.scheduler.round import Entry, PromptRows, Round
 from verify_node.session.checks import MAX_KEPT
@@ -43,7 +42,7 @@ def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, mon
     for user in line.users.values():
         request = user.session.request
         assert user.reason is not None
-        assert user.tokens == alone(request)
+        assert tuple(user.tokens) == alone(request)
         if request.num_prompt_logprobs is None:
             assert user.prompts == []
         else:
@@ -77,40 +76,19 @@ def test_once_they_are_there_they_are_not_asked_for_again():
 # -- the verify node ---------------------------------------------------------------------------------------------------
 
 
-class Node:
-    """A verify node with a real target, and a draft node that says what a test has it say."""
+def a_node():
+    desk = RealDesk(make_target(num_pages=64, prefix_cache=True), max_round_tokens=32)
+    desk.hello()
+    return desk
 
-    def __init__(self):
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=64, prefix_cache=True))
-        self.core = make_core(pool=self.target.runner.pool, vocab_size=VOCAB, context_len=128, max_round_tokens=32)
-        self.core.receive(b"a", make_hello("a"), 0.0)
 
-    def say(self, message):
-        return [send.message for send in self.core.receive(b"a", message, 0.0)]
+def say(desk, message):
+    return desk.up("a", message)
 
-    def round(self, *, meanwhile=None):
-        """Runs one round; meanwhile: a message that comes while it is in flight."""
-        planned = self.core.plan(0.0)
-        assert planned is not None
-        outcomes = self.target.run(planned).outcomes
-        if meanwhile is not None:
-            self.say(meanwhile)
-        sent = [send.message for send in self.core.rounds.finish(outcomes, 0.01, 0.0)]
-        validate(self.core)
-        return sent
 
-    def told_of(self, session_id):
-        """The next verdict of this session; those of others are acknowledged."""
-        while True:
-            for verdict in self.round():
-                if verdict.session_id == session_id:
-                    return verdict
-                self.say(Ack(verdict.session_id, verdict.epoch, verdict.base_len + len(verdict.tokens)))
-
-    def rounds(self):
-        while not (sent := self.round()):
-            pass
-        return sent
+def rounds(desk):
+    """What the first round says in which anything is said."""
+    return next(filter(None, (desk.round() for _ in range(99))))
 
 
 def opening(number=1, length=40, **changes):
@@ -120,95 +98,99 @@ def opening(number=1, length=40, **changes):
 
 
 def test_what_is_told_is_told_again_until_it_is_acknowledged():
-    node, opened = Node(), opening()
-    node.say(opened)
-    [first] = node.rounds()
+    node, opened = a_node(), opening()
+    say(node, opened)
+    [first] = rounds(node)
     check_prompt(opened.prompt, first.prompt_logprobs, 1)
     [second] = node.round()
     assert second.prompt_logprobs is None
-    [repeated] = node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt)))
+    [repeated] = say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt)))
     assert repeated.prompt_logprobs == first.prompt_logprobs
     assert repeated.tokens == first.tokens + second.tokens
-    assert node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1)) == []
-    [rest] = node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    assert say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1)) == []
+    [rest] = say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
     assert rest.prompt_logprobs is None
 
 
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_prompt_that_is_opened_again_while_it_is_read_is_told_whole(in_flight):
-    node, opened = Node(), opening()
-    node.say(opened)
+    node, opened = a_node(), opening()
+    say(node, opened)
     again = replace(opened, epoch=opened.epoch + 1)
-    node.round(meanwhile=again if in_flight else None)
-    node.say(again)
-    [told] = node.rounds()
+    planned = node.plan()
+    if in_flight:
+        say(node, again)
+    node.finish(planned)
+    say(node, again)
+    [told] = rounds(node)
     assert told.epoch == again.epoch
     check_prompt(opened.prompt, told.prompt_logprobs, 1)
 
 
 def test_a_prompt_that_is_opened_again_once_it_is_told_is_read_again():
     """Else a message would make the node send all that it has read, as often as it comes."""
-    node, opened = Node(), opening()
-    node.say(opened)
-    [first] = node.rounds()
-    node.say(replace(opened, epoch=opened.epoch + 1))
+    node, opened = a_node(), opening()
+    say(node, opened)
+    [first] = rounds(node)
+    say(node, replace(opened, epoch=opened.epoch + 1))
     assert node.core.sessions[opened.session_id].prompt_logprobs == []
     assert node.round() == [], "a chunk of the prompt"
-    [again] = node.rounds()
+    [again] = rounds(node)
     assert again.prompt_logprobs == first.prompt_logprobs
 
 
 def test_memory_of_a_prompt_that_was_read_for_nothing_is_read_again():
-    node, opened = Node(), opening(num_prompt_logprobs=None)
-    node.say(opened)
-    [told] = node.rounds()
+    node, opened = a_node(), opening(num_prompt_logprobs=None)
+    say(node, opened)
+    [told] = rounds(node)
     assert told.prompt_logprobs is None
-    node.say(replace(opened, epoch=opened.epoch + 1, num_prompt_logprobs=0))
-    [told] = node.rounds()
+    say(node, replace(opened, epoch=opened.epoch + 1, num_prompt_logprobs=0))
+    [told] = rounds(node)
     check_prompt(opened.prompt, told.prompt_logprobs, 0)
 
 
 def test_a_prompt_that_is_kept_is_read_anew():
     """Another session of the same salt finds what the first has read; one that wants its logprobs reads it all."""
-    node, salt = Node(), b"salt" * 4
-    node.say(opening(1, num_prompt_logprobs=None, cache_salt=salt))
-    node.rounds()
+    node, salt = a_node(), b"salt" * 4
+    say(node, opening(1, num_prompt_logprobs=None, cache_salt=salt))
+    rounds(node)
     prompt = opening(1).prompt
-    node.say(opening(2, num_prompt_logprobs=None, cache_salt=salt, prompt=prompt))
-    [_, found] = node.rounds()
+    say(node, opening(2, num_prompt_logprobs=None, cache_salt=salt, prompt=prompt))
+    [_, found] = rounds(node)
     assert found.num_cached > 0
-    node.say(opening(3, cache_salt=salt, prompt=prompt))
-    told = next(one for one in iter(lambda: node.told_of(session_id(3)), None) if one.prompt_logprobs is not None)
+    say(node, opening(3, cache_salt=salt, prompt=prompt))
+    verdicts = [one for _ in range(9) for one in node.round() if one.session_id == session_id(3)]
+    told = next(one for one in verdicts if one.prompt_logprobs is not None)
     assert told.num_cached == 0
     check_prompt(prompt, told.prompt_logprobs, 1)
 
 
 def test_more_than_can_be_told_is_refused_by_name():
-    node = Node()
+    node = a_node()
     node.core.register.welcome = replace(node.core.welcome, context_len=MAX_PROMPT_LOGPROBS)
-    [refusal] = node.say(opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
+    [refusal] = say(node, opening(length=MAX_PROMPT_LOGPROBS // 21 + 1, num_prompt_logprobs=20))
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.what.split()[0]) == ("unsupported", str(21 * (MAX_PROMPT_LOGPROBS // 21 + 1)))
 
 
 def test_what_is_acknowledged_is_kept_nowhere():
-    node, opened = Node(), opening(max_tokens=1)
-    node.say(opened)
-    [told] = node.rounds()
+    node, opened = a_node(), opening(max_tokens=1)
+    say(node, opened)
+    [told] = rounds(node)
     assert told.prompt_logprobs
-    node.say(Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
+    say(node, Ack(opened.session_id, opened.epoch, len(opened.prompt) + 1))
     session = node.core.sessions[opened.session_id]
     assert session.prompt_logprobs is session.last_verdict.prompt_logprobs is None
 
 
 def test_what_one_client_waits_for_is_bounded(monkeypatch):
     monkeypatch.setattr("verify_node.session.checks.MAX_KEPT", 200)
-    node = Node()
-    assert node.say(opening(1)) == node.say(opening(2)) == []  # 80 each
-    [refusal] = node.say(opening(3))
+    node = a_node()
+    assert say(node, opening(1)) == say(node, opening(2)) == []  # 80 each
+    [refusal] = say(node, opening(3))
     assert refusal.code == "too_many_prompt_logprobs"
-    node.say(Close(session_id(1), 1))
-    assert node.say(opening(3)) == []
+    say(node, Close(session_id(1), 1))
+    assert say(node, opening(3)) == []
     assert MAX_KEPT == 4 * MAX_PROMPT_LOGPROBS
 
 
@@ -218,7 +200,7 @@ def test_what_one_client_waits_for_is_bounded(monkeypatch):
 def test_a_chunk_is_told_from_rows_of_its_own():
     """Two chunks, then the whole of another session: each has its own rows among those of the others."""
     text = tuple(make_request(1, prompt_len=12).prompt)
-    target = Target(TARGET, make_runner(TARGET))
+    target = make_target()
     greedy = Sampling(temperature=0.0)
     chunk = Entry(session_id(1), 0, text[:5], 0, False, greedy, prompt_rows=PromptRows(0, text[1:6], 1))
     rest = Entry(session_id(1), 5, text[5:], 0, True, greedy, prompt_rows=PromptRows(5, text[6:], 1), num_logprobs=1)
@@ -233,7 +215,7 @@ def test_a_chunk_is_told_from_rows_of_its_own():
 
 
 def test_a_prompt_whose_logits_are_not_numbers_ends_its_session_alone(monkeypatch):
-    target = Target(TARGET, make_runner(TARGET))
+    target = make_target()
     greedy = Sampling(temperature=0.0)
     bad = Entry(session_id(1), 0, (1, 2, 3), 0, False, greedy, prompt_rows=PromptRows(0, (2, 3, 4), 0))
     good = Entry(session_id(2), 0, (1, 2, 3), 0, True, greedy)

@@ -18,13 +18,13 @@ from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.fakes import Desk, make_core, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.verify_node.model.desk import TARGET
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
 from verify_node.process.assembly import make_draft_runner
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
 from verify_node.session.calibration import Calibration
 
-TARGET = make_checkpoint(1)
 DRAFT = make_checkpoint(1, shift=0.05)
 GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)
 
@@ -113,6 +113,7 @@ def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(ha
     runner = engines.start(target, num_pages=16, prefix_cache=True)
     own = make_draft_runner(draft, runner)
     assert {runner.pool.page_size, own.pool.page_size} == ({16, 32} if has_torch else {32})
+    assert own.pool.has_prefix_cache
     for number in ("num_pages", "max_unused"):
         tokens, of_own = (getattr(pool, number) * pool.page_size for pool in (runner.pool, own.pool))
         assert tokens == of_own
@@ -226,10 +227,6 @@ def draft(own: OwnDrafts, *requests: DraftRequest, number: int = 1, worth_per_s:
     return [one.own_tokens for one in own.add_to(planned, outcomes)]
 
 
-def test_what_it_drafts_is_the_text_of_a_draft_model_equal_to_the_target() -> None:
-    assert draft(OwnDrafts(TARGET, make_runner(TARGET)), request_of()) == [alone(GREEDY, 9)[1:]]
-
-
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
     own, text = OwnDrafts(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
     assert draft(own, request_of(most=4)) == [text[1:4]]
@@ -273,13 +270,6 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
         fed.clear()
         assert draft(own, request_of(number=number, text=text, prefix_scope=scope)) == expected
         assert fed[0] == num_fed
-
-
-def test_it_keeps_as_many_pages_of_ended_texts_as_the_target() -> None:
-    target = make_runner(TARGET, num_pages=32, prefix_cache=True)
-    target.pool.max_unused = 8
-    pool = make_draft_runner(DRAFT, target).pool
-    assert (pool.num_pages, pool.has_prefix_cache, pool.max_unused) == (32, True, 8)
 
 
 class Watched(list[int]):

@@ -11,7 +11,6 @@ import torch
 from msgspec.structs import replace
 
 from draft_node.core.generation import Generation
-from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.errors import NOT_NUMBERS
@@ -19,13 +18,13 @@ from goodspeed.exact import proposals
 from goodspeed.exact.counts import TextCounts
 from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
-from tests.fakes import Desk, make_core, make_open, session_id
+from tests.fakes import make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
 from verify_node.model.match_sampling import decide_match
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
-CHECKPOINT = make_checkpoint(1)
 SAMPLINGS = [
     Sampling(temperature=0.0),
     Sampling(temperature=0.7, seed=3),
@@ -39,10 +38,6 @@ RULES = [
     LogitRules(repetition_penalty=2.0, min_p=0.02),
     LogitRules(min_p=0.2, logit_bias=tuple(TokenBias(token, -4.0) for token in range(0, VOCAB, 3))),
 ]
-
-
-def make_target(*, records=False, **options):
-    return Target(CHECKPOINT, make_runner(CHECKPOINT, **options), records=records)
 
 
 class Mark:
@@ -70,33 +65,6 @@ def test_a_gpus_own_marks_tell_how_long_a_pass_took(monkeypatch: pytest.MonkeyPa
     assert [one.is_awaited for one in marks] == [False, True]
 
 
-def alone(opened):
-    """Returns what the model writes by itself, one token at a time."""
-    return tuple(
-        generation.generate(
-            CHECKPOINT,
-            make_runner(CHECKPOINT),
-            opened.prompt,
-            opened.sampling,
-            opened.max_tokens,
-            opened.stop_ids,
-            min_tokens=opened.min_tokens,
-            rules=opened.logit_rules,
-        )
-    )
-
-
-class RealDesk(Desk):
-    """A verify node with a real target."""
-
-    def __init__(self, **options):
-        target = make_target(num_pages=options.pop("num_pages", 256))
-        core = make_core(pool=target.runner.pool, vocab_size=VOCAB, context_len=128, **options)
-        super().__init__(core)
-        self.real = target
-        self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]
-
-
 def some_draft(rng, session, text):
     """A draft that follows the right text for a while."""
     done = len(session.tokens) - len(session.opened.prompt)
@@ -106,19 +74,19 @@ def some_draft(rng, session, text):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"num_pages": 20}, {"rounds": "barrier", "policy": "fixed"}], ids=["roomy", "tiny pool", "barrier"]
+    ("num_pages", "options"), [(256, {}), (20, {}), (256, {"rounds": "barrier", "policy": "fixed"})], ids=str
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_text_is_the_targets_own_in_any_mix(seed, options):
+def test_every_text_is_the_targets_own_in_any_mix(seed, num_pages, options):
     """Drafts right and wrong, chunks of prompts, sessions that come and go, and memory taken away."""
     rng = random.Random(seed)
-    desk = RealDesk(budget=12, max_round_tokens=24, **options)
+    desk = RealDesk(make_target(num_pages=num_pages), budget=12, max_round_tokens=24, **options)
     desk.hello("a")
     opened = {
         session_id(number): make_open(
             number,
             prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.choice([1, 5, 40]))),
-            sampling=replace_seed(rng.choice(SAMPLINGS), number),
+            sampling=replace(rng.choice(SAMPLINGS), seed=number),
             max_tokens=rng.randint(1, 30),
             stop_ids=rng.choice([(), (7,)]),
             max_draft=rng.choice([0, 3, 64]),
@@ -147,7 +115,7 @@ def test_every_text_is_the_targets_own_in_any_mix(seed, options):
             break
     written = {key: tuple(session.tokens[len(session.opened.prompt) :]) for key, session in desk.core.sessions.items()}
     assert written == texts
-    assert preempted or "num_pages" not in options
+    assert preempted or num_pages > 20
 
 
 def reopen(desk, rng):
@@ -158,10 +126,6 @@ def reopen(desk, rng):
         prompt = session.opened.prompt
         committed = tuple(session.tokens[len(prompt) :][: rng.randint(0, len(session.tokens) - len(prompt))])
         assert desk.up("a", replace(session.opened, epoch=session.epoch + 1, committed=committed)) == []
-
-
-def replace_seed(sampling, seed):
-    return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, seed)
 
 
 def entry(number, tokens, num_drafted=0, *, samples=True, **changes):
@@ -211,7 +175,7 @@ def test_a_recording_target_tells_what_agreed_after_a_disagreement_too():
 
 def draft(numbers, prompt, length, *, kind="lattice", k=32):
     """Returns what the target itself would draft for sessions of these numbers."""
-    drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT), kind=kind, k=k)
+    drafter = Drafter(TARGET, make_runner(TARGET), kind=kind, k=k)
     for number in numbers:
         request = Generation(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")
         drafter.add(Propose(request, 1, 1, prompt, length))

@@ -4,13 +4,15 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB
-from tests.verify_node.model.test_target import CHECKPOINT, RULES, SAMPLINGS, RealDesk, alone, make_target, replace_seed
+from tests.verify_node.model.desk import RealDesk, alone, make_target
+from tests.verify_node.model.test_target import RULES, SAMPLINGS
 from verify_node.scheduler.round import Entry, Round
 
 PROMPT = (1, 2, 3)
@@ -42,7 +44,7 @@ def grown(text, rng, num_wrong):
 def test_the_accepted_path_is_the_targets_text_and_so_is_what_follows_it(sampling, rules):
     rng = random.Random(5)
     target = make_target()
-    sampling = replace_seed(sampling, 1)
+    sampling = replace(sampling, seed=1)
     right = alone(make_open(1, prompt=PROMPT, sampling=sampling, max_tokens=12, logit_rules=rules))
     tokens, parents = grown(right[:4], rng, 2)
     ruled: dict[str, Any] = {"sampling": sampling, "rules": rules, "prompt_len": len(PROMPT)}
@@ -100,19 +102,18 @@ def test_what_may_not_be_drawn_yet_is_masked_by_depth():
     )
     [outcome] = make_target().run(Round(1, (banned,))).outcomes
     assert outcome.tokens[0] != free
-    assert CHECKPOINT.num_tokens == VOCAB
 
 
-@pytest.mark.parametrize("options", [{}, {"num_pages": 20}], ids=["roomy", "tiny pool"])
-def test_every_text_is_the_targets_own_whatever_trees_are_drafted(options):
+@pytest.mark.parametrize("num_pages", [256, 20])
+def test_every_text_is_the_targets_own_whatever_trees_are_drafted(num_pages):
     rng = random.Random(7)
-    desk = RealDesk(budget=12, max_round_tokens=40, is_shared=False, **options)
+    desk = RealDesk(make_target(num_pages=num_pages), budget=12, max_round_tokens=40, is_shared=False)
     desk.hello("a")
     opened = {
         session_id(number): make_open(
             number,
             prompt=tuple(rng.randrange(VOCAB) for _ in range(rng.choice([1, 5, 20]))),
-            sampling=replace_seed(rng.choice(SAMPLINGS), number),
+            sampling=replace(rng.choice(SAMPLINGS), seed=number),
             max_tokens=rng.randint(10, 50),
             stop_ids=rng.choice([(), (7,)]),
             logit_rules=RULES[number % len(RULES)],
