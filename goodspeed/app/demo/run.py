@@ -15,7 +15,7 @@ from goodspeed.app.demo.answers import ORDER, WITH_DRAFTS, Answer, Run, Way
 from goodspeed.app.demo.nodes import Nodes, start
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import Child, Processes, environment
-from goodspeed.app.demo.view import say, watch
+from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
 from goodspeed.serving.running import leaves
 
@@ -23,7 +23,9 @@ ALL_TOLD = ("debug", "info")
 """Log levels at which the nodes' logs are passed on immediately."""
 
 
-async def run(config: DemoConfig, clients: list[Client], log_level: str, tell: Callable[[list[Run]], None]) -> None:
+async def run(
+    config: DemoConfig, clients: list[Client], view: View, log_level: str, tell: Callable[[list[Run]], None]
+) -> None:
     """Runs the demo; ProcessError if a node or an answer fails. All processes have ended at return or error.
 
     tell: called with the finished runs; with --http the nodes serve on after that, until a signal.
@@ -36,30 +38,29 @@ async def run(config: DemoConfig, clients: list[Client], log_level: str, tell: C
                 def guard(child: Child) -> None:
                     guards.append(tasks.create_task(child.must_go_on()))
 
-                nodes = await start(config, processes, guard, log_level)
-                runs = [await _ask_all(config, clients, nodes.urls, number) for number in range(len(ORDER))]
+                nodes = await start(config, processes, guard, log_level, view)
+                runs = [await _ask_all(config, clients, nodes.urls, number, view) for number in range(len(ORDER))]
                 for each in guards:
                     each.cancel()
         except* ProcessError as failed:
-            raise _explained(next(leaves(failed)), log_level) from None
+            raise _explained(next(leaves(failed)), log_level, view) from None
         tell(runs)
         if config.http:
-            await _stay(nodes)
+            await _stay(nodes, view)
 
 
-def _explained(error: BaseException, log_level: str) -> ProcessError:
+def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
     """Returns the error with advice; first prints the node's output in the error's notes."""
     for note in getattr(error, "__notes__", ()):
-        say(note)
+        view.say(note)
     advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"
     return ProcessError(f"{error}{advice}")
 
 
-async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], number: int) -> Run:
+async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], number: int, view: View) -> Run:
     """Asks all questions at once, and shows the answers as they come. number: of the run in ORDER."""
     run = Run(ORDER[number], [Answer(client) for client in clients])
-    title = f"run {number + 1} of {len(ORDER)}, {run.way}"
-    watching = asyncio.create_task(watch(title, run.answers, number == 0))
+    watching = asyncio.create_task(view.watch(f"run {number + 1} of {len(ORDER)}, {run.way}", run.answers, number == 0))
     started = time.monotonic()
     try:
         async with AsyncClient(timeout=None, trust_env=False) as http, asyncio.TaskGroup() as asking:
@@ -70,7 +71,6 @@ async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], n
         watching.cancel()
         await asyncio.wait([watching])
     run.elapsed_s = time.monotonic() - started
-    say(f"{title}: {run.num_tokens} tokens, {run.num_tokens / run.elapsed_s:.0f}/s")
     return run
 
 
@@ -119,11 +119,11 @@ def _take(answer: Answer, chunk: dict[str, Any], elapsed_s: float) -> None:
         answer.counts = usage["goodspeed"]
 
 
-async def _stay(nodes: Nodes) -> None:
+async def _stay(nodes: Nodes, view: View) -> None:
     """Opens the pages where there is a screen, and waits for a signal, the normal end; ProcessError if the verify node
     ends first."""
-    say(f"the verify node's page is at {nodes.page}; chat with draft nodes at {', '.join(nodes.urls)}")
-    say("they serve until Ctrl-C")
+    view.say(f"the verify node's page is at {nodes.page}; chat with draft nodes at {', '.join(nodes.urls)}")
+    view.say("they serve until Ctrl-C")
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         for url in (nodes.page, nodes.urls[0]):
             webbrowser.open(str(url))

@@ -1,17 +1,27 @@
-"""Shows a demo on standard error, line by line. Control characters in a node's text never reach the terminal."""
+"""Shows answers as they come, on standard error: side by side on a terminal, else line by line."""
 
 import asyncio
+import io
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from goodspeed.app.demo.answers import Answer
+from goodspeed.app.demo.options import shown
 
-LOOK_S = 0.125
-"""Seconds between two looks at the answers."""
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+REFRESH_S = 0.125
+PANE_WIDTH, COLUMNS = 38, (4, 2)
+PICTURE_WIDTH = 160
+FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+"""What would have a browser load a font from elsewhere."""
 
 
 def safe(text: str) -> str:
@@ -26,25 +36,116 @@ def one_line(text: str) -> str:
     return safe(" ".join(text[:500].split()))
 
 
-async def watch(title: str, answers: Sequence[Answer], shows_texts: bool) -> None:
-    """Shows the answers until cancelled. shows_texts: False if the same texts were shown before."""
-    num_told = [0] * len(answers)  # characters of each text
-    say(title)
-    try:
-        while shows_texts:
-            _tell(answers, num_told)
-            await asyncio.sleep(LOOK_S)
-    finally:
-        if shows_texts:
-            _tell(answers, num_told)
+class View:
+    """Shows the demo as lines, for a log."""
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """Shows what is waited for, until the block ends."""
+        self.say(text)
+        yield
+
+    async def watch(self, title: str, answers: Sequence[Answer], shows_texts: bool) -> None:
+        """Shows the answers until cancelled. shows_texts: False if the same texts were shown before."""
+        num_told = [0] * len(answers)  # characters of each text
+        self.say(title)
+        try:
+            while True:
+                self._tell(answers, num_told, shows_texts)
+                await asyncio.sleep(REFRESH_S)
+        finally:
+            self._tell(answers, num_told, shows_texts)
+            self.say(f"{title}: {_rate(answers)}")
+
+    def _tell(self, answers: Sequence[Answer], num_told: list[int], shows_texts: bool) -> None:
+        """Prints the lines that are complete."""
+        for index, one in enumerate(answers) if shows_texts else ():
+            new = one.text[num_told[index] :]
+            if not one.finish_reason:
+                new = new[: new.rfind("\n") + 1]
+            num_told[index] += len(new)
+            for line in filter(str.strip, new.split("\n")):
+                self.say(f"{one_line(one.client.domain):>13} | {safe(line)}")
+
+    def show(self, answers: Sequence[Answer]) -> None:
+        """Shows the finished answers."""
 
 
-def _tell(answers: Sequence[Answer], num_told: list[int]) -> None:
-    """Prints the lines that are complete."""
-    for index, one in enumerate(answers):
-        new = one.text[num_told[index] :]
-        if not one.finish_reason:
-            new = new[: new.rfind("\n") + 1]
-        num_told[index] += len(new)
-        for line in filter(str.strip, new.split("\n")):
-            say(f"{one_line(one.client.domain):>13} | {safe(line)}")
+def create() -> View:
+    console = Console(stderr=True)
+    return LiveView(console) if console.is_terminal else View()
+
+
+class LiveView(View):
+    """Shows the answers in panes that change in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        with self._console.status(Text(text)):
+            yield
+
+    async def watch(self, title: str, answers: Sequence[Answer], shows_texts: bool) -> None:
+        try:
+            with Live(console=self._console, auto_refresh=False, transient=True) as live:
+                while True:
+                    size = self._console.size
+                    live.update(panes(title, answers, size.width, size.height), refresh=True)
+                    await asyncio.sleep(REFRESH_S)
+        finally:
+            self.say(f"{title}: {_rate(answers)}")
+
+    def show(self, answers: Sequence[Answer]) -> None:
+        self._console.print(panes("the answers", answers, self._console.width))
+
+
+def panes(title: str, answers: Sequence[Answer], width: int, height: int | None = None) -> Table:
+    """Returns the answers side by side. height: of all, in which each pane shows the end of its text; None: as high as
+    the texts are."""
+    columns = next((number for number in COLUMNS if number <= len(answers) and number * PANE_WIDTH <= width), 1)
+    rows = -(-len(answers) // columns)
+    num_lines = None if height is None else max(1, (height - 2) // rows - 2)
+    grid = Table.grid(expand=True)
+    grid.title, grid.title_justify = Text(f"{title}: {_rate(answers)}"), "left"
+    for _ in range(columns):
+        grid.add_column(ratio=1)
+    made = [_pane(one, width // columns - 4, num_lines) for one in answers]
+    for first in range(0, len(made), columns):
+        grid.add_row(*made[first : first + columns])
+    return grid
+
+
+def _pane(one: Answer, width: int, num_lines: int | None) -> Panel:
+    lines = Text(safe(one.text)).wrap(Console(width=width), width)
+    body = Text("\n").join(lines if num_lines is None else lines[-num_lines:])
+    title = f"{one_line(one.client.domain)}, {shown(one.client.draft_model)}"
+    told = f"{len(one.token_ids)} tokens, {one.tokens_per_s:.0f}/s"
+    return Panel(
+        body,
+        title=Text(title),
+        subtitle=Text(told),
+        height=None if num_lines is None else num_lines + 2,
+        border_style="green" if one.finish_reason else "dim",
+    )
+
+
+def _rate(answers: Sequence[Answer]) -> str:
+    num_tokens, elapsed_s = sum(len(one.token_ids) for one in answers), max(one.elapsed_s for one in answers)
+    return f"{num_tokens} tokens, {num_tokens / elapsed_s if elapsed_s else 0.0:.0f}/s"
+
+
+def save(path: str, answers: Sequence[Answer], result: str) -> None:
+    """Writes a picture of the answers and the result as an SVG file."""
+    console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
+    console.print(panes("the answers", answers, PICTURE_WIDTH))
+    console.print(Text(f"\n{result}"))
+    drawn = FONT.sub("", console.export_svg(title="goodspeed demo"))
+    Path(path).write_text(drawn, encoding="utf-8")
