@@ -105,9 +105,6 @@ class VerifyConfig(NodeSettings):
     peers: str | None = option(
         None, NETWORK, "the replicas of this fleet; re-read", shown="this node alone", metavar="FILE"
     )
-    replica: str | None = option(
-        None, NETWORK, "this node's name in --peers", shown="by its key or --bind", metavar="NAME"
-    )
     record: bool = option(False, "logging", "with --json: a recording of the run, too")
     heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life
     kv_pages: int | None = None  # pages of the KV cache; None: by `memory_fraction`
@@ -126,8 +123,6 @@ class VerifyConfig(NodeSettings):
             raise ConfigError(f"{what}; leave the number away: --device {device}")
         if self.tp > 1 and self.draft_model is not None:
             raise ConfigError(f"--draft-model is not split as --tp {self.tp} splits the target; give one of them")
-        if self.replica is not None and self.peers is None:
-            raise ConfigError("--replica is a name in the file of --peers; give --peers FILE, too, or neither")
         policies.load(self.policy)
         ORDERS.load(self.order)
         if self.admission is not None:

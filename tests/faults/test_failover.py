@@ -1,5 +1,6 @@
 """Two verify nodes of one target: one is killed, freezes or stops, and every text goes on at the other."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,15 +48,16 @@ def test_texts_go_on_at_the_other_verify_node(fault: Callable[[VerifyNode], None
 def test_texts_are_sent_to_the_other_verify_node_when_theirs_stops(tmp_path: Path) -> None:
     """The draft node knows the first one only, and learns of the other from it."""
     wanted, peers = mixed(NUM_TOKENS)[:4], tmp_path / "peers.json"
-    write(peers, Table((Replica("a", "tcp://127.0.0.1:1"), Replica("b", "tcp://127.0.0.1:2"))))
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        binds = [f"tcp://127.0.0.1:{held.getsockname()[1]}" for held in (one, other)]
+    write(peers, Table((Replica("a", binds[0]), Replica("b", binds[1]))))
     with (
-        VerifyNode("--peers", str(peers), "--replica", "a") as first,
-        VerifyNode("--peers", str(peers), "--replica", "b") as second,
+        VerifyNode("--peers", str(peers), "--bind", binds[0]) as first,
+        VerifyNode("--peers", str(peers), "--bind", binds[1]),
+        DraftNode(first.endpoint) as draft,
     ):
-        write(peers, Table((Replica("a", first.endpoint), Replica("b", second.endpoint))))
-        with DraftNode(first.endpoint) as draft:
-            streams = begin(draft, wanted)
-            assert first.terminate() == 0
-            for each, stream in zip(wanted, streams, strict=True):
-                check(each, stream.finish())
-            draft.wait_for_metric("redirected_total", lambda num: num >= 1)
+        streams = begin(draft, wanted)
+        assert first.terminate() == 0
+        for each, stream in zip(wanted, streams, strict=True):
+            check(each, stream.finish())
+        draft.wait_for_metric("redirected_total", lambda num: num >= 1)

@@ -11,7 +11,6 @@ from goodspeed.fleet import table as peers
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
 from tests.fleet.test_table import KEY
-from verify_node.config import VerifyConfig
 from verify_node.process.member import PeersFile, join
 
 LOAD = Load(0.0)
@@ -26,42 +25,40 @@ def path(tmp_path: Path) -> Path:
 
 
 def member(path: Path) -> PeersFile:
-    joined = join(str(path), "a", None, "tcp://127.0.0.1:1")
+    joined = join(str(path), None, A.endpoint)
     assert joined is not None
     return joined
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "endpoint", "found"),
+    ("key", "endpoint", "host", "found"),
     [
-        ("b", None, A.endpoint, "b"),  # what is said counts
-        (None, KEY, A.endpoint, "b"),
-        (None, "o" * 40, A.endpoint, "a"),
-        (None, None, B.endpoint, "b"),
+        (KEY, A.endpoint, "a", "b"),
+        ("o" * 40, A.endpoint, "b", "a"),
+        (None, B.endpoint, "a", "b"),
+        (None, "tcp://0.0.0.0:5555", "b", "b"),
     ],
 )
-def test_a_node_finds_itself(path: Path, name: str | None, key: str | None, endpoint: str, found: str) -> None:
-    assert join(str(path), name, key, endpoint).name == found
+def test_a_node_finds_itself(
+    path: Path, key: str | None, endpoint: str, host: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    assert join(str(path), key, endpoint).name == found
 
 
 def test_replicas_that_share_a_key_are_told_apart_by_their_endpoints(path: Path) -> None:
     peers.write(path, Table((msgspec.structs.replace(A, public_key=KEY), B)))
-    assert join(str(path), None, KEY, A.endpoint).name == "a"
+    assert join(str(path), KEY, A.endpoint).name == "a"
 
 
-def test_a_node_that_is_not_found_is_told_what_to_say(path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"not found there by its key or by tcp://x:1; .*--replica NAME, one of: a, b"
-    ):
-        join(str(path), None, None, "tcp://x:1")
-    with pytest.raises(ConfigError, match=r"--replica c: .*peers.json has no such replica; choose one of: a, b"):
-        join(str(path), "c", None, A.endpoint)
-    with pytest.raises(ConfigError, match="give --peers FILE, too"):
-        VerifyConfig(model="tiny-target", replica="a")
+def test_a_node_that_is_not_found_is_told_what_there_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "pod-7")
+    with pytest.raises(ConfigError, match=r"is at tcp://x:1, or is called pod-7 .*correct the file, which has: a, b"):
+        join(str(path), None, "tcp://x:1")
 
 
 def test_without_the_option_there_is_no_fleet() -> None:
-    assert join(None, None, None, A.endpoint) is None
+    assert join(None, None, A.endpoint) is None
 
 
 def test_a_change_is_heard_once(path: Path) -> None:

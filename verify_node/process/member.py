@@ -1,6 +1,7 @@
 """One replica of a fleet: reads the other replicas from the peers file whenever the file changes."""
 
 import logging
+import socket
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -58,25 +59,23 @@ class PeersFile:
             return before
 
 
-def join(peers_path: str | None, name: str | None, key: str | None, endpoint: str) -> PeersFile | None:
-    """Makes the member for --peers and --replica; None without --peers.
+def join(peers_path: str | None, key: str | None, endpoint: str) -> PeersFile | None:
+    """Makes the member for --peers; None without --peers.
 
-    name: this node's in the fleet; None: that of its key, else that of its endpoint. key: this node's public key; None:
-    the wire has no keys. Raises ConfigError if the file is damaged or this node is not in it.
+    It is the replica of this node's key, else of its endpoint, else of the machine's name, as in a pod. key: this
+    node's public key; None: the wire has no keys. Raises ConfigError if the file is damaged or this node is not in it.
     """
     if peers_path is None:
         return None
-    table = peers.read(peers_path)
+    table, host = peers.read(peers_path), socket.gethostname()
+    of_key = [replica.name for replica in table.replicas if key is not None and replica.public_key == key]
+    of_endpoint = [replica.name for replica in table.replicas if replica.endpoint == endpoint]
+    of_host = [replica.name for replica in table.replicas if replica.name == host]
+    for found in (of_key, of_endpoint, of_host):
+        if len(found) == 1:
+            return PeersFile(peers_path, found[0], table)
     known = ", ".join(replica.name for replica in table.replicas)
-    if name is not None:
-        if table.find(name) is None:
-            raise ConfigError(f"--replica {name}: --peers {peers_path} has no such replica; choose one of: {known}")
-        return PeersFile(peers_path, name, table)
-    of_key = [replica for replica in table.replicas if key is not None and replica.public_key == key]
-    found = of_key if len(of_key) == 1 else [replica for replica in table.replicas if replica.endpoint == endpoint]
-    if not found:
-        raise ConfigError(
-            f"--peers {peers_path}: this node is not found there by its key or by {endpoint}; "
-            f"say which it is with --replica NAME, one of: {known}"
-        )
-    return PeersFile(peers_path, found[0].name, table)
+    raise ConfigError(
+        f"--peers {peers_path}: no replica there has this node's key alone, is at {endpoint}, or is called {host} as "
+        f"this machine is; correct the file, which has: {known}"
+    )

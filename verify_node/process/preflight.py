@@ -47,7 +47,7 @@ def check_settings(config: VerifyConfig) -> Found:
     policies.create(config.policy)  # raises
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
-    member = join(config.peers, config.replica, public_key, config.bind)
+    member = join(config.peers, public_key, config.bind)
     check_free(address)
     return Found(keys, enrolment, bind_http(config.http, config.api_key), member)
 

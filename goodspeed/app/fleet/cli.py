@@ -30,8 +30,7 @@ from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.parser import CommandLine
 
 PROGRAM, POLL_S, ANSWER_S = "goodspeed-fleet", 0.5, 30.0
-OWN_TABLE = "the fleet keeps the table of its replicas"
-INSTEAD = {"bind": "give --host and --port before it", "peers": OWN_TABLE, "replica": OWN_TABLE}
+INSTEAD = {"bind": "give --host and --port before it", "peers": "the fleet keeps the table of its replicas"}
 """What to do in place of an option of goodspeed-verify that the fleet decides."""
 
 Ask: TypeAlias = Callable[..., Any]

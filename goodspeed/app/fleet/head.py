@@ -50,7 +50,7 @@ class Record(Struct, frozen=True):
             http = {"http": f"{host}:{int(first) and int(first) + number - 1}"}
         keys = {"key": config.key, "enrolled": config.enrolled}
         bind = f"tcp://{config.host}:{port}"
-        return {"model": config.model, "bind": bind, "tp": config.tp, **keys, **http, "peers": None, "replica": None}
+        return {"model": config.model, "bind": bind, "tp": config.tp, **keys, **http, "peers": None}
 
     def words(self, port: int, number: int) -> list[str]:
         """Returns the options of goodspeed-verify for a replica at this port. number: of the replica, from 1."""

@@ -377,7 +377,6 @@ def test_options_that_a_replica_does_not_take_are_told(
         ("--tp 2", "--tp cannot"),
         ("--key a --enrolled b", "--key cannot"),
         ("--peers a", "--peers cannot be given after `--`; the fleet keeps the table of its replicas"),
-        ("--replica=a --peers=b", "cannot be given after `--`; the fleet keeps"),
         ("--http 127.0.0.1:9001", "--http cannot be given after `--`; give --http before it"),
     ],
 )
