@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.harness.progress import parts
+from experiments.simulation import recordings
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import MOST, ModelPath, Source, Text, Title
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.serving import running
 from goodspeed.serving.events import Reporter
-from goodspeed.serving.measuring import recording
 from goodspeed.serving.parser import CommandLine
 from training import chats
 
@@ -168,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
     shown = [Path(name).name.removesuffix(".gguf") if Path(name).exists() else name for name in names]
     if len(set(shown)) < len(shown):
         raise ConfigError(f"--draft {', '.join(shown)}: two draft models have one name; rename a file")
-    recording.check(options.out)
+    recordings.check(options.out)
     temperatures = sorted(set(options.temperature or (0.0, 1.0)))
     reporter = Reporter(proposals.COMMAND)
     for name in (options.model, *names):

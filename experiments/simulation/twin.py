@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from experiments.simulation.recordings import Recording
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance, Acceptances
 from goodspeed.errors import ConfigError
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
-from goodspeed.serving.measuring.recording import Drafted, Opened, Recording, Round
+from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 from verify_node.config import VerifyConfig
 from verify_node.core.settings import CoreSettings
 

@@ -17,9 +17,9 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from experiments.simulation import recordings
 from goodspeed.errors import ConfigError
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
-from goodspeed.serving.measuring import recording
 from goodspeed.wire import probabilities
 
 SHIPPED = Path(__file__).parent / "smollm2.jsonl.gz"
@@ -215,7 +215,7 @@ def save(title: Title, texts: Iterable[Text], path: str | Path) -> None:
 def load(path: str | Path = "") -> Recordings:
     """Loads a file, or the shipped one; ConfigError says what is wrong with it."""
     path = Path(path or SHIPPED)
-    title, *texts = recording.read_lines(path, Title, Text, VERSION, made_by=f"`{COMMAND}`")
+    title, *texts = recordings.read_lines(path, Title, Text, VERSION, made_by=f"`{COMMAND}`")
     for number, text in enumerate(texts, 2):
         if fault := text.fault(title.draft_models):
             raise ConfigError(f"recording {path} is damaged in line {number}: {fault}; record it again")

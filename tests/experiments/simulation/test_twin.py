@@ -17,8 +17,10 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from experiments.simulation import recordings
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.record import record
+from experiments.simulation.recordings import Recording
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptances
 from experiments.simulation.texts.proposals import Recordings, Title
@@ -29,8 +31,6 @@ from experiments.simulation.world import World
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.errors import ConfigError
-from goodspeed.serving.measuring import recording
-from goodspeed.serving.measuring.recording import Recording
 from goodspeed.wire.messages import Verdict
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
@@ -92,7 +92,7 @@ def written(folder: Path, seed: int, *words: str, preset: tuple[str, ...] = ()) 
             num_tokens = sum(users.map(tokens_of, *zip(*asked, strict=True), repeat(seed)))
     file = folder / "run.jsonl"  # the verify node has ended, so all its events were read
     file.write_text("".join(f"{json.dumps(event)}\n" for event in verify.events))
-    return recording.load(file), num_tokens
+    return recordings.load(file), num_tokens
 
 
 def tokens_of(url: str, prompt: str, seed: int) -> int:

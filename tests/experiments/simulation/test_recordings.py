@@ -1,0 +1,155 @@
+"""Recordings of runs: loaded, and refused by name where they are damaged."""
+
+import json
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from experiments.simulation import recordings
+from experiments.simulation.recordings import Header, Recording
+from goodspeed.errors import ConfigError
+from goodspeed.serving.measuring.recording import Drafted, Opened, Round
+
+HEADER = Header(
+    model="big",
+    policy="fixed",
+    rounds="barrier",
+    verification="match",
+    budget=8,
+    max_tokens=30,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    clients=1,
+    versions={},
+)
+OPENED = Opened(
+    number=0,
+    client="a",
+    domain="math",
+    draft_model="small",
+    seed=1,
+    prompt_len=10,
+    prompt_digest="00",
+    max_tokens=30,
+    joined=0,
+)
+
+
+def run_of(*drafts, **changes):
+    """A run of one session from drafts: (position after the prompt, what agreed, tokens delivered)."""
+    rounds = tuple(round_of(number, *draft) for number, draft in enumerate(drafts, 1))
+    return Recording(HEADER, (replace(OPENED, **changes),), rounds)
+
+
+def round_of(number, base, agreed, num_tokens):
+    num_accepted = (agreed + "0").index("0")
+    drafted = Drafted(session=0, base_len=10 + base, agreed=agreed, num_accepted=num_accepted, num_tokens=num_tokens)
+    return Round(
+        number=number,
+        started_s=0.0,
+        waited_s=0.0,
+        duration_s=0.1,
+        num_tokens=1,
+        num_sessions=1,
+        context_tokens=0,
+        drafts=(drafted,),
+    )
+
+
+def events_of(run, **of_header):
+    """Returns what a verify node prints of a run."""
+    header = {name: getattr(run.header, name) for name in ("model", "policy", "rounds", "budget")} | of_header
+    own = [{"event": "recorded", "line": msgspec.to_builtins(line)} for line in (*run.sessions, *run.rounds)]
+    return [{"event": "ready", **header}, *own, {"event": "round", "number": 1}, {"event": "stopped"}]
+
+
+def written(path, events):
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_what_a_verify_node_prints_is_a_recording(tmp_path):
+    own = {"verification": "ratio", "temperature": 0.5, "top_k": 0, "top_p": 1.0}
+    run = run_of((0, "", 1), (1, "110", 3), **own)
+    loaded = recordings.load(written(tmp_path / "run.jsonl", events_of(run, versions={"torch": "2"})))
+    shared = own | {"max_tokens": 30, "clients": 1, "versions": {"torch": "2"}}
+    assert loaded == Recording(replace(HEADER, **shared), run.sessions, run.rounds)
+
+
+def test_settings_in_which_sessions_differ_are_not_the_runs(tmp_path):
+    run = run_of(temperature=0.5)
+    run = Recording(run.header, (*run.sessions, replace(OPENED, number=1, client="b", temperature=1.0)), ())
+    loaded = recordings.load(written(tmp_path / "run.jsonl", events_of(run)))
+    assert (loaded.header.temperature, loaded.header.max_tokens, loaded.header.clients) == (None, 30, 2)
+    assert [session.temperature for session in loaded.sessions] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda events: [*events, {"event": "dropped", "num_lines": 3}], "has a gap in line 6"),
+        (lambda events: events + events, "has a second run from line 6 on"),
+        (lambda events: [events[0], events[-1]], "has no run with `recorded` events"),
+        (lambda events: events[1:], "has no run"),
+        (lambda events: [events[0], {"event": "recorded", "line": {"kind": "round"}}], "damaged in line 2"),
+    ],
+    ids=["dropped", "twice", "not recorded", "no beginning", "a bad line"],
+)
+def test_bad_events_are_refused_by_name(tmp_path, spoil, named):
+    with pytest.raises(ConfigError, match=f"run.jsonl .*{named}"):
+        recordings.load(written(tmp_path / "run.jsonl", spoil(events_of(run_of((0, "", 1))))))
+
+
+def test_a_check_leaves_nothing_behind(tmp_path):
+    link, there, loop = tmp_path / "link", tmp_path / "there.jsonl", tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(ConfigError, match="loop"):
+        recordings.check(str(loop))
+    loop.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    there.write_text("kept")
+    for path in (link, there, tmp_path / "new.jsonl"):
+        recordings.check(str(path))
+    assert sorted(tmp_path.iterdir()) == [link, there]
+    assert (link.is_symlink(), there.read_text()) == (True, "kept")
+
+
+def spoilt(events, number, **changes):
+    """The events with the line of event `number` changed, or taken away."""
+    if not changes:
+        return events[: number - 1] + events[number:]
+    changed = {"event": "recorded", "line": events[number - 1]["line"] | changes}
+    return [*events[: number - 1], changed, *events[number:]]
+
+
+BAD = {
+    "an unknown field": (lambda events: spoilt(events, 2, mood="good"), "damaged in line 2.*mood"),
+    "no session": (lambda events: spoilt(events, 2), "nothing opens session 0"),
+    "a wrong count": (lambda events: spoilt(events, 3, num_tokens=-1), "damaged in line 3"),
+    "not 0 or 1": (
+        lambda events: spoilt(events, 4, drafts=[{"session": 0, "base_len": 1, "agreed": "102", "num_tokens": 1}]),
+        "damaged in line 4.*agreed",
+    ),
+    "too much accepted": (
+        lambda events: spoilt(events, 4, drafts=[{"session": 0, "base_len": 1, "num_accepted": 1, "num_tokens": 1}]),
+        "a draft of session 0 does not add up",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "named"), BAD.values(), ids=BAD)
+def test_a_bad_file_is_refused_by_name(tmp_path, spoil, named):
+    path = written(tmp_path / "run.jsonl", spoil(events_of(run_of((0, "", 1), (1, "110", 3)))))
+    with pytest.raises(ConfigError, match=f"run.jsonl .*{named}"):
+        recordings.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "hello", '{"event": "ready", "mod'])
+def test_what_is_no_event_is_refused(tmp_path, text):
+    (tmp_path / "run.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=r"run\.jsonl is damaged in line 1"):
+        recordings.load(tmp_path / "run.jsonl")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        recordings.load(tmp_path / "nowhere")
