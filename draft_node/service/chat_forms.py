@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
@@ -18,8 +17,6 @@ from goodspeed.errors import ConfigError
 
 MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
 """Bounds of `chat_template_kwargs`: members, characters of JSON, and nesting depth."""
-
-NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 SPELLED = "hermes"
 """Format of calls where the chat template knows no tools."""
@@ -47,7 +44,7 @@ class ChatForms:
 
     @classmethod
     def of(
-        cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: Mapping[str, Any] = NO_SETTINGS
+        cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: Mapping[str, Any] | None = None
     ) -> "ChatForms":
         """Reads what the tokenizer's chat template knows.
 
@@ -69,9 +66,9 @@ class ChatForms:
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
             system=_system_of(tokenizer) if plain else "any",
         )
-        if wrong := forms.settings_error(settings):
+        if wrong := forms.settings_error(settings or {}):
             raise ConfigError(f"--chat-template-kwargs {wrong}")
-        return replace(forms, settings=settings)
+        return replace(forms, settings=settings or {})
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
         """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
