@@ -148,35 +148,6 @@ def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opene
     assert num_calls
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Hello, <b>you</b>.",
-        '<think>\nhm { "\n</think>\n\nLook.\n<tool_call>\n{"name": "weather", "arguments": {"n": 1, "place": {}}}\n'
-        "</tool_call>\nThen.",
-        '<tool_call>\n{"name": "time", "arguments": {"any": [1]}}\n</tool_call>',
-    ],
-)
-def test_text_and_calls_that_are_allowed(text: str) -> None:
-    form = Form(ALL["hermes"], IDS, "may")
-    assert is_whole(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>\n{"name": "other"',
-        '<tool_call>\n{"name": "weather", "arguments": {"n": "',
-        '<tool_call>\n{"name": "weather", "arguments": {"when": "now", "n',
-        "<tool_call>f",
-    ],
-)
-def test_calls_that_are_not(text: str) -> None:
-    matcher = Matcher(GRAMMARS.get(Constraint("grammar", grammar(Form(ALL["hermes"], IDS), TOOLSET))), (), (EOS,))
-    matcher.allowed(ids_of(text))
-    assert matcher.problem
-
-
 def test_bare_text_of_qwen3_coder_ends_at_its_marker() -> None:
     tools = [Tool("f", {"properties": {"code": {"type": "string"}}, "required": ["code"]})]
     form = Form(ALL["qwen3_coder"], IDS, is_forced=True)
@@ -223,17 +194,6 @@ def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
     for thought, is_allowed in (("the tag </thin", True), ("the tag </think> does not end it", True)):
         tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
         assert may_end(Matcher(compiled, (), (EOS,)), tokens, EOS) is is_allowed
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("qwen3_coder", "<function=rm></function>"), ("mistral", "[TOOL_CALLS]rm{}")]
-)
-def test_content_in_a_format_has_no_calls_in_it(name: str, said: str) -> None:
-    form = Form(ALL[name], IDS, content={"type": "object"})
-    text = json.dumps({"say": said})
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
-    assert may_end(Matcher(compiled, (), (EOS,)), spelled(text), EOS)
-    assert parts_of(form, spelled(text)) == [Content(text)]
 
 
 @pytest.mark.parametrize(

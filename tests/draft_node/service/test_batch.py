@@ -179,13 +179,6 @@ async def test_who_leaves_closes_what_is_generated_and_tells_what_is_unfinished(
     assert len(batch.results) == 3
 
 
-def test_a_plain_prompt_has_no_chats_defaults() -> None:
-    daemon = FakeDaemon(chat_defaults=Defaults(temperature=0.5, stop=(" river",))).connect()
-    row = run(make_batch(daemon, [Prompt(" The river runs")]))[0]
-    assert row["text"] == " The river runs"  # the fake answers with its prompt
-    assert daemon.served[0].sampling.temperature == 1.0
-
-
 def test_prompts_are_sampled_as_the_operator_says() -> None:
     daemon = FakeDaemon().connect()
     run(make_batch(daemon, [Prompt(" The river runs")], sampling="temperature=0.3,top_k=9"))

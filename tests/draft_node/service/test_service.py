@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
@@ -19,7 +18,7 @@ from draft_node.process.daemon import DraftDaemon
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from draft_node.service.tokens import Token
-from goodspeed.engine.tokenizing.text import decode, encode_prompt
+from goodspeed.engine.tokenizing.text import decode
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.defaults import SamplingRequest
@@ -170,33 +169,6 @@ async def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_
         assert stop not in decode(tokenizer, written.ids[:-1])
         border_crossed |= stop not in written.tokens[-1].text
     assert border_crossed
-
-
-@run_async
-async def test_a_chat_begins_without_the_blank_that_its_template_leaves_to_the_model() -> None:
-    tokenizer = load("tiny-target").tokenizer
-    user = {"role": "user", "content": "What is the capital of France?"}
-    async with edge() as here:
-        prompt = await here.service.encode_chat([user], "user")
-        plain = generation_of(prompt, GREEDY, 20)
-        as_chat = replace(plain, is_chat=True, stop=here.service.defaults(chat=True).stop)
-        behind_blank = replace(plain, prompt=(*prompt, *encode_prompt(tokenizer, " ")), is_chat=True)
-        asked, chat, after_blank = [await write(here.service, each) for each in (plain, as_chat, behind_blank)]
-    assert asked.text.startswith(" ")
-    assert chat.text == asked.text.partition("\n\n")[0].lstrip()
-    assert chat.ended.reason == "stop"
-    assert after_blank.text == decode(tokenizer, after_blank.ids)  # the template has said it: nothing is left out
-
-
-@run_async
-async def test_neither_a_stop_string_nor_the_end_comes_before_min_tokens() -> None:
-    early = decode(load("tiny-target").tokenizer, alone(prompt_ids(2), GREEDY, 40))[:2]
-    async with edge() as here:
-        held = await write(here.service, generation(2, 40, stop=(early,), min_tokens=30))
-        endless = await write(here.service, generation(0, 200, stop_ids=()))
-    assert held.text.startswith(early)
-    assert held.ended.num_tokens >= 30
-    assert (endless.ended.reason, endless.ended.num_tokens) == ("length", 200)
 
 
 @pytest.mark.essential
@@ -406,30 +378,3 @@ async def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> No
         assert refused.value.code == code
         assert here.service.texts.failed == {code: 1}
         await here.until_free()
-
-
-@run_async
-async def test_prompts_are_encoded_as_the_console_encodes_them() -> None:
-    async with edge() as here:
-        assert await here.service.encode("The river", "user") == tuple(here_ids("The river"))
-        assert await here.service.encode_chat([{"role": "user", "content": "hi"}], "user") == tuple(
-            here_ids("User: hi\n\nAssistant:")
-        )
-        assert await here.service.decode(here_ids("The river"), "user") == "The river"
-        assert here.service.vocab_size == 4096
-
-
-def here_ids(text: str) -> list[int]:
-    return encode_prompt(load("tiny-draft-s").tokenizer, text)
-
-
-@run_async
-async def test_a_text_that_runs_ends_with_an_error_if_the_verify_node_stays_away() -> None:
-    async with edge(connect_timeout_s=0.3) as here:
-        writing = asyncio.create_task(write(here.service, endless()))
-        await until(lambda: here.daemon.statistics.num_tokens > 0)
-        here.network.fate = lambda packet: ()
-        with pytest.raises(VerifyAway, match=AWAY):
-            await writing
-        assert not here.service.is_ready
-        assert not here.daemon.connected.is_set()

@@ -95,14 +95,6 @@ def test_the_clients_parser_has_the_models_object(client: openai.OpenAI) -> None
     assert answer.usage.completion_tokens <= 20
 
 
-def test_strict_tools_that_need_not_be_called(client: openai.OpenAI) -> None:
-    """The random text hardly ever calls; that it is free but for calls shows in that it is served."""
-    (answer,) = client.chat.completions.create(**request(3, tools=[TOOL], max_tokens=60)).choices
-    assert answer.message.content or calls_of(answer.message) or answer.finish_reason
-    for _, arguments in calls_of(answer.message):
-        Weather.model_validate_json(arguments)
-
-
 # -- the embedded models, which learned no tools -----------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -123,12 +122,6 @@ def test_a_tool_that_a_later_message_adds_is_checked_like_any_other() -> None:
     assert "definition.name must match pattern" in answer.json()["error"]["message"]
 
 
-def test_a_reminder_of_the_system_is_a_part_of_the_users_turn() -> None:
-    """The template would leave it out."""
-    prompt, _ = prompt_of(*turn(1), {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Well?"})
-    assert "user\nBe brief.\n\nWell?<|im_end|>" in prompt
-
-
 def test_a_summary_is_what_the_assistant_said() -> None:
     summary = {"type": "compaction", "content": "It was about rain.", "encrypted_content": "eA==", "signature": "eA=="}
     prompt, _ = prompt_of({"role": "assistant", "content": [summary]}, {"role": "user", "content": "Well?"})
@@ -143,12 +136,6 @@ def test_what_a_user_shows_is_text_or_a_sentence() -> None:
         "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that" in prompt
     )
     assert names >= {"document", "image"}
-
-
-@pytest.mark.parametrize("num_tools", [129, 500])
-def test_very_many_tools(num_tools: int) -> None:
-    prompt, _ = prompt_of(tools=[claude_code.tool(f"mcp__s__t{i}", "x", num_chars=200) for i in range(num_tools)])
-    assert f'"mcp__s__t{num_tools - 1}"' in prompt
 
 
 class Counting(SpeakingService):
@@ -197,17 +184,6 @@ def test_by_the_official_client(stream: bool) -> None:
     assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
     counted = {name: body[name] for name in claude_code.COUNTED} | {"betas": body["betas"]}
     assert client.beta.messages.count_tokens(**counted).input_tokens == message.usage.input_tokens
-
-
-def test_a_full_context_is_said_in_words_that_the_agent_knows() -> None:
-    found = service()
-    found.context_len = 5000
-    for path in (PATH, "/v1/messages/count_tokens?beta=true"):
-        found.max_chars = 5000 * (8 if path == PATH else 1)
-        answer = Api(service=found).client.post(path, json=session(), headers=HEADERS)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
-        assert re.match(r"prompt is too long: \d+ tokens > 5000 maximum", error["message"])
 
 
 # -- betas that are not known yet --------------------------------------------------------------------------------------

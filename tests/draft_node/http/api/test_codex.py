@@ -237,14 +237,6 @@ def test_a_session_whose_tools_are_all_in_an_item_and_run_by_scripts() -> None:
     assert "<tool_response>\nCompleted.\na b.py\n</tool_response>" in session.prompt
 
 
-def test_three_hundred_turns_are_taken() -> None:
-    items = [*FIRST]
-    for i in range(300):
-        call = {"type": "function_call", "name": "exec_command", "arguments": '{"cmd": "ls"}', "call_id": f"c{i}"}
-        items += [call, result(f"c{i}", "Exit code: 0")]
-    assert Session().post(**asked(items)).status_code == 200
-
-
 # -- what comes back ---------------------------------------------------------------------------------------------------
 
 SPOKEN = "Now.\n" + "\n".join(
@@ -396,11 +388,6 @@ def test_what_would_change_the_text_is_refused_by_its_own_name(body: Any, param:
     assert error["param"] == param
     assert error["message"].startswith(param)
     assert words in error["message"]
-
-
-def test_compacting_at_the_server_is_not_served() -> None:
-    answer = Session().api.client.post("/v1/responses/compact", json={"input": FIRST})
-    assert error_of(answer)["code"] == "not_served"
 
 
 def test_chats_restrict_their_tools_likewise() -> None:

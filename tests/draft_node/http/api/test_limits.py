@@ -121,11 +121,6 @@ def test_numbers_that_no_parameter_can_be(small: Api, param: str, number: str) -
     assert (error["code"], error["param"]) == ("invalid_value", param)
 
 
-def test_a_large_body_is_read_as_well(api: Api) -> None:
-    assert api.complete(prompt=[list(range(100))] * 64, user="x" * 512).status_code == 200
-    assert error_of(api.complete(prompt=[[1000] * 900] * 64))["code"] == "vocabulary"
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [

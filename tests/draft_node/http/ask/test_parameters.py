@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from draft_node.http.ask.generation import choice_seed
-from goodspeed.errors import PromptError
 from goodspeed.wire.handshake import Defaults
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
 
@@ -193,13 +192,6 @@ def test_a_node_that_does_not_say_leaves_chats_room_to_think(api: Api) -> None:
     assert [generation.max_tokens for generation in api.service.generations] == [CONTEXT_LEN - len("user:hi;"), 4096]
 
 
-def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(api: Api) -> None:
-    assert api.complete(prompt="x" * (CONTEXT_LEN - 1)).json()["usage"]["completion_tokens"] == 1
-    error = error_of(api.complete(prompt="x" * CONTEXT_LEN))
-    assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
-    error_of(api.complete(prompt=["x", "x" * CONTEXT_LEN]))
-
-
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_an_answer_longer_than_the_context_ends_with_it(api: Api, name: str) -> None:
     """Agents ask for as many tokens as the largest models write, whatever the context."""
@@ -224,8 +216,3 @@ def test_conversations_as_templates_know_them(api: Api) -> None:
     }
     api.chat(messages=[{"role": "developer", "content": "be brief"}, before, {"role": "user", "content": parts}])
     assert bytes(api.service.generations[0].prompt) == b"system:be brief;assistant:x;user:one two;"
-
-
-def test_texts_that_no_tokenizer_takes_are_the_users_fault(api: Api) -> None:
-    api.fail(PromptError("as ordered"))
-    assert error_of(api.complete())["message"] == "as ordered"

@@ -127,13 +127,6 @@ def test_content_in_a_format_is_read_as_the_grammar_has_it() -> None:
     assert choice["finish_reason"] == "tool_calls"
 
 
-def test_strict_calls_that_look_like_the_content_are_refused() -> None:
-    here = api("x", tools="llama3_json")
-    error = error_of(here.chat(tools=STRICT, response_format={"type": "json_object"}))
-    assert (error["param"], error["code"]) == ("tools", "unsupported_form")
-    assert here.chat(tools=STRICT, **FORMAT).status_code == 200
-
-
 def tool_of(parameters: Any, *, strict: bool) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": strict}}
 
@@ -168,11 +161,6 @@ def test_parameters_that_no_object_keeps_are_refused(parameters: dict[str, Any])
     whole = {**parameters, "$defs": {"a": {"type": "array"}}}
     error = error_of(api("x").chat(tools=[tool_of(whole, strict=True)], tool_choice="required"))
     assert (error["param"], error["code"]) == ("tools", "unsupported_form")
-
-
-def test_a_schema_that_is_not_strict_may_say_what_nobody_knows() -> None:
-    tools = [function(a=UNIQUE)]
-    assert api("x").chat(tools=tools, tool_choice="required").status_code == 200
 
 
 def test_a_strict_schema_cannot_say_that_it_is_not_strict() -> None:

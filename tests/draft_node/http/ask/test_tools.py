@@ -95,13 +95,6 @@ def test_a_stream_says_what_the_whole_says(says: str, template: str, num_at_once
     assert streamed(api(says, template, num_at_once).chat(stream=True, **tools)) == whole
 
 
-def test_what_a_prompt_opens_is_thought() -> None:
-    message, reason = message_of(api("\nso\n</think>\n\nyes", R1).chat())
-    assert (message["reasoning_content"], message["content"], reason) == ("so", "yes", "stop")
-    message, _ = message_of(api("so", R1).chat())
-    assert (message["reasoning_content"], message["content"]) == ("so", "")
-
-
 def test_markers_that_are_special_tokens() -> None:
     here = api('[TOOL_CALLS]weather[ARGS]{"city": "Rome </tool_call>"}', MISTRAL)
     answer = here.chat(tools=TOOLS)
@@ -114,12 +107,6 @@ def test_markers_that_are_special_tokens() -> None:
     assert message["content"] == "x"  # without tools a special token is no text, as ever
     message, _ = message_of(api("[TOOL_CALLS]x<bos>", MISTRAL).chat(tools=TOOLS))
     assert message["content"] == "[TOOL_CALLS]x"
-
-
-def test_a_malformed_call_is_content() -> None:
-    message, reason = message_of(api('<tool_call>\n{"name": "weather", "arg').chat(tools=TOOLS))
-    assert message == {"role": "assistant", "content": '<tool_call>\n{"name": "weather", "arg', "refusal": None}
-    assert reason == "stop"
 
 
 def test_a_call_as_deep_as_an_answer_may_have_it_can_be_sent_back() -> None:
@@ -160,14 +147,6 @@ def test_without_tools_nothing_is_called() -> None:
         message, reason = message_of(here.chat(**body))
         assert (message["content"], reason) == (CALL, "stop")
         assert "# Tools" not in here.service.prompts[0]  # type: ignore[attr-defined]
-
-
-def test_stop_strings_count_in_the_content_alone() -> None:
-    says = f"<think>\nRome. So\n</think>\n\nIt is fine.{CALL}\nRome. Yes"
-    message, reason = message_of(api(says).chat(tools=TOOLS, stop="Rome"))
-    assert message["reasoning_content"] == "Rome. So"
-    assert (message["content"], message["tool_calls"]) == ("It is fine.", [call()])
-    assert reason == "tool_calls"
 
 
 def test_logprobs_tell_all_tokens() -> None:
@@ -303,14 +282,6 @@ def test_a_node_may_leave_thinking_in_the_text() -> None:
     message, _ = message_of(api("<think>\nhm\n</think>\n\nyes", thinking="none").chat())
     assert message["content"] == "<think>\nhm\n</think>\n\nyes"
     assert message_of(api("x", PLAIN).chat(reasoning_effort="none"))[0]["content"] == "x"
-
-
-def test_what_is_for_other_servers_is_ignored_in_tools_and_not_shown_to_the_model() -> None:
-    here = api("x")
-    plain = here.chat(tools=[function()])
-    marked = here.chat(tools=[{**function(), "cache_control": {"type": "ephemeral"}}])
-    assert marked.headers["X-GoodSpeed-Ignored"] == "cache_control"
-    assert marked.json()["usage"]["prompt_tokens"] == plain.json()["usage"]["prompt_tokens"]
 
 
 def test_a_prompt_is_counted_with_its_tools() -> None:
