@@ -17,21 +17,17 @@ from draft_node.core.session import Session
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.exact import positions, proposals
-from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Draft, Sampling, UpMessage, Verdict
 from tests.exact import chi_square
 from tests.fakes import make_core, make_hello, make_welcome, session_id
 from tests.micro import make_checkpoint, make_runner
+from tests.together.test_ratio import AT_ONCE, NUM_TOKENS, PROMPT, TARGET, joint
 from verify_node.model.target import Target
 
-NUM_TOKENS = 8  # of the vocabulary
 NUM_SESSIONS = 1000
-AT_ONCE = 500
-PROMPT = (3, 1, 4)
 LENGTH = 6
 TEMPERATURE = 1.0
-TARGET = make_checkpoint(1, num_tokens=NUM_TOKENS)
 DRAFT = make_checkpoint(1, shift=0.03, num_tokens=NUM_TOKENS)
 
 
@@ -41,16 +37,8 @@ Spoil = Callable[[Draft], Draft]
 
 def expected(bases: list[Base]) -> torch.Tensor:
     """Mean over these texts of the law of the next two tokens under the target [NUM_TOKENS * NUM_TOKENS]."""
-    total = torch.zeros(NUM_TOKENS, NUM_TOKENS, dtype=torch.double)
-    for base, count in Counter(bases).items():
-        texts = torch.tensor([[*base, token] for token in range(NUM_TOKENS)])
-        with torch.inference_mode():
-            logits = make_checkpoint(1).model(texts).logits[:, -2:]  # the same in every row, and after each token
-        rows = torch.cat([logits[:1, 0], logits[:, 1]])
-        sampling = SamplingBatch.of([Sampling(temperature=TEMPERATURE)] * len(rows))
-        probs = to_probs(rows, sampling, num_tokens=NUM_TOKENS).double()[:, :NUM_TOKENS]
-        total += count * probs[0, :, None] * probs[1:]
-    return total.flatten() / len(bases)
+    laws = [count * joint(Sampling(temperature=TEMPERATURE), base=base) for base, count in Counter(bases).items()]
+    return torch.stack(laws).sum(0) / len(bases)
 
 
 class Knowing:
