@@ -171,70 +171,68 @@ def test_time_in_which_nobody_asked_does_not_count() -> None:
     assert drafts._stretch.seconds == 0.5
 
 
-def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
-    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
-    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
-    number = 0
-    while not nodes.is_trying:
-        number += 1
-        moved: Any = [SimpleNamespace(taken=range(10), session=session)]
-        compare(nodes, own, moved, [session], 0.01 * number, ALONE_S)
-    owed_s, session.uses_model = own._owed_s, False  # the last session with a model is gone
-    compare(nodes, own, [], [session], 0.01 * (number + 1), ALONE_S)
-    assert own._owed_s > owed_s
+class Both:
+    """Models of draft nodes and the verify node's own, which draft for one session in rounds of 10 ms."""
 
+    def __init__(self, gain: float = 1.0, own_gain: float = 1.0) -> None:
+        self.nodes, self.own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
+        self.session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+        self.gains = gain, own_gain
+        self.num_rounds, self.num_permitted = 0, [0, 0]
 
-def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() -> None:
-    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
-    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
-    moved: Any = [SimpleNamespace(taken=range(10), session=session)]
-    for number in range(100 * STRETCH):
-        compare(nodes, own, moved, [session], 0.01 * number, ALONE_S, own_rests=True)
-    assert not own._by_load
-    assert nodes._by_load[1].num > 0
-    compare(nodes, own, moved, [session], 0.01 * (number + 1), ALONE_S)
-    assert own._stretch.seconds == pytest.approx(0.01)  # the time before does not count
-
-
-def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons() -> None:
-    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
-    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
-    moved: Any = [SimpleNamespace(taken=range(10), session=session)]
-    number = 0
-
-    def run(num_rounds: int, *, own_rests: bool = False, until: ModelDrafts | None = None) -> None:
-        nonlocal number
+    def run(self, num_rounds: int = 1, *, own_rests: bool = False, until: ModelDrafts | None = None) -> None:
+        """until: ends with the round after which these are tried."""
+        both = self.nodes, self.own
         for _ in range(num_rounds):
-            number += 1
-            compare(nodes, own, moved, [session], 0.01 * number, ALONE_S, own_rests=own_rests)
+            self.num_rounds += 1
+            rates = [gain if one.permits else 1.0 for one, gain in zip(both, self.gains, strict=True)]
+            moved: Any = [SimpleNamespace(taken=range(int(1000 * rates[0] * rates[1])), session=self.session)]
+            compare(*both, moved, [self.session], 0.01 * self.num_rounds, ALONE_S, own_rests=own_rests)
+            self.num_permitted = [num + one.permits for num, one in zip(self.num_permitted, both, strict=True)]
             if until is not None and until.is_trying:
                 return
 
-    run(1000 * STRETCH, until=own)
-    run(1000 * STRETCH, own_rests=True, until=nodes)
-    assert nodes.is_trying
-    assert own.is_trying  # it stands still
-    known = nodes._by_load[1].num, own._by_load[1].num
-    run(100 * STRETCH)
-    assert nodes._by_load[1].num > known[0]
-    assert own._by_load[1].num > known[1]
+    @property
+    def num_found(self) -> list[int]:
+        """Comparisons that are over."""
+        return [one._by_load[1].num if 1 in one._by_load else 0 for one in (self.nodes, self.own)]
 
 
-@pytest.mark.parametrize("gain", [0.8, 1.25])
-@pytest.mark.parametrize("own_gain", [0.8, 1.25])
-def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(
-    gain: float, own_gain: float
-) -> None:
-    nodes, own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: session.client.weight > 0)
-    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
-    shares = [0, 0]
-    for number in range(400 * STRETCH):
-        rate = (gain if nodes.permits else 1.0) * (own_gain if own.permits else 1.0)
-        moved: Any = [SimpleNamespace(taken=range(int(1000 * rate)), session=session)]
-        compare(nodes, own, moved, [session], 0.01 * (number + 1), ALONE_S)
-        assert not (nodes.is_trying and own.is_trying)
-        if number >= 200 * STRETCH:
-            shares = [shares[0] + nodes.permits, shares[1] + own.permits]
-    for one, share in zip((gain, own_gain), shares, strict=True):
-        permitted = share / (200 * STRETCH)
-        assert (permitted if one < 1.0 else 1.0 - permitted) <= 0.05
+def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
+    both = Both()
+    both.run(1000 * STRETCH, until=both.nodes)
+    owed_s, both.session.uses_model = both.own._owed_s, False  # the last session with a model is gone
+    both.run()
+    assert both.own._owed_s > owed_s
+
+
+def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() -> None:
+    both = Both()
+    both.run(100 * STRETCH, own_rests=True)
+    assert both.num_found[0] > both.num_found[1] == 0
+    both.run()
+    assert both.own._stretch.seconds == pytest.approx(0.01)  # the time before does not count
+
+
+def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons() -> None:
+    both = Both()
+    both.run(1000 * STRETCH, until=both.own)
+    both.run(1000 * STRETCH, own_rests=True, until=both.nodes)
+    assert both.nodes.is_trying
+    assert both.own.is_trying  # it stands still
+    known = both.num_found
+    both.run(100 * STRETCH)
+    assert all(now > before for now, before in zip(both.num_found, known, strict=True))
+
+
+@pytest.mark.parametrize("gains", [(0.8, 0.8), (0.8, 1.25), (1.25, 0.8), (1.25, 1.25)])
+def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(gains: tuple[float, float]) -> None:
+    both = Both(*gains)
+    both.run(200 * STRETCH)
+    both.num_permitted = [0, 0]
+    for _ in range(200 * STRETCH):
+        both.run()
+        assert not (both.nodes.is_trying and both.own.is_trying)
+    for gain, num_permitted in zip(gains, both.num_permitted, strict=True):
+        share = num_permitted / (200 * STRETCH)
+        assert (share if gain < 1.0 else 1.0 - share) <= 0.05
