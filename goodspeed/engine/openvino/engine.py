@@ -1,7 +1,6 @@
 """Serves the sessions of a compiled model: see `Engine` for what each method promises."""
 
 from collections.abc import Hashable, Sequence
-from itertools import chain
 
 import numpy as np
 import torch
@@ -87,18 +86,14 @@ class OpenVinoEngine:
         self.pool.free(key)
 
     def _rows(self, chunks: Sequence[Chunk], starts: Sequence[int]) -> Rows:
-        counts = [len(chunk.tokens) for chunk in chunks]
-        places = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
-        numbers = [place // PAGE_SIZE + 1 for place in places]
-        pages = [self.pool.table(chunk.key)[_up_to(number)] for chunk, number in zip(chunks, numbers, strict=True)]
-        ends = np.cumsum(counts).tolist()
-        wanted = [row for chunk, end in zip(chunks, ends, strict=True) for row in range(end - chunk.num_logits, end)]
-        tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in chunks), np.int64, ends[-1])
-        joined = np.concatenate
-        return Rows(tokens, joined(places), joined(pages), joined(numbers), np.array(wanted, np.int64))
-
-
-def _up_to(numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Returns 0, 1, ..., n - 1 for each n of the numbers, one after another."""
-    begins = numbers.cumsum() - numbers
-    return np.arange(int(numbers.sum())) - np.repeat(begins, numbers)
+        tokens, positions, pages, num_pages, wanted = list[int](), list[int](), list[int](), list[int](), list[int]()
+        for chunk, start in zip(chunks, starts, strict=True):
+            table = self.pool.table(chunk.key).tolist()
+            tokens += chunk.tokens
+            for position in range(start, start + len(chunk.tokens)):
+                count = position // PAGE_SIZE + 1
+                positions.append(position)
+                num_pages.append(count)
+                pages += table[:count]
+            wanted += range(len(tokens) - chunk.num_logits, len(tokens))
+        return Rows(*(np.array(each, np.int64) for each in (tokens, positions, pages, num_pages, wanted)))
