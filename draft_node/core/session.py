@@ -169,8 +169,7 @@ class Session:
         end = self.text.end_at(welcome, self.target)
         self.target = welcome.target_fingerprint if self.target is None else self.target
         if end is None:
-            if self.ngrams is not None:
-                self.ngrams.vocab_size = welcome.vocab_size
+            self.stream.meet(welcome)
             return self._open(now)
         self._enter("end", now)  # the verify node does not know the session: nothing has to be closed there
         return [end]

@@ -76,6 +76,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     slo: SloTerms = SloTerms()
     constraints: bool = False  # constraints are served
     promises: bool = False  # the node may promise service levels
+    trees: bool = True  # drafted trees are verified; else only their first choices
 
 
 class Sibling(Message, frozen=True):

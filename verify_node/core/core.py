@@ -66,17 +66,15 @@ class VerifyCore:
         cost: Refined | None = None,
         self_drafts: SelfDrafts | None = None,
         constraints: Constraints | None = None,
-        takes_trees: bool = True,
         change_rows: float = 0.0,
     ) -> None:
         """Builds a verify node without sessions.
 
         welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
         which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
-        in the settings. constraints: of the target's tokenizer; None: constraints are not served. takes_trees: else
-        only a tree's first choices are verified. change_rows: `Engine.change_rows`.
+        in the settings. constraints: of the target's tokenizer; None: constraints are not served. change_rows:
+        `Engine.change_rows`.
         """
-        self._takes_trees = takes_trees
         cost = cost if cost is not None else Refined()
         self.limits, self.pool = settings.limits, pool
         self.allocator = allocator = Allocator(
@@ -221,7 +219,7 @@ class VerifyCore:
             found.take_draft(replace(draft, tokens=(), probabilities=b"", proposal=None), now)
             return self.replies.refuse(peer.peer_id, wrong, now, about=message)
         if draft:
-            found.take_draft(draft if self._takes_trees else first_choices(draft), now)
+            found.take_draft(draft if self.welcome.trees else first_choices(draft), now)
         elif found.finished or (not is_news and message.base_len < len(found.tokens)):
             return self.replies.repeat(found, message.base_len, now)  # a repeated Ack requests the verdict
         return []

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec.structs import replace as replace_fields
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
@@ -167,11 +168,10 @@ def build(
     constraints = read_constraints(runner.checkpoint)
     core = VerifyCore(
         config.core,
-        welcome,
+        replace_fields(welcome, trees=runner.has_trees),
         runner.pool,
         cost=cost,
         constraints=constraints,
-        takes_trees=runner.has_trees,
         change_rows=runner.change_rows,
     )
     target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)

@@ -76,6 +76,8 @@ class DraftState:
     def call(self, may_draft: int, now: float, *, waits: bool) -> None:
         """Starts the wait for an answer to a verdict. waits: rounds wait until the draft is complete, if permitted."""
         self.is_needed = self.newest is None
+        if not may_draft:
+            self.model_calls.pause()
         self.model_calls.verdict_goes_out(now, calls=may_draft > 0 and self.is_needed)
         self.waits = waits and may_draft > 0
         if self.waits:

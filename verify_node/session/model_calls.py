@@ -1,6 +1,7 @@
 """Times a session's draft model: from a verdict that leaves nothing drafted to its new draft."""
 
 from dataclasses import dataclass
+from math import inf
 
 from verify_node.session.client import ANSWER_TOKENS, Client
 
@@ -18,6 +19,7 @@ class ModelCalls:
     client: Client
     _called_at: float | None = None  # time of the verdict that called the draft model; None: not called
     _has_drafted: bool = False  # since the call
+    _is_behind: bool = True  # it has to prefill much before its next draft: the prompt, or what it may not draft for
     _missed_after_s: float = 0.0  # length of its silence at the latest counted miss
     _last: tuple[bool, int] | None = None  # of the previous round: whether the draft was in time, and tokens accepted
 
@@ -29,15 +31,20 @@ class ModelCalls:
     @property
     def due_at(self) -> float:
         """Time at which the new draft should have arrived, with a margin for small delays."""
-        return (self._called_at or 0.0) + LATER * self.client.answer_s
+        return inf if self._is_behind else (self._called_at or 0.0) + LATER * self.client.answer_s
 
     def answered(self, now: float, num_tokens: float = ANSWER_TOKENS) -> None:
         """Records the arrival of a draft for the current text. num_tokens: it took the time of so many."""
+        was_behind, self._is_behind = self._is_behind, False
         if self._called_at is None:
             return
-        if not self._has_drafted:
+        if not self._has_drafted and not was_behind:
             self.client.observe_answer_time(now - self._called_at, num_tokens)
         self._has_drafted = True
+
+    def pause(self) -> None:
+        """Notes that the draft model may not draft: its next draft will take longer, by the time to catch up."""
+        self._is_behind = True
 
     def answered_by_index(self, now: float, *, only: bool) -> None:
         """Ends the call, because the draft of the index was the better one.

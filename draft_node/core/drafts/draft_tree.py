@@ -31,6 +31,7 @@ class DraftTree:
 
     request: Generation
     num_parallel: int = 1  # tokens that the model drafts in one forward pass
+    has_branches: bool = True  # the verify node verifies alternatives
     _base_len: int = 0  # length of the text before the tree
     _nodes: Nodes = field(default_factory=Nodes)
     _num_asked: int = 0  # tokens per path that the draft model is drafting now
@@ -95,7 +96,7 @@ class DraftTree:
             least_probability if by_match else 0.0,
             self._nodes,
             max_depth,
-            wants_alternatives=by_match,
+            wants_alternatives=by_match and self.has_branches,
         )
 
     def extend(self, proposal: Proposed) -> int | None:

@@ -25,6 +25,7 @@ from goodspeed.exact.positions import certain
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
+from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Draft, Verdict
 
 NGRAM_LENGTH = 32
@@ -88,6 +89,13 @@ class Stream:
         if not self._by_ratio and (self.resting.is_resting or not self.resting.is_permitted):
             return []  # it prefills when it is asked for a draft
         return [Propose(self.request, self.epoch, self.round, tuple(tokens), 0)]
+
+    def meet(self, welcome: Welcome) -> None:
+        """Adapts the drafts to a verify node that is to be asked."""
+        if self.ngrams is not None:
+            self.ngrams.vocab_size = welcome.vocab_size
+        if self.tree is not None:
+            self.tree.has_branches = welcome.trees
 
     def observe(self, verdict: Verdict, num_new: int) -> None:
         """Judges the draft model by an applied verdict. num_new: tokens of the verdict that were new.

@@ -248,9 +248,10 @@ def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
     desk = Desk(self_draft=False)
     desk.hello()
     desk.open(verification="ratio", max_tokens=100)
-    desk.round(0.01)
-    desk.now += 0.03
-    desk.draft(tokens=(1, 2))
+    for _ in range(2):  # the first draft takes the time of the prompt
+        desk.round(0.01)
+        desk.now += 0.03
+        desk.draft(tokens=(1, 2))
     client = desk.session().client
     assert (client.answer_s, client.answer_tokens) == (pytest.approx(0.03), 3)
 

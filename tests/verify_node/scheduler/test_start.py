@@ -30,6 +30,7 @@ def pending(number, at, num_expected=1.0, *, of_model=False):
     """A session whose draft node should answer at that time, or whose draft model should have drafted anew."""
     session = make_session(number, ready_since=5.0)
     if of_model:
+        session.drafts.model_calls.answered(0.0)
         session.client.answer_s = 1.0
         session.drafts.model_calls.verdict_goes_out(at - LATER, calls=True)
     else:

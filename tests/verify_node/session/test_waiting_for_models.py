@@ -1,5 +1,7 @@
 """A session expects a new draft of its draft model where nothing is left of the last, as soon as usual."""
 
+from math import inf
+
 import pytest
 
 from goodspeed.wire import probabilities
@@ -12,9 +14,12 @@ from verify_node.session.session import Session
 NOW = 100.0
 
 
-def told(**changes):
-    """A session whose newest verdict has just gone out, and has left no draft."""
+def told(*, is_behind: bool = False, **changes):
+    """A session whose newest verdict has just gone out, and has left no draft. is_behind: its draft model has not
+    prefilled the prompt."""
     session = make_session(max_tokens=1000, **changes)
+    if not is_behind:
+        session.drafts.model_calls.answered(NOW)
     grow(session, 7)
     tell(session, NOW)
     return session
@@ -50,6 +55,23 @@ def test_a_model_is_waited_for_until_the_time_that_it_takes():
     assert session.model_drafted is False
     draft(session, NOW + 1.004)
     assert (session.expects_model, session.model_drafted) == (False, True)
+
+
+def test_a_draft_after_much_prefill_says_nothing_of_the_usual_time():
+    """Else rounds would not wait for a quick model until its first slow answers are forgotten."""
+    session = told(is_behind=True)
+    draft(session, NOW + 0.2)
+    assert not session.client.answer_s, "it prefilled the prompt"
+    grow(session, 9)
+    tell(session, NOW + 1.0)
+    draft(session, NOW + 1.004)
+    assert session.client.answer_s == pytest.approx(0.004)
+    for number, may_draft in enumerate((0, 0, 8), 2):
+        grow(session, 9)
+        tell(session, NOW + number, may_draft=may_draft)
+    assert session.drafts.model_calls.due_at == inf, "it has to prefill what it was not to draft for"
+    draft(session, NOW + 4.3)
+    assert session.client.answer_s == pytest.approx(0.004)
 
 
 def test_nothing_is_called_for_while_the_last_draft_goes_on():

@@ -32,11 +32,11 @@ def verdict(base_len, *tokens, may_draft=8, **changes):
     return replace(Verdict(ID, 1, base_len, tokens, 0, 0, may_draft), **changes)
 
 
-def begin(request=REQUEST, *, text=None, chance=0.9, **options):
+def begin(request=REQUEST, *, text=None, chance=0.9, welcome=None, **options):
     """A session that is opened. text: what its index expects; None: it has none."""
     index = ScriptedDrafter(request, text=text, probabilities=chance) if text is not None else None
     session = Session(request, ngrams=index, **options)
-    session.connect(0.0, make_welcome())
+    session.connect(0.0, welcome or make_welcome())
     return session
 
 
@@ -76,6 +76,12 @@ def test_the_draft_model_drafts_on_from_the_text_and_what_it_has_goes_up():
     sent, wanted = session.proposed(answer(wanted, 11, 12))
     assert sent == draft(4, 11, 12)
     assert (wanted.tokens, wanted.tree) == ((*PROMPT, 10), Nodes((11, 12), (0.9, 0.9), (-1, 0)))
+
+
+@pytest.mark.parametrize("trees", [True, False])
+def test_alternatives_are_drafted_for_a_verify_node_that_verifies_trees(trees):
+    session = begin(welcome=make_welcome(trees=trees))
+    assert drafting(session).wants_alternatives == trees
 
 
 def test_while_the_text_follows_it_the_draft_model_is_not_disturbed():
