@@ -74,7 +74,7 @@ class RetransmissionTimer:
 
     The answer time is measured only on messages sent once: after a retransmission it is unknown which copy was answered
     (Karn's rule; RFC 6298). If rounds wait for drafts, the answer time includes the round trip. The timeout is twice
-    the smoothed answer time, within limits. A retransmission doubles it until a message sent once is answered. Otherwise
+    the smoothed answer time, within limits. A retransmission doubles it until a message sent once is answered: else
     copies would queue up on a narrow line, delay the messages behind them, and so cause more copies.
     """
 

@@ -23,7 +23,7 @@ EXAMPLE = "goodspeed keygen draft edge-1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    chosen = parser.add_subparsers(title="of", metavar="WHOM", required=True)
+    chosen = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     verify = chosen.add_parser("verify", help="the verify node's pair: verify.key and verify.pub")
     verify.set_defaults(make=make_verify)
     draft = chosen.add_parser("draft", help="a draft node's pair: NAME.key and NAME.pub")

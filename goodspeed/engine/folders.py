@@ -4,6 +4,7 @@ The hub is contacted only for files that are not on this machine, and never for 
 written under another name first (`in_the_making`).
 """
 
+import difflib
 import glob
 import json
 import os
@@ -138,8 +139,10 @@ def _progress_at_terminals() -> Iterator[None]:
 
 
 def _unknown(name: str, why: str) -> CheckpointError:
+    near = difflib.get_close_matches(name, (*models.NAMES, *models.GGUF_NAMES), n=1)
+    meant = f"did you mean {near[0]}? Else " if near else ""
     return CheckpointError(
-        f"model {name!r} was not found ({why}); use an embedded model ({', '.join(models.NAMES)}), "
+        f"model {name!r} was not found ({why}); {meant}use an embedded model ({', '.join(models.NAMES)}), "
         f"{', '.join(models.GGUF_NAMES)}, a GGUF file, a checkpoint folder, or a hub name that this machine can "
         "download or already has"
     )

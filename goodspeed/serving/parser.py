@@ -15,7 +15,6 @@ CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
 NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
 WIDTH = 100
-COMMAND = "COMMAND"
 ADDRESSES = ("HOST:PORT", "URL")
 """Suffixes of the metavars of options that take an address."""
 
@@ -86,9 +85,9 @@ class CommandLine(argparse.ArgumentParser):
             kind = found["what"].lower() if found["what"].isupper() else found["what"]
             return self._advice(kind, found["given"].strip("'"), known, all_of_them=True)
         if found := MISSING.fullmatch(message):
-            commands = self._commands if found["what"] == COMMAND else ()
-            choose = f"; choose one of: {', '.join(commands)}" if commands else ""
-            return f"{found['what']} is missing{choose}"
+            *others, last = found["what"].split(", ")
+            what = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+            return f"{what} missing" + (f"; choose one of: {', '.join(self._commands)}" if self._commands else "")
         if found := NO_VALUE.fullmatch(message):
             return f"{found['what']} needs a value"
         found = OTHER.fullmatch(message)

@@ -167,7 +167,7 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...]) -> None:
         (["generate", "--prompt", "x", "--model", str(ROOT / "tests")], 1, "is not a checkpoint folder"),
         (["generate", "--prompt", "word " * 3000], 1, "leave no room in this model's context of 2048"),
         (["generate", "--prompt", "x", "--temperature", "-1"], 2, "--temperature -1.0 is too small"),
-        (["profile", "--model", "tiny-goose"], 1, "model 'tiny-goose' was not found"),
+        (["profile", "--model", "smolm2"], 1, "did you mean smollm2? Else use an embedded model (tiny-target"),
         (["demo", "--policy", "greedy"], 2, "no policy is named 'greedy'; choose one of: fixed, gradient, random"),
         (["demo", "--preset", "square"], 2, "--preset 'square' is unknown; choose one of: paper"),
         (["demo", "--clients", "0"], 2, "--clients 0 is too small"),
