@@ -83,8 +83,10 @@ class ConnectionStatus:
             self._trouble = trouble
             found.append(Sentence("the verify node at %s refuses this node: %s", (self._endpoint, trouble)))
         if away_s >= self._next_s or (is_loading and not self._was_loading):
-            self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
             found.append(self._waiting(away_s, is_loading))
+            told_s = max(self._next_s, away_s)
+            while self._next_s <= told_s:
+                self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
         return found
 
     def _waiting(self, away_s: float, is_loading: bool) -> Sentence:

@@ -22,6 +22,9 @@ AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 PROBE = "A probe, 1 2 3."
 """Text encoded for the fingerprint: its ids include the special tokens that the tokenizer adds to a prompt."""
 
+QUIETLY: Mapping[str, Any] = {"verbose": False}
+"""Has the tokenizer log no warning of long texts, which are refused in our own words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
@@ -43,7 +46,7 @@ def fingerprint(tokenizer: Any) -> str:
     count, so that checkpoints with different padding agree.
     """
     added = {str(i): (token.content, token.special) for i, token in tokenizer.added_tokens_decoder.items()}
-    parts: dict[str, Any] = {"added": added, "probe": tokenizer(PROBE, verbose=False)["input_ids"]}
+    parts: dict[str, Any] = {"added": added, "probe": tokenizer(PROBE, **QUIETLY)["input_ids"]}
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         described = json.loads(backend.to_str())
@@ -101,7 +104,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
     if not isinstance(text, str) or not text:
         raise PromptError("the prompt is empty or not text; give at least one character")
     try:
-        token_ids: list[int] = tokenizer(text, verbose=False)["input_ids"]  # no warning: we report long prompts
+        token_ids: list[int] = tokenizer(text, **QUIETLY)["input_ids"]
     except (UnicodeEncodeError, TypeError) as error:
         raise PromptError(f"the prompt is not valid Unicode ({error}); remove lone surrogates") from error
     if not token_ids:
@@ -112,7 +115,7 @@ def encode_prompt(tokenizer: Any, text: str) -> list[int]:
 def encode_part(tokenizer: Any, text: str) -> list[int]:
     """Returns the token ids of a part of a text, without special tokens at either end."""
     try:
-        token_ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        token_ids: list[int] = tokenizer(text, add_special_tokens=False, **QUIETLY)["input_ids"]
     except (UnicodeEncodeError, TypeError) as error:
         raise PromptError(f"the text is not valid Unicode ({error}); remove lone surrogates") from error
     return list(token_ids)
@@ -136,6 +139,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: I
             add_generation_prompt=not inputs.continues,
             continue_final_message=inputs.continues,
             return_dict=False,
+            tokenizer_kwargs=dict(QUIETLY),
             **inputs.settings,
         )
         if inputs.continues and not render(tokenize=False).endswith(messages[-1]["content"].lstrip()):

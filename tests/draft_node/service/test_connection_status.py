@@ -42,6 +42,11 @@ def test_waiting_tells_since_when_and_what_to_start_ever_more_rarely() -> None:
     assert {late - early for early, late in pairwise(at[5:])} == {MOST_S}
 
 
+def test_a_late_look_tells_once_that_it_waits() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    assert [len(wait(connection, away_s, away_s)) for away_s in (7.0, 7.1, 17.9, 18.0)] == [1, 0, 0, 1]
+
+
 def test_one_that_was_there_is_away_and_comes_back() -> None:
     connection = ConnectionStatus(ENDPOINT)
     come(connection)

@@ -106,6 +106,9 @@ def test_a_chat_goes_through_the_tokenizers_own_template(make_tokenizer: MakeTok
     token_ids = text.encode_chat(tokenizer, messages)
     assert text.decode(tokenizer, token_ids) == "user: hiassistant:"
     assert 256 in token_ids
+    tokenizer.model_max_length = 2
+    assert text.encode_chat(tokenizer, messages) == token_ids
+    assert not tokenizer.deprecation_warnings, "transformers warned of a long text"
     with pytest.raises(PromptError, match="no such role"):
         text.encode_chat(tokenizer, [{"role": "bad", "content": ""}])
     with pytest.raises(PromptError, match="empty"):
