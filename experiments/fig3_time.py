@@ -61,7 +61,8 @@ def experiment(config: Config) -> Outcome:
 
 
 def _runs(family: str, nodes: str, wire: str, policy: str, config: Config) -> list[Run]:
-    place, texts = config.nodes[nodes], {"num_texts": config.texts, "recordings": config.recordings}
+    place = config.nodes[nodes]
+    texts: dict[str, Any] = {"num_texts": config.texts, "recordings": config.recordings}
     row = config.row(family, place)
     return runs(partial(world, row, place, policy=policy, rounds="barrier", wire=wire, **texts), config.seeds)
 

@@ -29,7 +29,7 @@ class Optimizer:
         for optimizer, rate in ((self.muon, MUON_LR), (self.adam, ADAM_LR)):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
-            optimizer.step()
+            optimizer.step()  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
 
     def state(self) -> dict[str, Tensor]:

@@ -46,7 +46,7 @@ class Comparing:
 
     def with_policy(self, name: str) -> Self:
         """The same with one more policy to compare."""
-        return replace(cast(Any, self), policies=tuple(dict.fromkeys((*self.policies, name))))
+        return cast(Self, replace(cast(Any, self), policies=tuple(dict.fromkeys((*self.policies, name)))))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
 from tests.memory_network import MemoryNetwork
 from tests.micro import make_runner
-from tests.together.line import TARGET, Line
+from tests.together.line import Line
+from tests.verify_node.model.desk import TARGET
 from tests.waiting import run_async
 
 PAGE = Path(__file__).parents[2] / "docs" / "SOURCE.md"

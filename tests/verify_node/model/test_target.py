@@ -61,7 +61,9 @@ def test_a_gpus_own_marks_tell_how_long_a_pass_took(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("verify_node.model.target.mark", lambda device: next(coming))
     reads = Entry(b"a" * 16, start=0, tokens=(1, 2, 3), num_drafted=0, samples=False, sampling=SAMPLINGS[0])
     result = target.run(Round(1, (reads,)))
-    assert (result.outcomes, result.forward_s, result.verify_s) == ([], pytest.approx(2.5), 0.0)
+    assert not result.outcomes
+    assert result.forward_s == pytest.approx(2.5)
+    assert result.verify_s == 0.0
     assert [one.is_awaited for one in marks] == [False, True]
 
 

@@ -193,7 +193,7 @@ class Both:
                 return
 
     @property
-    def num_found(self) -> list[int]:
+    def num_found(self) -> list[float]:
         """Comparisons that are over."""
         return [one._by_load[1].num if 1 in one._by_load else 0 for one in (self.nodes, self.own)]
 
