@@ -40,6 +40,10 @@ IMPOSSIBLE = "the agreement of its draft, or its evidence, has an impossible val
 ROUNDS_KEPT = 64
 """Rounds between two clean-ups of the state of closed sessions."""
 
+LONGER = 2.0
+"""Most that the smoothed duration of a round may exceed the newest one, as a multiple: else a round that prefills a
+long prompt makes the next twenty wait too long for drafts."""
+
 LEAST_HELD_S = 0.001
 """Least time until a held-back prompt is checked again, in seconds, while the duration of rounds is unknown."""
 
@@ -194,7 +198,7 @@ class Rounds:
         self.choice.note_drafting(drafting.seconds)
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes
-        self.round_s = smoothed(self.round_s, duration_s, SMOOTHING)
+        self.round_s = smoothed(min(self.round_s, LONGER * duration_s), duration_s, SMOOTHING)
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.sessions.has(move.session)]  # without sessions that were just barred

@@ -59,10 +59,10 @@ class ModelCalls:
         """Records a verdict. calls: the draft model may draft, and must do so anew, as no draft remains.
 
         A silent draft model counts as called since its previous draft ended, even many verdicts ago. The silence counts
-        as a miss each time that it has doubled, independent of the speed of rounds.
+        as a miss each time that it has doubled, independent of the speed of rounds, unless the model is behind.
         """
-        is_silent = self._called_at is not None and not self._has_drafted
-        if is_silent and (silence := now - (self._called_at or 0.0)) >= 2.0 * self._missed_after_s:
+        is_silent, silence = self._called_at is not None and not self._has_drafted, now - (self._called_at or 0.0)
+        if is_silent and not self._is_behind and silence >= 2.0 * self._missed_after_s:
             self.client.miss_answer(silence)
             self._missed_after_s = silence
         if not calls:

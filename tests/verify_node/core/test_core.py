@@ -87,6 +87,17 @@ def test_a_perfect_draft_is_accepted_with_a_bonus(drafting):
     assert verdict.tokens == expected()[1:10]
 
 
+def test_a_long_round_does_not_count_as_usual_for_long():
+    """Else rounds would wait for drafts, after a long prompt, as long as that prompt took."""
+    desk = Desk()
+    desk.hello()
+    desk.open(max_tokens=100)
+    desk.round(1.0)
+    assert desk.core.rounds.round_s == pytest.approx(1.0)
+    desk.round(0.01)
+    assert desk.core.rounds.round_s <= 0.02
+
+
 def test_every_finished_round_teaches_what_rounds_cost(drafting):
     cost = drafting.core.rounds.cost
     assert (cost.num_rounds, cost.round_s(3, 1, 0)) == (1, pytest.approx(0.01))  # the prompt's round

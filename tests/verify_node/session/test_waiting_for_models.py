@@ -70,6 +70,8 @@ def test_a_draft_after_much_prefill_says_nothing_of_the_usual_time():
         grow(session, 9)
         tell(session, NOW + number, may_draft=may_draft)
     assert session.drafts.model_calls.due_at == inf, "it has to prefill what it was not to draft for"
+    grow(session, 9)
+    tell(session, NOW + 4.2)
     draft(session, NOW + 4.3)
     assert session.client.answer_s == pytest.approx(0.004)
 
