@@ -119,16 +119,6 @@ class CustomCall(Called):
         return self.call_id, shown_name(self.name, self.namespace), as_arguments(self.input)
 
 
-class ShellCall(Called):
-    type: Literal["local_shell_call"]
-    call_id: Mark = None
-    action: dict[str, Any]
-
-    @property
-    def call(self) -> tuple[str | None, str, str]:
-        return self.call_id or self.id, "local_shell", json.dumps(self.action)
-
-
 class SearchCall(Called):
     type: Literal["tool_search_call"]
     call_id: Mark = None
@@ -162,16 +152,6 @@ class CallOutput(Output):
         return self.call_id, text_of(self.output)
 
 
-class ShellOutput(Output):
-    type: Literal["local_shell_call_output"]
-    call_id: Mark = None
-    output: str
-
-    @property
-    def result(self) -> tuple[str | None, str]:
-        return self.call_id or self.id, self.output
-
-
 class FoundTools(Output):
     """Tools that a client found; the model may call them from then on."""
 
@@ -203,7 +183,10 @@ class ItemReference(LeftOut):
 class HostedItem(LeftOut):
     """An item that only a hosted service can read, or whose tool only it can run."""
 
-    types = f"(compaction|compaction_summary|web_search_call|image_generation_call|mcp_list_tools){DATED}"
+    types = (
+        "(compaction|compaction_summary|web_search_call|image_generation_call|mcp_list_tools|local_shell_call"
+        f"|local_shell_call_output){DATED}"
+    )
 
 
 AnyItem: TypeAlias = Annotated[
@@ -212,8 +195,6 @@ AnyItem: TypeAlias = Annotated[
     | CallOutput
     | InputReasoning
     | CustomCall
-    | ShellCall
-    | ShellOutput
     | SearchCall
     | FoundTools
     | AdditionalTools
