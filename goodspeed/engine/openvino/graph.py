@@ -18,7 +18,7 @@ from openvino import opset13 as ops
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised, shown
 from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.gguf.shape import Shape
-from goodspeed.engine.openvino.weights import Matrix, Node, matrix
+from goodspeed.engine.openvino.weights import Constants, Matrix, Node
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 BIASED, NORMED = ("qwen2",), ("qwen3",)
@@ -33,16 +33,21 @@ HIDDEN = 2
 """Dimension of the features."""
 
 
-def build(file: GgufFile, *, in_float32: bool = False) -> ov.Model:
-    """Builds the graph: rows of tokens in, logits [num_wanted, 1, vocab_size] of the wanted rows out."""
-    return Builder(file, in_float32=in_float32).build()
+def build(file: GgufFile, *, in_float32: bool = False) -> tuple[ov.Model, Constants]:
+    """Builds the graph: rows of tokens in, logits [num_wanted, 1, vocab_size] of the wanted rows out.
+
+    Its constants must live as long as what is made of it.
+    """
+    with Constants() as constants:
+        return Builder(file, constants, in_float32=in_float32).build(), constants
 
 
 class Builder:
     """The graph while it grows."""
 
-    def __init__(self, file: GgufFile, *, in_float32: bool) -> None:
+    def __init__(self, file: GgufFile, constants: Constants, *, in_float32: bool) -> None:
         self.file, self.shape, self.in_float32 = file, Shape.of(file), in_float32
+        self.constants = constants
         self.kept = KeptTokens.of(file)
         self._used: set[str] = {"rope_freqs.weight"}
         rows, scalar = ov.PartialShape([-1]), ov.PartialShape([])
@@ -166,7 +171,7 @@ class Builder:
 
     def _matrix(self, *names: str) -> Matrix:
         with self._naming(*names):
-            return matrix(*[self._stored(name) for name in names], in_float32=self.in_float32)
+            return self.constants.matrix(*[self._stored(name) for name in names], in_float32=self.in_float32)
 
     def _vector(self, name: str) -> NDArray[np.float32]:
         with self._naming(name):

@@ -52,13 +52,14 @@ def load(
     if source.kind == "gguf":
         file = read_gguf(source.path, name)
         known, context_len, kept = vocabulary.load(file), file.context_len, KeptTokens.of(file)
-        model, identity = graph.build(file, in_float32=in_float32), _sampled(file)
+        (model, constants), identity = graph.build(file, in_float32=in_float32), _sampled(file)
     else:
         known, kept = tokenizer_folder.load(name, "--model"), None
         model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_folder(source.path)
+        constants = None
         context_len = openvino_folder.context_len(name, source.path, model)
     try:
-        compiled = Compiled(model, in_float32=in_float32, num_threads=num_threads)
+        compiled = Compiled(model, constants, in_float32=in_float32, num_threads=num_threads)
     except RuntimeError as error:
         what = f"{name}: OpenVINO {ov.get_version()} cannot compile it ({first_line(error)})"
         raise UnsupportedModelError(f"{what}; use another model") from error
@@ -85,6 +86,7 @@ def load(
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
     check_bits(checkpoint, columns[columns < num_known], exact=not in_float32)
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
+    compiled.packed()
     return checkpoint
 
 

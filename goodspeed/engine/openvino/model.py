@@ -7,8 +7,10 @@ several threads a lone row is the exception, so a pass has at least as many rows
 """
 
 import math
+import mmap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from goodspeed.engine.openvino.graph import WANTED
 from goodspeed.engine.openvino.sizes import Size
+from goodspeed.engine.openvino.weights import Constants
 from goodspeed.errors import ConfigError
 
 PAGE_SIZE = 32
@@ -76,8 +79,11 @@ class Rows:
 class Compiled:
     """A model for this machine's CPU, without caches."""
 
-    def __init__(self, model: ov.Model, *, in_float32: bool, num_threads: int) -> None:
-        """in_float32: all arithmetic; else activations become 8 bits, and the caches 8 bits for each token and head."""
+    def __init__(
+        self, model: ov.Model, constants: Constants | None = None, *, in_float32: bool, num_threads: int
+    ) -> None:
+        """constants: of the model, if they are not its own. in_float32: all arithmetic; else activations become 8 bits,
+        and the caches 8 bits for each token and head."""
         self.settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "KV_CACHE_PRECISION": "f32" if in_float32 else "u8",
@@ -87,6 +93,7 @@ class Compiled:
             "NUM_STREAMS": "1",
             "ENABLE_CPU_PINNING": False,  # else every process pins its threads to the same first cores
         }
+        self._constants = constants
         self._model = ov.Core().compile_model(model, "CPU", self.settings)
         self.num_threads = int(self._model.get_property("INFERENCE_NUM_THREADS"))  # no more than there are cores
         self.vocab_size = int(self._model.output(0).partial_shape[-1].get_length())
@@ -107,8 +114,8 @@ class Compiled:
             kind = port.get_element_type()
             shape = self._shape(port, num_pages + 1)
             try:
-                cache = np.zeros(shape, kind.to_dtype())  # untouched memory is free
-            except MemoryError as error:
+                cache = _untouched(math.prod(shape) * kind.size).view(kind.to_dtype()).reshape(shape)
+            except OSError as error:
                 what = f"{math.prod(shape) * kind.size} bytes of KV cache cannot be allocated"
                 raise ConfigError(f"{what}; use less memory") from error
             request.set_tensor(name, ov.Tensor(cache, shared_memory=True))
@@ -135,8 +142,22 @@ class Compiled:
         row = (times[more, more] - times[few, few]) / (more - few)
         self.change_rows = min(float(MAX_ROWS), max(0.0, changed) / max(row, 1e-9))
 
+    def packed(self) -> None:
+        """Lets constants leave the memory, after the passes in which OpenVINO packed them."""
+        if self._constants is not None:
+            self._constants.leave_memory()
+
     def _shape(self, port: Any, num_pages: int) -> list[int]:
         return [num_pages if size.is_dynamic else size.get_length() for size in port.get_partial_shape()]
+
+
+def _untouched(num_bytes: int) -> NDArray[np.uint8]:
+    """Returns zeros that take memory only where they are written, in the smallest pages: of each cache, sessions use a
+    small part, which huge pages would round up. OSError if there are not so many."""
+    memory = mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel without huge pages
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
 
 
 class Passes:

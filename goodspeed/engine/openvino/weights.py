@@ -6,8 +6,11 @@ minima are a second, small product: with the mean of each block's inputs. Other 
 weights, or float32 if that is asked for.
 """
 
+import mmap
+import tempfile
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import IO, Any
 
 import numpy as np
 import openvino as ov
@@ -23,27 +26,88 @@ GROUP = 32
 Node = Any  # openvino's nodes have no types of their own
 
 
-def matrix(*stored: StoredTensor, in_float32: bool = False) -> "Matrix":
-    """Joins matrices with the same inputs row by row. UnsupportedModelError for a storage type that cannot be read."""
-    if {one.kind for one in stored} <= {"Q4_0", "Q4_1"}:
-        return _in_4_bits(stored)
-    if in_float32 and any(one.kind != "Q8_0" for one in stored):
-        return Matrix(_constant(np.concatenate([dequantised(one) for one in stored])))
-    return _in_8_bits(stored)
+class Constants:
+    """Large constants, in a temporary file if there is room for it.
+
+    OpenVINO's CPU plugin copies the weights of products into a layout of its own at the first pass, and reads the
+    constants no more. What lies in a file need not stay in memory then; it is read again if it is needed after all.
+    """
+
+    def __init__(self) -> None:
+        """Begins a file, which has no name, and lives as long as this object."""
+        self._file: IO[bytes] | None = None
+        with suppress(OSError):
+            self._file = tempfile.TemporaryFile(prefix="goodspeed-weights-")  # noqa: SIM115 (closed by __exit__)
+        self._arrays = list[NDArray[Any]]()  # OpenVINO does not own them
+
+    def __enter__(self) -> "Constants":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the writing."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def matrix(self, *stored: StoredTensor, in_float32: bool = False) -> "Matrix":
+        """Joins matrices with the same inputs row by row. UnsupportedModelError for a storage type that cannot be
+        read."""
+        if {one.kind for one in stored} <= {"Q4_0", "Q4_1"}:
+            numbers, scales, minima = _in_4_bits(stored)
+            packed = (numbers[..., 0::2] | numbers[..., 1::2] << 4).view(np.int8)  # the first of two in the low half
+            tensor = ov.Tensor(self._put(packed.reshape(-1)), ov.Shape(numbers.shape), ov.Type.i4)
+            weight = self._scaled(ops.constant(tensor, shared_memory=True), scales)
+            return Matrix(weight, minima if minima is None else self._constant(minima))
+        if in_float32 and any(one.kind != "Q8_0" for one in stored):
+            return Matrix(self._constant(np.concatenate([dequantised(one) for one in stored])))
+        numbers, scales = map(np.concatenate, zip(*map(_rounded, stored), strict=True))
+        return Matrix(self._scaled(self._constant(numbers), scales))
+
+    def _scaled(self, numbers: Node, scales: NDArray[np.float16]) -> Node:
+        weight = ops.multiply(ops.convert(numbers, "f32"), self._constant(scales.astype(np.float32)))
+        outputs, groups = scales.shape[:2]
+        return ops.reshape(weight, _constant(np.array([outputs, groups * GROUP])), False)
+
+    def _constant(self, array: NDArray[Any]) -> Node:
+        return ops.constant(self._put(array), shared_memory=True)
+
+    def _put(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Returns the same numbers, which live as long as this object."""
+        array = np.ascontiguousarray(array)
+        if self._file is not None:
+            try:
+                start = self._file.seek(0, 2)
+                start = self._file.seek(-(-start // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY)
+                array.tofile(self._file)
+                array = np.memmap(self._file, array.dtype, "c", start, array.shape)
+            except OSError:  # the disk is full: all further ones stay in memory
+                self._close()
+        self._arrays.append(array)
+        return array
+
+    def leave_memory(self) -> None:
+        """Drops the file's pages from this process's memory."""
+        for array in self._arrays:
+            if isinstance(array, np.memmap):
+                array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 class Matrix:
     """A matrix [outputs, inputs] in a graph."""
 
-    def __init__(self, weight: Node, minima: NDArray[np.float32] | None = None) -> None:
-        """weight: constant with its scales. minima: [outputs, inputs / GROUP], of each block; None: zero."""
+    def __init__(self, weight: Node, minima: Node | None = None) -> None:
+        """weight: constant with its scales. minima: GROUP times those of each block [outputs, inputs / GROUP]; None:
+        zero."""
         self.weight = weight if weight.get_element_type() == ov.Type.f32 else ops.convert(weight, "f32")
         self._minima = minima
 
     def times(self, rows: Node, plus: Node | None = None) -> Node:
         """Returns rows [num_rows, 1, inputs] times the transposed matrix, plus another node."""
         if self._minima is not None:
-            added = ops.matmul(_means_of(rows), _constant(GROUP * self._minima), False, True)
+            added = ops.matmul(_means_of(rows), self._minima, False, True)
             plus = added if plus is None else ops.add(added, plus)
         found = ops.matmul(rows, self.weight, False, True)
         return found if plus is None else ops.add(plus, found)
@@ -53,7 +117,8 @@ class Matrix:
         inputs = self.weight.get_output_shape(0)[1]
         found = ops.gather(self.weight, ids, _constant(np.int64(0)))
         if self._minima is not None:
-            least = ops.gather(_constant(self._minima), ids, _constant(np.int64(0)))
+            least = ops.gather(self._minima, ids, _constant(np.int64(0)))
+            least = ops.multiply(least, _constant(np.float32(1 / GROUP)))
             blocks = ops.reshape(found, _constant(np.array([0, -1, GROUP])), True)
             found = ops.add(blocks, ops.unsqueeze(least, _constant(np.int64(2))))
         return ops.reshape(found, _constant(np.array([-1, 1, inputs])), False)
@@ -67,8 +132,11 @@ def _means_of(rows: Node) -> Node:
     return ops.avg_pool(rows, [GROUP], [0], [0], [GROUP], False, "floor", "valid")
 
 
-def _in_4_bits(stored: Sequence[StoredTensor]) -> Matrix:
-    """Signed weights q - 8 with their scales, and minimum + 8 * scale of each block where there are minima."""
+def _in_4_bits(
+    stored: Sequence[StoredTensor],
+) -> tuple[NDArray[np.uint8], NDArray[np.float16], NDArray[np.float32] | None]:
+    """Returns signed weights q - 8 [outputs, inputs / GROUP, GROUP] in the low halves of bytes, their scales [outputs,
+    inputs / GROUP, 1], and GROUP * (minimum + 8 * scale) [outputs, inputs / GROUP]; None: all zero."""
     signed, scales, minima = [], [], []
     for one in stored:
         head = 4 if one.kind == "Q4_1" else 2
@@ -79,17 +147,8 @@ def _in_4_bits(stored: Sequence[StoredTensor]) -> Matrix:
         scales.append(scale)
         least = blocks[..., 2:4].copy().view(np.float16) if one.kind == "Q4_1" else -8 * scale
         minima.append((least.astype(np.float32) + 8 * scale.astype(np.float32))[..., 0])
-    numbers = np.concatenate(signed)
-    packed = (numbers[..., 0::2] | numbers[..., 1::2] << 4).astype(np.uint8)  # the first of two in a byte's low half
-    tensor = ov.Tensor(packed.view(np.int8).reshape(-1), ov.Shape(numbers.shape), ov.Type.i4)
-    weight = _scaled(ops.constant(tensor, shared_memory=False), np.concatenate(scales))
-    joined = np.concatenate(minima)
-    return Matrix(weight, joined if joined.any() else None)
-
-
-def _in_8_bits(stored: Sequence[StoredTensor]) -> Matrix:
-    numbers, scales = zip(*[_rounded(one) for one in stored], strict=True)
-    return Matrix(_scaled(_constant(np.concatenate(numbers)), np.concatenate(scales)))
+    joined = GROUP * np.concatenate(minima)
+    return np.concatenate(signed), np.concatenate(scales), joined if joined.any() else None
 
 
 def _rounded(stored: StoredTensor) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
@@ -105,12 +164,6 @@ def _rounded(stored: StoredTensor) -> tuple[NDArray[np.int8], NDArray[np.float16
     scale = (np.abs(grouped).max(axis=-1, keepdims=True) / 127).astype(np.float16)
     divisor = np.where(scale == 0, 1, scale).astype(np.float32)
     return np.rint(grouped / divisor).clip(-127, 127).astype(np.int8), scale
-
-
-def _scaled(numbers: Node, scales: NDArray[np.float16]) -> Node:
-    weight = ops.multiply(ops.convert(numbers, "f16"), _constant(scales))
-    outputs, groups = scales.shape[:2]
-    return ops.reshape(weight, _constant(np.array([outputs, groups * GROUP])), False)
 
 
 def _constant(array: Any) -> Node:

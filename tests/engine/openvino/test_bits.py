@@ -5,10 +5,12 @@
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import openvino as ov
 import pytest
+import torch
 
 from goodspeed.engine import engines
 from goodspeed.engine.gguf.file import read
@@ -71,6 +73,29 @@ def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(RuntimeError):
             engine.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
     assert (engine.pool.length("kept"), engine.pool.num_free, "fresh" in engine.pool) == (3, 3, False)
+
+
+@pytest.mark.parametrize("num_written", [0, 5])
+def test_without_room_for_weights_on_the_disk_they_stay_in_memory(
+    monkeypatch: pytest.MonkeyPatch, num_written: int
+) -> None:
+    text = [Chunk("it", list(range(40)), 40)]
+    files = [gguf_models.made(stored) for stored in ("Q4_1", "Q8_0")]
+    expected = [engines.start(engines.load(str(file)), num_pages=2).forward(text) for file in files]
+    written, whole = list[int](), np.memmap
+
+    class Full(np.memmap[Any, Any]):
+        def __new__(cls, *given: Any) -> "Full":
+            if len(written) == num_written:
+                raise OSError("No space left on device")
+            written.append(1)
+            return cast("Full", whole.__new__(whole, *given))
+
+    monkeypatch.setattr(np, "memmap", Full)
+    for file, logits in zip(files, expected, strict=True):
+        written.clear()
+        assert torch.equal(engines.start(engines.load(str(file)), num_pages=2).forward(text), logits)
+        assert len(written) == num_written
 
 
 def test_a_fingerprint_is_of_weights_and_settings_and_nothing_is_written() -> None:
