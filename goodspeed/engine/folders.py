@@ -16,9 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import GatedRepoError
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from safetensors import SafetensorError, safe_open
 
 from goodspeed.embedded import models
@@ -80,6 +77,13 @@ def has_tokenizer(folder: Path) -> bool:
     return any(next(folder.glob(pattern), None) for pattern in TOKENIZER_FILES)
 
 
+def snapshot_download(name: str, **options: Any) -> str:
+    """Calls the hub's client, which takes half a second and 20 MB to import."""
+    from huggingface_hub import snapshot_download as download
+
+    return str(download(name, **options))
+
+
 def _from_hub(name: str, say: Callable[..., None]) -> Path:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
         raise _unknown(name, "no such folder exists, and hub names have the form OWNER/NAME")
@@ -104,6 +108,8 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
 
 def _lacks_access(error: BaseException | None) -> str | None:
     """Returns why the hub denies access to a model, and what to do; None for any other error."""
+    from huggingface_hub.errors import GatedRepoError
+
     while error is not None:
         if isinstance(error, GatedRepoError):
             return "is gated: accept its terms on its page at the hub, then set HF_TOKEN to a token of that account"
@@ -128,6 +134,8 @@ def public_name(name: str) -> str:
 @contextmanager
 def _progress_at_terminals() -> Iterator[None]:
     """Shows the hub's progress bar only at a terminal; in a log every percent would be a line."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
     if sys.stderr.isatty() or are_progress_bars_disabled():
         yield
         return

@@ -6,6 +6,7 @@ with another split its tokens would be wrong, so a file of an unknown name is re
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
@@ -73,7 +74,7 @@ def load(file: GgufFile) -> Vocabulary:
     """Returns the file's vocabulary. CheckpointError if it is damaged, UnsupportedModelError if it cannot be made."""
     described = _Described.of(file)
     try:
-        tokenizer = _wrapped(described)
+        tokenizer = GgufTokenizer(described)
         tokenizer_fingerprint = fingerprint(tokenizer)
     except GoodSpeedError:
         raise
@@ -139,6 +140,12 @@ class _Described:
             raise damaged(self.file.name, f"{key} is {ascii(number)[:40]}, but there are {len(self.tokens)} tokens")
         return self.tokens[number]
 
+    def named(self) -> dict[str, str]:
+        """Returns the tokens that have a name, by transformers' names."""
+        names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+        found = {f"{name}_token": self.special(key) for name, key in names.items()}
+        return {name: token for name, token in found.items() if token is not None}
+
     def eos_ids(self, num_known: int) -> tuple[int, ...]:
         """Returns the ids below num_known that end a text."""
         given = [self.special(name) for name in ENDS]
@@ -182,20 +189,47 @@ def _split(file: GgufFile) -> tuple[str, ...]:
     return SPLITS[name]
 
 
-def _wrapped(described: _Described) -> Any:
-    """Returns the tokenizer in transformers' class."""
-    names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-    special = {f"{name}_token": described.special(field) for name, field in names.items()}
-    with torch_out_of_sight():
-        from transformers import PreTrainedTokenizerFast
+class GgufTokenizer:
+    """The tokenizer with what nodes use of transformers' class.
 
-        return PreTrainedTokenizerFast(
-            tokenizer_object=_backend(described),
-            model_max_length=described.file.context_len,
-            clean_up_tokenization_spaces=False,
-            chat_template=described.templates(),
-            **{name: token for name, token in special.items() if token is not None},
-        )
+    That class is made for a chat, and for whatever else is asked for: importing transformers takes a second and 30 MB.
+    """
+
+    def __init__(self, described: _Described) -> None:
+        self.backend_tokenizer = _backend(described)
+        self.added_tokens_decoder = self.backend_tokenizer.get_added_tokens_decoder()
+        self.chat_template = described.templates()
+        # Not the file itself, which is large.
+        self._more = {"model_max_length": described.file.context_len, **described.named()}
+        self.convert_ids_to_tokens = self.backend_tokenizer.id_to_token
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids}
+
+    def decode(
+        self, token_ids: list[int], *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
+    ) -> str:
+        return str(self.backend_tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens))
+
+    def get_vocab(self) -> dict[str, int]:
+        return self.backend_tokenizer.get_vocab()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for by copy and pickle, before there is anything
+            raise AttributeError(name)
+        return getattr(self._whole, name)
+
+    @cached_property
+    def _whole(self) -> Any:
+        with torch_out_of_sight():
+            from transformers import PreTrainedTokenizerFast
+
+            return PreTrainedTokenizerFast(
+                tokenizer_object=self.backend_tokenizer,
+                clean_up_tokenization_spaces=False,
+                chat_template=self.chat_template,
+                **self._more,
+            )
 
 
 def _backend(described: _Described) -> Tokenizer:
@@ -209,6 +243,7 @@ def _backend(described: _Described) -> Tokenizer:
     found.pre_tokenizer = steps[0] if len(steps) == 1 else pre_tokenizers.Sequence(steps)
     found.decoder = decoders.ByteLevel()
     found.add_tokens(described.added())
+    found.add_special_tokens([AddedToken(token, normalized=False) for token in described.named().values()])
     around = {name: token for name in ("bos", "eos") if (token := described.adds(name)) is not None}
     parts = [around.get("bos"), "$A", around.get("eos")]
     found.post_processor = processors.TemplateProcessing(
