@@ -150,6 +150,8 @@ def _load_model(
     split: Split | None,
 ) -> Any:
     with _wrapped(name), naming(name), _quiet():
+        if not getattr(config, "quantization_config", True):
+            del config.quantization_config  # an empty one
         if scheme is None or isinstance(scheme, CompressedTensors):
             model, report = _by_transformers(folder, config, scheme, dtype, split)
         else:

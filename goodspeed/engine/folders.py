@@ -19,7 +19,6 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from goodspeed.embedded import models
-from goodspeed.engine.tokenizing.mended import mended
 from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError, reason
 
 BESIDE = (".json", ".jinja", ".txt", ".model")
@@ -62,7 +61,6 @@ def find_folder(name: str, say: Callable[..., None] = say_nothing) -> Path:
             raise CheckpointError(f"{name}: this is a file; give the folder that holds config.json and the weights")
         else:
             folder = _from_hub(name, say)
-        folder = mended(folder)
         _refuse_files(name, folder)
     except PermissionError as error:
         raise _unreadable(name, error) from error

@@ -14,7 +14,6 @@ from goodspeed.engine.folders import find_folder, read_config, refuse_pointer, s
 from goodspeed.engine.gguf import shape, vocabulary
 from goodspeed.engine.gguf.file import GgufFile, read
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.engine.tokenizing.mended import mended
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, ConfigError, need, reason
 
@@ -116,7 +115,7 @@ def _checked(name: str, shown: str = "") -> tuple[Path, GgufFile]:
 
 def _find_openvino(name: str) -> Path:
     try:
-        folder = mended(Path(name))
+        folder = Path(name)
         read_config(name, folder)
         for file in (WEIGHTS, tokenizer_folder.FILE):
             if not (folder / file).is_file():

@@ -69,7 +69,7 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
     if isinstance(inner, Mapping) and inner.get(KEY) is not None:
         raise _refusal("it is in text_config, but only that of a whole checkpoint is supported")
     settings = config.get(KEY)
-    if settings is None:
+    if settings is None or settings == {}:  # some programs write an empty one
         return None
     if not isinstance(settings, Mapping):
         raise _refusal("it is no object")

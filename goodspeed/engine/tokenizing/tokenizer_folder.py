@@ -10,7 +10,6 @@ from typing import Any
 from goodspeed.embedded import models
 from goodspeed.engine.tokenizing.chat_template import SPECIAL, with_template
 from goodspeed.engine.tokenizing.generation_settings import read_eos_ids
-from goodspeed.engine.tokenizing.mended import mended
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import CheckpointError, GoodSpeedError, first_line
@@ -41,7 +40,6 @@ def load(name: str, option: str = "--tokenizer") -> Vocabulary:
     """
     folder = find(name)
     try:
-        folder = mended(folder)
         tokenizer = from_folder(folder)
         known = num_tokens(tokenizer)
         return Vocabulary(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -118,25 +119,20 @@ def test_whatever_a_checkpoint_names_as_an_end_ends_its_texts(
         assert checkpoints.load(str(folder)).eos_ids == ends
 
 
-def test_a_byte_order_mark_before_any_file_is_skipped(save_checkpoint: Callable[..., Path]) -> None:
-    folder = save_checkpoint()
-    plain, plain_tokenizer = checkpoints.load(str(folder)), tokenizer_folder.load(str(folder))
-    files = sorted(folder.glob("*.json"))
-    assert len(files) == 4
-    for path in files:
-        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
-    found = checkpoints.load(str(folder))
-    assert (found.model_fingerprint, found.eos_ids) == (plain.model_fingerprint, plain.eos_ids)
-    assert tokenizer_folder.load(str(folder)).tokenizer_fingerprint == plain_tokenizer.tokenizer_fingerprint
-    assert all(path.read_bytes().startswith(codecs.BOM_UTF8) for path in files), "the user's files stay as they are"
+def test_a_byte_order_mark_is_named(save_checkpoint: Callable[..., Path]) -> None:
+    path = save_checkpoint() / "config.json"
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    with pytest.raises(CheckpointError, match=r"config\.json cannot be read as JSON: Unexpected UTF-8 BOM"):
+        checkpoints.load(str(path.parent))
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
 def test_an_empty_quantization_config_means_none(nothing: Any, save_checkpoint: Callable[..., Path]) -> None:
     folder = save_checkpoint()
-    fingerprint, path = checkpoints.load(str(folder)).model_fingerprint, folder / "config.json"
+    plain, path = checkpoints.load(str(folder)).model.state_dict(), folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": nothing}))
-    assert checkpoints.load(str(folder)).model_fingerprint == fingerprint
+    found = checkpoints.load(str(folder)).model.state_dict()
+    assert all(torch.equal(found[name], weight) for name, weight in plain.items())
 
 
 def test_a_processors_template_serves_chats_if_the_tokenizer_has_none(
