@@ -13,7 +13,7 @@ with four texts each, that is little of it. All ways take turns in every repetit
 medians.
 
 The tiny target costs overhead, not weights, so `padded` is the same target at the cost of 116M parameters
-(`goodspeed pad`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 1b, 8b
+(`padded.py`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 1b, 8b
 and 14b are the tiny target padded to those sizes, for a GPU: with --device cuda the verify node and `generate` compute
 there, in the checkpoint's precision, and the draft nodes on the CPU's cores beside it.
 
@@ -58,8 +58,8 @@ from experiments.benchmarks.load.ways import (
     nodes,
 )
 from experiments.benchmarks.nodes.workers import end
+from experiments.benchmarks.padded import LIKE, in_cache
 from experiments.harness import benchmark
-from goodspeed.app.pad import LIKE, in_cache
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
 from goodspeed.engine import checkpoints
 from goodspeed.engine.exporting import padding

@@ -12,8 +12,6 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from goodspeed.errors import ConfigError
 from goodspeed.wire import enrolled, keys
 
@@ -28,32 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verify.set_defaults(make=make_verify)
     draft = chosen.add_parser("draft", help="a draft node's pair: NAME.key and NAME.pub")
     draft.add_argument("name", metavar="NAME", help="the client's name, the unit of fairness")
-    draft.add_argument("--weight", type=float, default=1.0, help="its weight in the utility (default: 1)")
-    draft.add_argument(
-        "--max-sessions",
-        type=int,
-        metavar="N",
-        help="sessions that it may have open (default: what the verify node allows)",
-    )
-    draft.add_argument(
-        "--max-round-tokens",
-        type=int,
-        metavar="N",
-        help="tokens that it may have drafted in a round (default: no limit but the budget)",
-    )
-    draft.add_argument(
-        "--tier",
-        action="append",
-        dest="tiers",
-        metavar="NAME",
-        help="service level that its users may ask for, by its name at the verify node; may be repeated (default: any)",
-    )
-    draft.add_argument(
-        "--least-tpot-s",
-        type=float,
-        metavar="S",
-        help="shortest time per token that its users may ask for (default: the least of its tiers, or any)",
-    )
     draft.set_defaults(make=make_draft)
     user = chosen.add_parser("user", help="a user's API key: NAME.api-key")
     user.add_argument("name", metavar="NAME", help="the user's name, for the file only")
@@ -86,12 +58,13 @@ def make_draft(namespace: argparse.Namespace) -> None:
     from goodspeed.wire.zmq.authentication import new_pair
 
     pair = new_pair(name)
-    record = _record(namespace, pair.public_key)
+    record = enrolled.Enrolled(name, pair.public_key)
     _write(secret, pair, lambda: keys.write_enrolled(public, record))
     print(
         f"{secret}: secret. Keep it on the draft node, and start that with\n"
         f"    goodspeed-draft --key {secret} --verify-key verify.pub ...\n"
-        f"{public}: public. Copy it into the verify node's folder of --enrolled; removing it there revokes the key."
+        f"{public}: public. Copy it into the verify node's folder of --enrolled, and write limits into it\n"
+        "there, if there are to be any (docs/KEYS.md); removing it revokes the key."
     )
 
 
@@ -120,18 +93,6 @@ def _write(secret: Path, pair: keys.KeyPair, write_public: Callable[[], None]) -
     except BaseException:
         secret.unlink()
         raise
-
-
-def _record(namespace: argparse.Namespace, public_key: str) -> enrolled.Enrolled:
-    names = ("weight", "max_sessions", "max_round_tokens", "tiers", "least_tpot_s")
-    limits = {name: getattr(namespace, name) for name in names}
-    try:
-        return enrolled.from_table(
-            {"name": namespace.name, "public_key": public_key}
-            | {name: value for name, value in limits.items() if value is not None}
-        )
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"this client cannot be enrolled: {error}") from None
 
 
 def _new(folder: Path, *names: str) -> list[Path]:

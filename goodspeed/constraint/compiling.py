@@ -34,34 +34,10 @@ _WORDS = tuple(
     for pattern, words in (
         (r"Unsatisfiable schema: ", "no text satisfies it: "),
         (r"\s*while processing \S+", ""),
-        (r"required property '(.*)' is unsatisfiable", r'the required property "\1" can have no value'),
-        (r"(prefixItems\[\d+\]|required item) is unsatisfiable", r"\1 can have no value"),
-        (r"All options in anyOf are unsatisfiable", "no member of anyOf has a value"),
-        (r"No options in anyOf|anyOf is empty", "anyOf or enum is empty"),
-        (r"schema is false", "it is false"),
-        (r"incompatible types", "its parts want different types"),
-        (r"incompatible boolean values", "its parts want different values"),
-        (r"Regex is empty: .*", "its pattern, format and lengths contradict each other"),
-        (
-            r"Unable to determine if regex is empty: .*",
-            "its patterns are too long to combine; write fewer or simpler ones",
-        ),
         (r"Unimplemented keys: ", "it has keywords that cannot be kept: "),
         (
             r"oneOf constraints are not supported\..*",
             'the members of "oneOf" may have values in common, so it cannot be kept; write "anyOf"',
-        ),
-        (
-            r"min/maxProperties only supported when all keys listed in \"properties\" are required",
-            'minProperties and maxProperties can be kept only if all of "properties" are "required"',
-        ),
-        (
-            r"patternProperty regexes /(.*)/ and /(.*)/ are not disjoint",
-            r'the patterns "\1" and "\2" of patternProperties may match the same name; write patterns that do not',
-        ),
-        (
-            r"can't determine if patternProperty regexes /(.*)/ and /(.*)/ are disjoint",
-            r'the patterns "\1" and "\2" of patternProperties are too long to compare; write simpler ones',
         ),
         (
             r"circular references with sibling keys are not supported: .*",
@@ -71,13 +47,9 @@ _WORDS = tuple(
             r"lookarounds not supported yet; (?:Start|End)\w* in regex /(.*)/",
             r'the pattern "\1" has ^ or $ in its middle; write them at the ends',
         ),
-        (
-            r"Failed to generate regex for (\w+) range: .*",
-            r"the bounds of its \1s are too large; write smaller ones",
-        ),
     )
 )
-"""What llguidance says about schemas, in the words of JSON Schema."""
+"""What llguidance says about schemas that only it understands, or with advice that cannot be followed here."""
 
 
 @dataclass(frozen=True, slots=True)

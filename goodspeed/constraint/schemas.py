@@ -5,7 +5,7 @@ express the same, it does; else a `ConstraintError` says what to change. A lenie
 loses what cannot be kept instead.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -34,6 +34,9 @@ MAX_INTEGER, MIN_INTEGER = (1 << 63) - 1, -(1 << 63) + 1024
 
 MAX_EXACT = 1 << 53
 """From here on a float is no integer more or less than another, as llguidance makes of exclusive bounds."""
+
+MAX_MEMBERS = 64
+"""Most members of a `oneOf`, each two of which are compared."""
 
 MAX_LEVELS, MAX_CHAIN = 3, 4
 """Most levels, and references in a row, that are compared to see that two schemas have no value in common."""
@@ -162,44 +165,13 @@ class _Rewriter:
     def _alternatives(self, part: Part) -> Part:
         """Writes `anyOf` for a `oneOf` whose members have no value in common: llguidance sees that in few."""
         members = members_of(part, "oneOf")
-        if not members or not all(self._are_apart(one, other, 0) for one, other in self._near(members)):
+        is_compared = 0 < len(members) <= MAX_MEMBERS
+        if not is_compared or not all(self._are_apart(*pair, 0) for pair in combinations(members, 2)):
             return part
         if "anyOf" not in part:
             return {("anyOf" if key == "oneOf" else key): value for key, value in part.items()}
         found = {key: value for key, value in part.items() if key != "oneOf"}
         return {**found, "allOf": [*members_of(part, "allOf"), {"anyOf": members}]}
-
-    def _near(self, members: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """Yields the pairs of members that may have a value in common, without those that constants tell apart."""
-        names = _required(self._together(members[0]))
-        known = [found for name in (None, *names) if (found := self._all_constants(members, name)) is not None]
-        if not known:
-            yield from combinations(members, 2)
-            return
-        having: dict[Any, list[Any]] = {}  # members by constant
-        for member, constants in zip(members, max(known, key=lambda each: len(set().union(*each))), strict=True):
-            for constant in constants:
-                others = having.setdefault(constant, [])
-                yield from ((other, member) for other in others)
-                others.append(member)
-
-    def _all_constants(self, members: Sequence[Any], name: str | None) -> list[set[Any]] | None:
-        """Returns the only values of each member, or of its required property; None if one has others."""
-        found = list[set[Any]]()
-        for member in members:
-            if (constants := self._constants(member, name)) is None:
-                return None
-            found.append(constants)
-        return found
-
-    def _constants(self, member: Any, name: str | None) -> set[Any] | None:
-        parts = self._together(member)
-        if name is not None:
-            if name not in _required(parts) or not any(kinds_of(part) == {"object"} for part in parts):
-                return None
-            known = [properties for part in parts if isinstance(properties := part.get("properties"), dict)]
-            parts = [part for properties in known for part in self._together(properties.get(name))]
-        return next((set(map(_key, values)) for part in parts if (values := values_of(part)) is not None), None)
 
     def _referred(self, part: Part) -> Any:
         return self._defs.get(part["$ref"].removeprefix(PLACE), True)

@@ -89,7 +89,10 @@ ALL = {parser.prog: parser for parser in all_parsers()}
         ),
         ("goodspeed verfy", "goodspeed: unknown command 'verfy'; did you mean verify? See"),
         ("goodspeed generate --promt x", "goodspeed generate: unknown option --promt; did you mean --prompt? See"),
-        ("goodspeed models list --jsn", "goodspeed models list: unknown option --jsn; did you mean --json? See"),
+        (
+            "goodspeed keygen user --fodler",
+            "goodspeed keygen user: unknown option --fodler; did you mean --folder? See",
+        ),
     ],
 )
 def test_a_wrong_word_is_one_line_with_a_hint(words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:

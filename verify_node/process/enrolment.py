@@ -7,8 +7,6 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from msgspec.structs import asdict
-
 from goodspeed.errors import ConfigError
 from goodspeed.serving.events import Sentence
 from goodspeed.wire.enrolled import Enrolled
@@ -161,23 +159,11 @@ class Enrolment:
 
 def changes(before: Mapping[str, Enrolled], after: Mapping[str, Enrolled]) -> Iterator[Sentence]:
     """Yields a status line for each draft node whose enrolment differs. Both by key."""
-    old, new = ({one.name: asdict(one) for one in enrolled.values()} for enrolled in (before, after))
+    old, new = ({one.name: one for one in enrolled.values()} for enrolled in (before, after))
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
             yield Sentence("draft node %s is revoked", (name,))
         elif name not in old:
             yield Sentence("draft node %s is enrolled", (name,))
         elif old[name] != new[name]:
-            what = ", ".join(
-                filter(None, (_difference(field, old[name][field], new[name][field]) for field in new[name]))
-            )
-            yield Sentence("draft node %s is enrolled anew: %s", (name, what))
-
-
-def _difference(field: str, before: object, after: object) -> str:
-    if before == after:
-        return ""
-    if field == "public_key":
-        return "a new key"
-    old, new = (", ".join(one) if isinstance(one, tuple) else one for one in (before, after))
-    return f"{field} {new} instead of {old}"
+            yield Sentence("draft node %s is enrolled anew", (name,))

@@ -25,15 +25,14 @@ def keygen(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the keys of a verify node and of the draft node edge-1."""
     folder = tmp_path / "keys"
-    limits = ["--weight", "2.5", "--max-sessions", "3", "--max-round-tokens", "8"]
     assert keygen(monkeypatch, "verify", "--folder", str(folder)) == 0
-    assert keygen(monkeypatch, "draft", "edge-1", "--folder", str(folder), *limits) == 0
+    assert keygen(monkeypatch, "draft", "edge-1", "--folder", str(folder)) == 0
     return folder
 
 
 def test_the_pairs_fit_and_say_what_was_asked_for(made: Path) -> None:
     pair, verify = keys.read_draft_pair(str(made / "edge-1.key")), keys.read_verify_key(str(made / "verify.pub"))
-    assert keys.read_enrolled(made / "edge-1.pub") == Enrolled("edge-1", pair.public_key, 2.5, 3, 8)
+    assert keys.read_enrolled(made / "edge-1.pub") == Enrolled("edge-1", pair.public_key)
     assert verify.public_key == keys.read_verify_pair(str(made / "verify.key")).public_key
     assert pair.name == "edge-1"
 
@@ -189,14 +188,6 @@ def test_a_secret_is_never_shown(
         (["draft", "no spaces"], "'no spaces' must be"),
         (["draft", "../up"], "'../up' must be"),
         (["draft", ".hidden"], "not a dot first"),
-        (["draft", "a", "--weight", "0"], "weight"),
-        (["draft", "a", "--weight", "nan"], "weight"),
-        (["draft", "a", "--weight", "inf"], "weight"),
-        (["draft", "a", "--max-sessions", "0"], "max_sessions"),
-        (["draft", "a", "--max-round-tokens", "-1"], "max_round_tokens"),
-        (["draft", "a", "--least-tpot-s", "0"], "least_tpot_s"),
-        (["draft", "a", "--least-tpot-s", "nan"], "least_tpot_s"),
-        (["draft", "a", "--tier", "a b"], "tiers"),
     ],
 )
 def test_what_cannot_be_enrolled_is_not_made(
@@ -205,15 +196,6 @@ def test_what_cannot_be_enrolled_is_not_made(
     assert keygen(monkeypatch, *words, "--folder", str(tmp_path)) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_what_users_may_ask_for_is_written_into_the_public_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["--tier", "chat", "--tier", "batch-1", "--least-tpot-s", "0.02"]
-    assert keygen(monkeypatch, "draft", "a", *words, "--folder", str(tmp_path)) == 0
-    record = keys.read_enrolled(str(tmp_path / "a.pub"))
-    assert (record.tiers, record.least_tpot_s) == (("chat", "batch-1"), 0.02)
 
 
 def test_a_key_in_the_wrong_place_is_named(made: Path) -> None:
