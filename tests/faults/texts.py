@@ -223,18 +223,23 @@ class Alone:
             logits = self._engine.forward([Chunk(key, context, 1)]).double()[:, : self._target.num_tokens]
         finally:
             self._engine.free(key)
-        scores = logits
-        if sampling.temperature:
-            probs = to_probs(logits, SamplingBatch.of([sampling]))
-            noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([len(context)]), probs.shape[-1])
-            scores = probs.log() - noise.double().log()
-        best = scores[0].topk(2)
-        return float(best.values[0] - best.values[1]), int(best.indices[1])
+        return two_best(logits, sampling, len(context))
 
     def _begin(self, context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:
         """A text so far, and the writer of its rest: a longer text begins with the shorter one."""
         room = self._target.context_len - len(context)
         return [], generate(self._target, self._engine, context, sampling, room)
+
+
+def two_best(logits: torch.Tensor, sampling: Sampling, position: int) -> tuple[float, int]:
+    """Returns how far the choice at a position is ahead of the second best, and that token; logits: [1, vocab]."""
+    scores = logits
+    if sampling.temperature:
+        probs = to_probs(logits, SamplingBatch.of([sampling]))
+        noise = match_noise(torch.tensor([sampling.seed]), torch.tensor([position]), probs.shape[-1])
+        scores = probs.log() - noise.double().log()
+    best = scores[0].topk(2)
+    return float(best.values[0] - best.values[1]), int(best.indices[1])
 
 
 @cache

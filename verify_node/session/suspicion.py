@@ -16,8 +16,8 @@ from collections.abc import Sequence
 FALSE_ALARM = 1e-6
 """Upper bound of the probability that an honest client is ever taken for a liar, over all of its drafts."""
 
-MAX_FACTOR = math.exp(300.0)
-"""Largest factor of one draft; more than needed, without overflow."""
+MAX_GAIN = 300.0
+"""Largest logarithm of one draft's factor; more than needed, without overflow."""
 
 
 class Suspicion:
@@ -42,8 +42,7 @@ class Suspicion:
         self.num_drafts += 1
         stakes = self._stakes or [0.0] * len(evidence)
         self._stakes = [
-            (stake + staked) * min(math.exp(min(gained, 300.0)), MAX_FACTOR)
-            for stake, gained in zip(stakes, evidence, strict=True)
+            (stake + staked) * math.exp(min(gained, MAX_GAIN)) for stake, gained in zip(stakes, evidence, strict=True)
         ]
         self.proven = self.stake >= 1 / FALSE_ALARM
         return self.proven

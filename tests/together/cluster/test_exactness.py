@@ -13,17 +13,13 @@ from draft_node.core.generation import Generation
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.logit_rules import TextRows, process
-from goodspeed.exact.noise import Role, exponential, key
-from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, TokenBias
 from tests import gguf_files
+from tests.faults.texts import NEAR_TIE, two_best
 from tests.together.cluster.cluster import Cluster, Served, alone, load, make_request, prompt_ids
 from verify_node.model.target import RoundResult
 from verify_node.scheduler.round import Round
-
-MARGIN = 1e-4
-"""Nearer than this, the target's two best choices may change places: batches of another shape round differently."""
 
 SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
@@ -50,14 +46,9 @@ def is_near_tie(request: Generation, tokens: tuple[int, ...]) -> bool:
     rows = TextRows(
         rules=request.logit_rules, temperature=request.sampling.temperature, prompt=request.prompt, output=tokens
     )
-    logits = process(logits, [rows], num_tokens=target.num_tokens)
-    probs = to_probs(logits, SamplingBatch.of([request.sampling]), num_tokens=target.num_tokens)
-    noise = exponential(
-        key(Role.MATCH, torch.tensor([request.sampling.seed]), torch.tensor([len(text)])), probs.shape[1]
-    )
-    scores = logits[:, : target.num_tokens] if request.sampling.temperature == 0 else (probs / noise).log()
-    best, second = map(float, scores.topk(2).values[0])
-    return best - second < MARGIN
+    logits = process(logits, [rows], num_tokens=target.num_tokens)[:, : target.num_tokens]
+    gap, _ = two_best(logits, request.sampling, len(text))
+    return gap < NEAR_TIE
 
 
 def check_same(request: Generation, served: Served) -> int:
