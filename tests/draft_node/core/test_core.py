@@ -19,11 +19,11 @@ from draft_node.core.generation import Generation
 from draft_node.core.link import LOADING_S, VerifyLink
 from draft_node.core.session import State
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Leave, Welcome
+from goodspeed.wire.handshake import Heartbeat, Hello, Leave
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import make_hello, replace_message, session_id
+from tests.fakes import make_hello, make_welcome, replace_message, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+WELCOME = make_welcome(context_len=100)
 TIMEOUT_S, TOO_LONG_S = 3.0, 10.0
 DRAINING = Fail("draining", "the node stops")
 ONE, TWO = session_id(1), session_id(2)
@@ -105,18 +105,15 @@ def test_statistics_are_of_running_texts_and_of_those_that_are_over(core):
 # -- the draft model ---------------------------------------------------------------------------------------------------
 
 
-def test_a_proposal_becomes_a_draft_of_its_session(core):
+def test_a_proposal_becomes_a_draft_of_its_session_unless_the_text_is_over(core):
     actions = core.receive(verdict(), 1.0)
     wanted = actions[-1]
     assert (kinds(actions), wanted.length) == ([Tell, Ack, Propose], 2)
-    sent = core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (8, 9)), 2.0)[0]
+    proposed = Proposed(ONE, wanted.epoch, wanted.round, (8, 9))
+    sent = core.proposed(proposed, 2.0)[0]
     assert (type(sent.message), sent.message.tokens) == (Draft, (8, 9))
-
-
-def test_a_proposal_for_a_text_that_is_over_is_nothing(core):
-    wanted = core.receive(verdict(), 1.0)[-1]
     core.forget(ONE, 5.0)
-    assert core.proposed(Proposed(ONE, wanted.epoch, wanted.round, (8, 9)), 2.0) == []
+    assert core.proposed(proposed, 6.0) == []
 
 
 # -- the connection ----------------------------------------------------------------------------------------------------
@@ -130,9 +127,10 @@ def test_silence_makes_another_connection_and_texts_wait(core):
     assert core.counts.num_connected == 2
 
 
-def test_a_connection_that_ended_drops_what_was_on_it(core):
-    assert kinds(core.broke(1.0)) == [Reconnect, Away, Hello]
-    assert core.broke(1.1) == []  # one that was half made
+@pytest.mark.parametrize("ends", [DraftCore.broke, DraftCore.send_failed])
+def test_a_connection_that_ended_or_cannot_send_drops_what_was_on_it_once(core, ends):
+    assert kinds(ends(core, 1.0)) == [Reconnect, Away, Hello]
+    assert ends(core, 1.1) == []  # one that was half made; a Hello is repeated by the clock
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -152,11 +150,6 @@ def test_a_node_that_is_turned_away_asks_again_on_another_connection(core):
     assert core.link.trouble == "its key is unknown"
     assert core.turned_away("its key is unknown", 1.1) == []
     assert kinds(core.tick(3.0)) == [Reconnect, Hello]
-
-
-def test_a_message_that_cannot_be_sent_is_the_end_of_the_connection_once(core):
-    assert kinds(core.send_failed(1.0)) == [Reconnect, Away, Hello]
-    assert core.send_failed(1.1) == []  # the Hello: it is repeated by the clock
 
 
 def test_a_message_that_is_too_large_fails_its_text_only(core):

@@ -6,11 +6,11 @@ import pytest
 
 from draft_node.core.link import MAX_BACKOFF_S, REBUILD_S, Command, VerifyLink
 from goodspeed.errors import PeerRefused
-from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
+from goodspeed.wire.handshake import VERSION, Heartbeat
 from goodspeed.wire.messages import Refusal
-from tests.fakes import make_hello, replace_message, session_id
+from tests.fakes import make_hello, make_welcome, replace_message, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
+WELCOME = make_welcome()
 ALIVE = Heartbeat(b"verify-1")
 
 

@@ -9,12 +9,11 @@ from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.core.queue import LATER_S, Queue
 from draft_node.core.session import Session, State
-from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
+from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import Desk, make_hello, session_id
+from tests.fakes import Desk, make_hello, make_welcome, session_id
 
-WELCOME = Welcome(VERSION, b"verify-1", "fake", 31, 1000, 1 << 20, heartbeat_s=1.0, lease_s=6.0)
-AGING_S = 30.0
+WELCOME = make_welcome(context_len=1000)
 
 
 class Node:

@@ -280,10 +280,6 @@ def test_the_first_verdict_tells_what_was_in_memory(session, num_cached):
     assert session.statistics.num_cached == num_cached
 
 
-def test_the_verify_node_is_sent_the_users_salt():
-    assert opened(Session(replace(REQUEST, cache_salt=b"alice"))).cache_salt == b"alice"
-
-
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_where_its_constraint_is_not_served_a_text_ends_by_name_and_is_never_opened_without(is_begun):
     session = Session(replace(REQUEST, constraint=Constraint("regex", "[ab]+")))

@@ -32,11 +32,6 @@ def test_opened_again_it_tells_for_how_long_the_first_token_has_been_there():
 # -- promises ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_says_what_becomes_of_a_text_that_cannot_be_promised():
-    assert opened(Session(replace(REQUEST, otherwise="refuse")), 10.0).otherwise == "refuse"
-    assert opened(Session(REQUEST), 10.0, promises=False).otherwise == "best_effort"
-
-
 def test_where_nothing_is_ever_promised_a_text_that_insists_ends_at_once():
     session = Session(replace(REQUEST, otherwise="refuse"))
     [fail] = session.connect(10.0, make_welcome(promises=False))

@@ -12,9 +12,9 @@ from draft_node.core.queue import LATER_S
 from draft_node.core.session import State
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS
-from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Sibling, Welcome
+from goodspeed.wire.handshake import Heartbeat, Leave, Sibling
 from goodspeed.wire.messages import OpenSession, Redirect, Refusal, Sampling, Verdict
-from tests.fakes import make_hello, session_id
+from tests.fakes import make_hello, make_welcome, session_id
 
 A, B = Address("tcp://a:1"), Address("tcp://b:1")
 ONE = session_id(1)
@@ -23,8 +23,7 @@ STOPPING = Refusal("draining", "it stops", "go elsewhere")
 
 
 def welcome(boot, target="t"):
-    boot_id = boot.encode().ljust(8, b"-")
-    return Welcome(VERSION, boot_id, "fake", 31, 100, 1 << 20, 1.0, 6.0, target_fingerprint=target)
+    return make_welcome(boot_id=boot.encode().ljust(8, b"-"), target_fingerprint=target)
 
 
 def make(*addresses, **options):

@@ -5,8 +5,8 @@ from random import Random
 from draft_node.core.directory import Address, Directory
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
-from goodspeed.wire.handshake import VERSION, Sibling, Welcome
-from tests.fakes import make_hello, session_id
+from goodspeed.wire.handshake import Sibling
+from tests.fakes import make_hello, make_welcome, session_id
 
 A, B, C = (Address(f"tcp://{name}:1") for name in "abc")
 ONE, TWO = session_id(1), session_id(2)
@@ -14,8 +14,7 @@ LATER = GRACE_S + JITTER_S + 0.1
 
 
 def welcome(boot="a", target="t"):
-    boot_id = boot.encode().ljust(8, b"-")
-    return Welcome(VERSION, boot_id, "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0, target_fingerprint=target)
+    return make_welcome(boot_id=boot.encode().ljust(8, b"-"), target_fingerprint=target)
 
 
 def sibling(address, **changes):
