@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from draft_node.core.actions import Finish
-from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.transport import Delivery
 from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import Cluster, alone, make_request, prompt_ids
@@ -70,21 +69,6 @@ def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
     assert most - before < MORE_BYTES
     with peer(verify) as honest:
         assert honest.refusal(b"\xc1").code == "malformed"
-
-
-def test_a_peer_that_goes_on_is_told_and_cut_off(verify: VerifyNode) -> None:
-    with peer(verify) as hostile:
-        answers: list[Refusal] = []
-        for _ in range(int(rate_limit.BARRED) + 1):
-            hostile.say(b"\xc1")
-        while not answers or answers[-1].code != "barred":
-            answers.append(hostile.hear(Refusal))
-        assert [answer.code for answer in answers] == ["malformed"] * int(rate_limit.ANSWERED) + ["barred"]
-        assert "30 s" in answers[-1].what_to_do
-        hostile.say(hostile.hello())
-        assert not hostile.socket.poll(300), "nobody listens"
-    with peer(verify) as another:
-        assert another.refusal(b"\xc1").code == "malformed"
 
 
 @run_async

@@ -69,22 +69,6 @@ def joined(stream) -> str:
     return text
 
 
-@torch.inference_mode()
-def test_greedy_text_is_that_of_plain_transformers(client: openai.OpenAI) -> None:
-    model = AutoModelForCausalLM.from_pretrained(path("tiny-target"), dtype=torch.float32).eval()
-    for index in range(4):
-        ids = torch.tensor([prompt_ids(index)])
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=32, pad_token_id=0
-        )
-        expected = decode(load("tiny-target").tokenizer, out[0, ids.shape[1] :].tolist())
-        options: dict[str, Any] = {"model": MODEL, "prompt": prompt(index), "max_tokens": 32, "temperature": 0}
-        answer = client.completions.create(**options)
-        assert answer.choices[0].text == expected
-        assert answer.usage.prompt_tokens == ids.shape[1]
-        assert joined(client.completions.create(**options, stream=True)) == expected
-
-
 def tokens_of(sampling: Sampling, prompt: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
     """Returns what the target alone draws."""
     target = load("tiny-target")
