@@ -18,7 +18,7 @@ from goodspeed.engine import identity
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
-from goodspeed.engine.quantized.config import CompressedTensors, Scheme, dequantising, read_scheme
+from goodspeed.engine.quantized.config import Awq, read_scheme
 from goodspeed.engine.support import naming, refuse_architecture, refuse_config, refuse_quantised
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
@@ -104,7 +104,7 @@ def _model_config(name: str, folder: Path) -> Any:
     return config
 
 
-def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Scheme | None:
+def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Awq | None:
     """Returns the weights' quantisation scheme; refuses architectures and schemes that would be computed wrongly."""
     refuse_architecture(name, raw["model_type"])
     if split is not None:
@@ -144,7 +144,7 @@ def _load_model(
     name: str,
     folder: Path,
     config: Any,
-    scheme: Scheme | None,
+    scheme: Awq | None,
     device: torch.device,
     dtype: torch.dtype,
     split: Split | None,
@@ -152,8 +152,17 @@ def _load_model(
     with _wrapped(name), naming(name), _quiet():
         if not getattr(config, "quantization_config", True):
             del config.quantization_config  # an empty one
-        if scheme is None or isinstance(scheme, CompressedTensors):
-            model, report = _by_transformers(folder, config, scheme, dtype, split)
+        if scheme is None:
+            model, report = AutoModelForCausalLM.from_pretrained(
+                folder,
+                config=config,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+                **_split_options(split),
+            )
         else:
             del config.quantization_config  # transformers' own quantisers need unavailable packages
             model, report = quantized.load_model(folder, config, scheme, device, dtype)
@@ -169,26 +178,6 @@ def _load_model(
     if split is not None:
         split.meet()
     return model
-
-
-def _by_transformers(
-    folder: Path, config: Any, scheme: CompressedTensors | None, dtype: torch.dtype, split: Split | None
-) -> tuple[Any, dict[str, Any]]:
-    if scheme is not None:
-        config.quantization_config = dequantising(scheme)
-    model, report = AutoModelForCausalLM.from_pretrained(
-        folder,
-        config=config,
-        dtype=dtype,
-        use_safetensors=True,
-        trust_remote_code=False,
-        local_files_only=True,
-        output_loading_info=True,
-        **_split_options(split),
-    )
-    if scheme is not None:
-        quantized.refuse_unplaced(key for key in report["unexpected_keys"] if not key.endswith(quantized.ACTIVATIONS))
-    return model, report
 
 
 def _split_options(split: Split | None) -> dict[str, Any]:

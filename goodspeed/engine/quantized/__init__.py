@@ -1,4 +1,4 @@
-"""Checkpoints with linear weights stored in 4 bits (AWQ) or 8 bits (fp8, compressed-tensors).
+"""Checkpoints with linear weights stored in 4 bits (AWQ).
 
-In float32 or float16 they become plain linear layers; in bfloat16 weights of 4 bits stay in 4 bits (`int4_linear.py`).
+In float32 or float16 they become plain linear layers; in bfloat16 they stay in 4 bits (`int4_linear.py`).
 """

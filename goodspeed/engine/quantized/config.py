@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from goodspeed.errors import ConfigError, UnsupportedModelError, need
+from goodspeed.errors import UnsupportedModelError
 
 KEY = "quantization_config"
 
@@ -19,22 +19,6 @@ class Awq:
     group_size: int | None  # inputs; None: all inputs of a layer
 
 
-@dataclass(frozen=True)
-class Fp8:
-    """8-bit floating-point numbers with a scale for each block of a weight."""
-
-    block: tuple[int, int] | None  # outputs, inputs; None: one scale for all
-
-
-@dataclass(frozen=True)
-class CompressedTensors:
-    """The format of llm-compressor; transformers dequantises it with the package compressed-tensors."""
-
-    settings: Mapping[str, Any]
-
-
-Scheme = Awq | Fp8 | CompressedTensors
-
 AWQ_KNOWN = frozenset(
     "quant_method modules_to_not_convert bits w_bit group_size q_group_size zero_point version format "
     "checkpoint_format desc_act sym pad_token_id backend disable_exllama do_fuse exllama_config fuse_max_seq_len "
@@ -42,15 +26,12 @@ AWQ_KNOWN = frozenset(
 )
 """Settings of AWQ: either checked here, or without effect (how the checkpoint was made, other programs' kernels)."""
 
-FP8_KNOWN = frozenset(
-    "quant_method modules_to_not_convert activation_scheme weight_block_size dequantize fmt scale_fmt expert_dtype "
-    "modules_to_convert ignored_layers".split()
-)
-
 OTHERS = {
     "auto-round": "the layout depends on a backend that it names",
     "bitsandbytes": "only the package bitsandbytes can read it",
-    "fbgemm_fp8": "it has another layout than fp8",
+    "compressed-tensors": "its layers would be dequantised",
+    "fbgemm_fp8": "its layers would be dequantised",
+    "fp8": "its layers would be dequantised",
     "gguf": "GGUF files are not safetensors",
     "gptq": "take the AWQ checkpoint of the same model",
     "hqq": "only the package hqq can read it",
@@ -60,7 +41,7 @@ OTHERS = {
 """Known quantisation methods that are not supported, with the reason."""
 
 
-def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
+def read_scheme(config: Mapping[str, Any]) -> Awq | None:
     """Returns the quantisation scheme in a config.json; None for plain weights.
 
     Raises UnsupportedModelError, naming the setting, for an unsupported scheme.
@@ -73,31 +54,10 @@ def read_scheme(config: Mapping[str, Any]) -> Scheme | None:
         return None
     if not isinstance(settings, Mapping):
         raise _refusal("it is no object")
-    match method := settings.get("quant_method"):
-        case "awq":
-            return _awq(settings)
-        case "fp8":
-            return _fp8(settings)
-        case "compressed-tensors":
-            return _compressed_tensors(settings)
+    if (method := settings.get("quant_method")) == "awq":
+        return _awq(settings)
     why = OTHERS.get(method, "it is unknown") if isinstance(method, str) else "it names no method"
     raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not supported ({why})")
-
-
-def dequantising(scheme: CompressedTensors) -> dict[str, Any]:
-    """Returns the settings with which transformers dequantises such a checkpoint as it loads.
-
-    Raises NotInstalled without compressed-tensors, and ConfigError if transformers is too old.
-    """
-    what = "a checkpoint of compressed-tensors"
-    need(what, "compressed-tensors", "compressed-tensors")
-    from transformers.utils import check_min_version
-
-    try:
-        check_min_version("5.23.0")  # older ones quantise activations of such a model, too
-    except ImportError as error:
-        raise ConfigError(f"{what} needs a newer transformers; install 5.23 or later") from error
-    return {**scheme.settings, "dequantize": True}
 
 
 def _awq(settings: Mapping[str, Any]) -> Awq:
@@ -111,36 +71,6 @@ def _awq(settings: Mapping[str, Any]) -> Awq:
     if size != -1 and not _is_positive(size):
         raise _refusal(f"group_size is {ascii(size)[:80]}, but must be a number of inputs, or -1 for all")
     return Awq(None if size == -1 else size)
-
-
-def _fp8(settings: Mapping[str, Any]) -> Fp8:
-    _refuse_unknown(settings, FP8_KNOWN)
-    _refuse_other(settings, "fmt", "e4m3", default="e4m3")
-    _refuse_other(settings, "scale_fmt", "float", default="float")
-    _refuse_other(settings, "expert_dtype", "fp8", default="fp8")
-    if settings.get("modules_to_convert"):
-        raise _refusal("modules_to_convert quantises more than linear layers, which is not supported")
-    block = settings.get("weight_block_size", (128, 128))
-    if block is None:
-        return Fp8(None)
-    if not isinstance(block, list | tuple) or len(block) != 2 or not all(_is_positive(size) for size in block):
-        raise _refusal(f"weight_block_size is {ascii(block)[:80]}, but must be two numbers, or null")
-    return Fp8((block[0], block[1]))
-
-
-def _compressed_tensors(settings: Mapping[str, Any]) -> CompressedTensors:
-    if settings.get("kv_cache_scheme"):
-        raise _refusal("kv_cache_scheme requests quantised keys and values, which are not supported")
-    if settings.get("transform_config"):
-        raise _refusal("transform_config requests rotations between layers, which are not supported")
-    groups = settings.get("config_groups")
-    if not isinstance(groups, Mapping) or len(groups) != 1:
-        raise _refusal("config_groups must be one way of quantising, since transformers applies one to all layers")
-    if sparsity := settings.get("sparsity_config"):
-        layout = sparsity.get("format") if isinstance(sparsity, Mapping) else sparsity
-        if layout != "dense":
-            raise _refusal(f"sparsity_config has the format {ascii(layout)[:80]}, but only dense weights are supported")
-    return CompressedTensors(settings)
 
 
 def _is_positive(value: object) -> bool:

@@ -1,11 +1,7 @@
-"""Reads quantised linear layers: AutoAWQ's layout `gemm` (4 bits), and e4m3 with a scale for each block (fp8).
+"""Reads quantised linear layers in AutoAWQ's layout `gemm` (4 bits).
 
 AWQ (Lin et al., 2024) stores qweight int32 [num_inputs, num_outputs / 8], qzeros int32 [num_groups, num_outputs / 8],
 scales [num_groups, num_outputs]. The 4 bits at place i of a word belong to output ORDER[i] of the word's eight outputs.
-fp8, as in DeepSeek's and Qwen's checkpoints, stores weight float8_e4m3fn [num_outputs, num_inputs] and its factor
-weight_scale_inv [block rows, block columns]. Activations are not quantised here. transformers would dequantise fp8 on a
-CPU, too, but it divides a weight evenly by the number of its scales: where the last block is not whole, it is silently
-wrong (192 rows with blocks of 128) or fails.
 """
 
 from dataclasses import dataclass
@@ -13,16 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from goodspeed.engine.quantized.config import Awq, Fp8
+from goodspeed.engine.quantized.config import Awq
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.errors import CheckpointError
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 PLACES = tuple(ORDER.index(output) for output in range(8))
 FLOATS = ("F16", "BF16", "F32")
-SCALE = ".weight_scale_inv"
-UNUSED = (".activation_scale", ".input_scale")
-"""Scales of activations, which are not quantised here."""
 
 
 @dataclass(frozen=True)
@@ -91,45 +84,6 @@ class AwqLayers:
     def weight(self, name: str) -> Tensor:
         """Reads a layer and dequantises it: float32 [num_outputs, num_inputs]."""
         return self.codes(name).dequantised()
-
-
-class Fp8Layers:
-    """The layers that have a tensor `weight_scale_inv`."""
-
-    def __init__(self, stored: StoredTensors, scheme: Fp8) -> None:
-        self._stored, self._scheme = stored, scheme
-        self.names = [name.removesuffix(SCALE) for name in stored.names if name.endswith(SCALE)]
-        known = {f"{name}.weight" for name in self.names}
-        for name in stored.names:
-            if stored.dtype(name).startswith("F8") and name not in known:
-                raise CheckpointError(f"{name} has 8 bits and no scales ({SCALE[1:]}); get the checkpoint again")
-
-    def parts(self, name: str) -> list[str]:
-        """See `AwqLayers.parts`."""
-        unused = [name + suffix for suffix in UNUSED]
-        return [f"{name}.weight", name + SCALE, *(part for part in unused if part in self._stored)]
-
-    def shape(self, name: str) -> LayerShape:
-        """See `AwqLayers.shape`."""
-        weight, scale = f"{name}.weight", name + SCALE
-        shape = _two_dimensions(self._stored, weight)
-        self._stored.expect(weight, shape, ("F8_E4M3",))
-        if self._scheme.block is None:
-            blocks = self._stored.shape(scale) if self._stored.shape(scale) == (1,) else ()
-        else:
-            blocks = tuple(-(-size // block) for size, block in zip(shape, self._scheme.block, strict=True))
-        self._stored.expect(scale, blocks, FLOATS)
-        return LayerShape(*shape, group_size=shape[1])
-
-    def weight(self, name: str) -> Tensor:
-        """See `AwqLayers.weight`."""
-        shape = self.shape(name)
-        scales = self._stored.read(name + SCALE).float()
-        if self._scheme.block is not None:
-            sizes = (shape.num_outputs, shape.num_inputs)
-            for dim, block in enumerate(self._scheme.block):
-                scales = scales.repeat_interleave(block, dim=dim).narrow(dim, 0, sizes[dim])
-        return self._stored.read(f"{name}.weight").float().mul_(scales)
 
 
 def unpack(words: Tensor) -> Tensor:

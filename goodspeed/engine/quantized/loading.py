@@ -14,36 +14,29 @@ import torch
 from torch import nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, GenerationConfig
 
-from goodspeed.engine.quantized.config import Awq, Fp8
+from goodspeed.engine.quantized.config import Awq
 from goodspeed.engine.quantized.int4_linear import Int4Linear, is_right
-from goodspeed.engine.quantized.layers import AwqLayers, Fp8Layers
+from goodspeed.engine.quantized.layers import AwqLayers
 from goodspeed.engine.quantized.stored import Deferred, StoredTensors
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 logger = logging.getLogger("goodspeed.engine")
 
-Layers = AwqLayers | Fp8Layers
-
-ACTIVATIONS = (".input_scale", ".input_zero_point", ".input_global_scale")
-"""Suffixes of compressed-tensors' tensors for quantising activations, which is not done here."""
-
 
 def load_model(
-    folder: Path, config: Any, scheme: Awq | Fp8, device: torch.device, dtype: torch.dtype
+    folder: Path, config: Any, scheme: Awq, device: torch.device, dtype: torch.dtype
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the model on a CPU (layers of 4 bits: on the device), and transformers' loading report.
 
     Raises CheckpointError for tensors that do not match each other, or have no place in the model.
     """
     stored = StoredTensors(folder)
-    layers: Layers = AwqLayers(stored, scheme) if isinstance(scheme, Awq) else Fp8Layers(stored, scheme)
+    layers = AwqLayers(stored, scheme)
     model_class = _model_class(config)
     with torch.device("meta"):
         outline = model_class(config)
     _refuse_shapes(layers, outline)
-    kept: dict[str, Int4Linear] = {}
-    if isinstance(layers, AwqLayers) and dtype == torch.bfloat16:
-        kept = _int4_layers(layers, outline, device)
+    kept = _int4_layers(layers, outline, device) if dtype == torch.bfloat16 else {}
     model, report = _with_int4(model_class, kept).from_pretrained(
         None,
         config=config,
@@ -53,10 +46,9 @@ def load_model(
         output_loading_info=True,
     )
     model.__class__ = model_class
-    refuse_unplaced(name for name in report["unexpected_keys"] if not _is_zero_bias(name, stored))
-    if isinstance(layers, AwqLayers):
-        for name, layer in kept.items():
-            layer.fill(layers.codes(name), device)
+    _refuse_unplaced(name for name in report["unexpected_keys"] if not _is_zero_bias(name, stored))
+    for name, layer in kept.items():
+        layer.fill(layers.codes(name), device)
     if (folder / "generation_config.json").exists():
         model.generation_config = GenerationConfig.from_pretrained(folder)
     return model, report
@@ -68,7 +60,7 @@ def _model_class(config: Any) -> Any:
     return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
-def _refuse_shapes(layers: Layers, outline: Any) -> None:
+def _refuse_shapes(layers: AwqLayers, outline: Any) -> None:
     """Refuses layers of another size than the model's; transformers reports layers that the model lacks."""
     if not layers.names:
         raise CheckpointError("config.json has a quantization_config, but no weight is quantised; correct config.json")
@@ -81,7 +73,7 @@ def _refuse_shapes(layers: Layers, outline: Any) -> None:
             raise CheckpointError(f"{what}; get the checkpoint again")
 
 
-def _tensors(stored: StoredTensors, layers: Layers, kept: Iterable[str]) -> dict[str, Deferred]:
+def _tensors(stored: StoredTensors, layers: AwqLayers, kept: Iterable[str]) -> dict[str, Deferred]:
     """Returns a plain checkpoint's tensors, each made on request, except for the weights that stay in 4 bits."""
     parts = {part for name in layers.names for part in layers.parts(name)}
     plain = {name: Deferred(partial(stored.read, name)) for name in stored.names if name not in parts}
@@ -118,7 +110,7 @@ def _with_int4(model_class: Any, kept: dict[str, Int4Linear]) -> Any:
     return WithInt4
 
 
-def refuse_unplaced(names: Iterable[str]) -> None:
+def _refuse_unplaced(names: Iterable[str]) -> None:
     """Raises CheckpointError for tensors that have no place in the model."""
     if wrong := sorted(names):
         some = ", ".join(ascii(name)[1:-1][:80] for name in wrong[:4])
