@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from draft_node.config import DraftConfig
 from draft_node.process.preflight import Found, check
 from goodspeed.errors import ConfigError, TransportError
+from goodspeed.serving import output
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.events import EventLog, Reporter, print_json
-from goodspeed.serving.output import streams
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.serving.starting import INTERRUPTED
 from goodspeed.wire import descriptors
@@ -103,7 +103,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         batch.give_up("closed", "this draft node stopped after an error; see its log")
         print_json({"name": config.name, "model": config.model, "prompts": batch.results})
     if not interrupted:
-        streams.wait()  # waits for all of the user's results; after an error `run` waits a limited time
+        output.wait()  # waits for all of the user's results; after an error `run` waits a limited time
     return 1 if batch.num_failed else 0
 
 

@@ -14,9 +14,9 @@ from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, ServiceError
+from goodspeed.serving import output
 from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.output import streams
 from goodspeed.serving.prompts import Prompt
 
 DEFAULT_MAX_TOKENS = 150
@@ -49,7 +49,7 @@ class Batch:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for index, prompt in enumerate(self.prompts):
-                    await streams.room()
+                    await output.room()
                     await slots.acquire()
                     tasks.create_task(self._serve(index, prompt)).add_done_callback(lambda _: slots.release())
         finally:
@@ -110,7 +110,7 @@ class Batch:
                     case Ended():
                         told |= {"domain": prompt.domain, "prompt": prompt.text, "seed": generation.sampling.seed}
                         self._finish(told | {"text": text, "token_ids": token_ids}, item, time.perf_counter() - started)
-                await streams.room()
+                await output.room()
 
     def _finish(self, told: dict[str, Any], ended: Ended, elapsed_s: float) -> None:
         """Reports a text that is complete.

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
-from goodspeed.serving.output import streams
+from goodspeed.serving import output
 
 DROPPABLE = frozenset({"round", "recorded"})
 """Events that a daemon drops and counts while nobody reads standard output, because there is one per round and rounds
-do not wait. All other events are retained: they are few, or results whose producer waits (`streams.room`)."""
+do not wait. All other events are retained: they are few, or results whose producer waits (`output.room`)."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -108,7 +108,7 @@ def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable
     is_utf8 = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
     line = json.dumps(value, ensure_ascii=not is_utf8, separators=(",", ":"))
     if droppable:
-        streams.offer(line, stream)
+        output.offer(line, stream)
     else:
         print(line, file=stream, flush=True)
 

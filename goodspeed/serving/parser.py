@@ -15,12 +15,6 @@ CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \
 MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
 NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
 WIDTH = 100
-ADDRESSES = ("HOST:PORT", "URL")
-"""Suffixes of the metavars of options that take an address."""
-
-PARTS_OF_ADDRESS = ("--host", "--port")
-"""Options of other servers that people try here, where one option takes the whole address."""
-
 OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
 
 
@@ -101,17 +95,9 @@ class CommandLine(argparse.ArgumentParser):
         text = f"unknown {kind} {given if given.startswith('-') else repr(given)}"
         if given in self._hints:
             return f"{text}; {self._hints[given]}"
-        if given in PARTS_OF_ADDRESS:
-            return f"{text}; give an address: {', '.join(self._addresses)}" if self._addresses else text
         if near := difflib.get_close_matches(given, known, n=1):
             return f"{text}; did you mean {near[0]}?"
         return f"{text}; choose one of: {', '.join(known)}" if all_of_them else text
-
-    @property
-    def _addresses(self) -> list[str]:
-        """Options that take an address, each with its metavar."""
-        shown = [(action.option_strings, str(action.metavar)) for action in self._actions]
-        return [f"{names[0]} {metavar}" for names, metavar in shown if names and metavar.endswith(ADDRESSES)]
 
     @property
     def _commands(self) -> list[str]:

@@ -16,11 +16,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, reason
-from goodspeed.serving import starting
+from goodspeed.serving import output, starting
 from goodspeed.serving.config import Settings, add_options, group_of
 from goodspeed.serving.events import LOG_LEVELS, Reporter, setup_logging
 from goodspeed.serving.loop import leave
-from goodspeed.serving.output import streams
 from goodspeed.serving.parser import CommandLine
 from goodspeed.serving.starting import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, USAGE
 from goodspeed.untrusted import sanitize
@@ -86,7 +85,7 @@ def run(
 
     daemon: the body runs `until_signal`. A signal before that ends the process at once, and output never blocks.
     """
-    streams.guard(name, daemon=daemon)
+    output.guard(name, daemon=daemon)
     status = 0
     try:
         with starting.running(daemon=daemon):
@@ -96,14 +95,14 @@ def run(
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
         if status == UNWRITABLE:
-            streams.finish()  # after `2>&1` that line goes to standard output, too
-            streams.output().discard()
+            output.finish()  # after `2>&1` that line goes to standard output, too
+            output.stdout().discard()
     except* BrokenPipeError:
-        streams.output().discard()
+        output.stdout().discard()
         status = UNREAD
     except* KeyboardInterrupt:
         status = INTERRUPTED
-    streams.finish()
+    output.finish()
     return leave(status)
 
 
@@ -121,18 +120,18 @@ def _run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Na
         prepare(getattr(namespace, "log_level", "warning"), name)
         status = _named(body, namespace)
     except SystemExit:  # for example after --help
-        streams.wait()
-        streams.finish()  # argparse's message on standard error, too
+        output.wait()
+        output.finish()  # argparse's message on standard error, too
         raise
     except Exception:
         with suppress(OutputError, BrokenPipeError):  # the first error is reported
             sys.stdout.flush()
         raise
     finally:
-        streams.keep_last_words()
+        output.keep_last_words()
     sys.stdout.flush()
-    streams.finish()
-    streams.output().check()
+    output.finish()
+    output.stdout().check()
     return status
 
 
@@ -177,10 +176,10 @@ class _Stop:
         self._handled = stop_signals()
         for number in self._handled:
             self._loop.add_signal_handler(number, self._interrupt)
-        streams.output().on_failure(self._give_up)
+        output.stdout().on_failure(self._give_up)
 
     def end(self) -> None:
-        streams.output().on_failure(None)
+        output.stdout().on_failure(None)
         if not self.is_told:
             self._release()
 
@@ -190,8 +189,8 @@ class _Stop:
 
     def _interrupt(self) -> None:
         self.is_told = True
-        streams.keep_last_words()
-        streams.output().on_failure(None)
+        output.keep_last_words()
+        output.stdout().on_failure(None)
         self._release()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # Not by a KeyboardInterrupt: the process would still wait for the model thread.
@@ -217,7 +216,7 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
         await task
     except asyncio.CancelledError:
         if not stop.is_told:
-            streams.output().check()
+            output.stdout().check()
             raise
     finally:
         gc.unfreeze()

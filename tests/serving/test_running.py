@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
-from goodspeed.serving import running
-from goodspeed.serving.output import streams, writer
+from goodspeed.serving import output, running
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
@@ -119,7 +118,7 @@ def test_wrong_usage_is_told_before_the_command_ends(
 ) -> None:
     """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
     is_ending = threading.Event()
-    finish, write = streams.finish, writer.write_all
+    finish, write = output.finish, output.write_all
 
     def announce() -> None:
         is_ending.set()
@@ -132,8 +131,8 @@ def test_wrong_usage_is_told_before_the_command_ends(
     monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
-    monkeypatch.setattr(streams, "finish", announce)
-    monkeypatch.setattr(writer, "write_all", write_late)
+    monkeypatch.setattr(output, "finish", announce)
+    monkeypatch.setattr(output, "write_all", write_late)
     with pytest.raises(SystemExit):
         running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)
     assert "unrecognized arguments: --unknown" in capfd.readouterr().err

@@ -16,10 +16,9 @@ from typing import TextIO
 
 import pytest
 
+from goodspeed.serving import output
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.output import streams, writer
-from goodspeed.serving.output.streams import Log, Output
-from goodspeed.serving.output.writer import Writer
+from goodspeed.serving.output import Log, Output, Writer
 from tests.pipes import Pipe
 from tests.waiting import run_async, until
 
@@ -160,7 +159,7 @@ class Pausing:
 
 @pytest.fixture
 def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pausing]:
-    monkeypatch.setattr(writer, "MAX_WAITING", 10_000)
+    monkeypatch.setattr(output, "MAX_WAITING", 10_000)
     pausing = Pausing()
     pausing.pipe.fill()
     yield pausing
@@ -200,7 +199,7 @@ async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pyt
     async def produce() -> None:
         for number in range(1000):
             pausing.events.write("finish", number=number)
-            await streams.room()
+            await output.room()
 
     producing = asyncio.create_task(produce())
     await until(lambda: pausing.output.writer.is_full)
@@ -274,13 +273,13 @@ def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
     """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
     failing_once = """
 import os
-from goodspeed.serving.output import writer
+from goodspeed.serving import output
 
-def fail(descriptor, text, write=writer.write_all):
-    writer.write_all = write
+def fail(descriptor, text, write=output.write_all):
+    output.write_all = write
     raise OSError(28, os.strerror(28))
 
-writer.write_all = fail
+output.write_all = fail
 """
     ended = run(failing_once + SERVING, "2>&1")
     assert ended.returncode == 74

@@ -39,8 +39,8 @@ class Unread:
         self.pipe = Pipe()
         self.pipe.fill()
         bounds = {
-            "goodspeed.serving.output.writer.MAX_WAITING": max_bytes,
-            "goodspeed.serving.output.streams.LAST_WORD_S": last_word_s,
+            "goodspeed.serving.output.MAX_WAITING": max_bytes,
+            "goodspeed.serving.output.LAST_WORD_S": last_word_s,
         }
         with Path(os.devnull).open("w") as nobody:
             ends = {1: nobody.fileno(), 2: nobody.fileno()} | dict.fromkeys(streams, self.pipe.writing)

@@ -1,1 +1,0 @@
-"""Standard output and standard error that block no daemon, and report failed writes."""
