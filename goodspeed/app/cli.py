@@ -40,7 +40,7 @@ class Subcommand(Protocol):
 SUBCOMMANDS: tuple[Subcommand, ...] = (demo, export_gguf, generate, keygen, models, profile)
 
 NEEDS: dict[Subcommand, tuple[str, ...]] = {
-    demo: ("torch,app", "torch", "httpx2"),
+    demo: ("torch,app", "torch", "rich", "httpx2"),
     export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
     profile: ("torch", "torch"),

@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from goodspeed.errors import ConfigError
-from goodspeed.serving.events import Reporter
 
 NAME = "export-gguf"
 HELP = "write a model as a GGUF file"
@@ -24,6 +23,6 @@ def run(namespace: argparse.Namespace) -> int:
         raise ConfigError(f"{namespace.file} does not end in .gguf, by which such files are known; name it so")
     from goodspeed.engine.exporting.checkpoint import export  # late: it imports torch
 
-    num_bytes = export(namespace.model, namespace.file, namespace.dtype, Reporter("goodspeed").say)
+    num_bytes = export(namespace.model, namespace.file, namespace.dtype)
     print(f"{namespace.file}: {num_bytes / 1e6:,.1f} MB; {namespace.model} in {namespace.dtype}, with its tokenizer")
     return 0

@@ -273,19 +273,15 @@ def _read_json(name: str, path: Path) -> Any:
 
 
 @contextmanager
-def in_the_making(place: Path, num_bytes: int, other: str) -> Iterator[Path]:
+def in_the_making(place: Path) -> Iterator[Path]:
     """Yields the path under which to write a new file or folder; it becomes `place` at the end, or is removed.
 
-    Removes what killed processes left of this place. num_bytes: its size. other: what helps besides another disk.
-    Raises ConfigError if the disk is too full, or if the place cannot be written.
+    Removes what killed processes left of this place. Raises ConfigError if the place cannot be written.
     """
     partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(place)
-        if (free := shutil.disk_usage(place.parent).free) < num_bytes:
-            needed = f"{num_bytes / 1e9:.1f} GB and {free / 1e9:.1f} are free there"
-            raise ConfigError(f"{place} takes {needed}; choose another disk or {other}")
         yield partial
         partial.rename(place)
     except (OSError, SafetensorError) as error:

@@ -213,7 +213,7 @@ sys.exit(cli.main())
 """
 """Runs a command where packages are not installed."""
 
-APP = ("httpx2",)
+APP = ("rich", "httpx2")
 VERIFY = ("verify", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 PROMPTS = str(ROOT / "goodspeed/app/demo/questions.jsonl")
 DRAFT = ("draft", "--verify=tcp://127.0.0.1:9", "--connect-timeout-s=0.1", "--json", "--prompts", PROMPTS)
@@ -236,7 +236,7 @@ def test_extras_are_what_the_project_file_has() -> None:
 @pytest.mark.parametrize(
     ("missing", "words", "what", "packages", "extra"),
     [
-        (APP, ("demo",), "`goodspeed demo`", "httpx2", "torch,app"),
+        (APP, ("demo",), "`goodspeed demo`", "rich, httpx2", "torch,app"),
         (("torch",), ("demo",), "`goodspeed demo`", "torch", "torch,app"),
         (("torch",), ("generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
         (("torch",), ("profile", "--model", "tiny-target"), "`goodspeed profile`", "torch", "torch"),

@@ -1,7 +1,6 @@
 """Writes a checkpoint of Llama's architecture as a GGUF file: weights, tokenizer and settings in one."""
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.exporting.vocabulary import GgufVocabulary
-from goodspeed.engine.folders import exists, find_folder, in_the_making, read_config, refuse_weights, say_nothing
+from goodspeed.engine.folders import exists, find_folder, in_the_making, read_config, refuse_weights
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.quantized.stored import StoredTensors
 from goodspeed.engine.support import expected_windows, naming, rope_types
@@ -24,16 +23,12 @@ from goodspeed.errors import ConfigError, UnsupportedModelError
 KINDS = {"f32": Kind.F32, "f16": Kind.F16, "q8_0": Kind.Q8_0}
 """Storage types of matrices; vectors are always float32."""
 
-SAY_BYTES = 1 << 30
-"""Bytes between two progress reports."""
 
-
-def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_nothing) -> int:
+def export(name: str, file: Path, dtype: str) -> int:
     """Writes a checkpoint as one file; returns its size in bytes.
 
-    Omits rows beyond the tokenizer's ids: the engine never draws these ids. say: called with a %-format and
-    its values. Raises CheckpointError (no such checkpoint, or one that llama.cpp would compute wrongly) or ConfigError
-    (the file exists or cannot be written, or the disk is too full).
+    Omits rows beyond the tokenizer's ids: the engine never draws these ids. Raises CheckpointError (no such checkpoint,
+    or one that llama.cpp would compute wrongly) or ConfigError (the file exists or cannot be written).
     """
     if exists(file):
         raise ConfigError(f"{file} already exists; name a new file, or remove it")
@@ -46,9 +41,14 @@ def export(name: str, file: Path, dtype: str, say: Callable[..., None] = say_not
     with naming(name):
         architecture = _architecture(config)
         vocabulary = GgufVocabulary.of(load_tokenizer(name), config.vocab_size)
-        weights = _Weights(StoredTensors(folder), config, architecture, KINDS[dtype], len(vocabulary.tokens))
-        with in_the_making(file, weights.num_bytes, "a smaller --dtype") as partial:
-            _write(partial, architecture, config, vocabulary, weights, say)
+        weights = _weights(StoredTensors(folder), config, len(vocabulary.tokens))
+        with in_the_making(file) as partial:
+            writer = gguf.GGUFWriter(partial, architecture, use_temp_file=True)
+            writer.add_vocab_size(len(vocabulary.tokens))
+            vocabulary.add_to(writer)
+            if (factors := _rope_factors(config)) is not None:
+                writer.add_tensor("rope_freqs.weight", factors)
+            write(writer, config, weights, KINDS[dtype])
     return file.stat().st_size
 
 
@@ -65,61 +65,55 @@ def _architecture(config: Any) -> str:
     return architecture
 
 
-class _Weights:
-    """The tensors of a file, each converted when it is written."""
+def write(
+    writer: gguf.GGUFWriter,
+    config: Any,
+    weights: Iterable[tuple[str, Tensor]],
+    matrices: Kind,
+    embedding: Kind | None = None,
+) -> None:
+    """Writes sizes and weights of Llama's architecture, by transformers' names, and closes the file.
 
-    def __init__(self, stored: StoredTensors, config: Any, architecture: str, kind: Kind, num_tokens: int) -> None:
-        self._stored, self._config, self._num_tokens = stored, config, num_tokens
-        self.matrices = kind
-        self._is_llama = architecture == "llama"
-        place = gguf.MODEL_ARCH[architecture.upper()]
-        self._names = gguf.get_tensor_name_map(place, config.num_hidden_layers)
-        self.tensors = {self._name(name): name for name in stored.names if not self._is_left_out(name)}
-        self.num_bytes = sum(self.stored_bytes(name) for name in self.tensors.values())
-
-    def _is_left_out(self, name: str) -> bool:
-        return name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and self._config.tie_word_embeddings)
-
-    def _name(self, name: str) -> str:
-        found = self._names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if found is None:
-            raise UnsupportedModelError(f"{name}: llama.cpp does not have this weight; use another model")
-        return str(found)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        rows, *rest = self._stored.shape(name)
-        if _is_by_token(name) and rows < self._num_tokens:
-            what = f"{name} has {rows} rows, but the tokenizer has {self._num_tokens} tokens"
-            raise UnsupportedModelError(f"{what}; use the tokenizer that belongs to the model")
-        return (min(rows, self._num_tokens) if _is_by_token(name) else rows, *rest)
-
-    def kind(self, name: str) -> Kind:
-        shape = self.shape(name)
-        if len(shape) == 1:
-            return Kind.F32
-        return (
-            Kind.F16
-            if self.matrices == Kind.Q8_0 and shape[-1] % gguf.GGML_QUANT_SIZES[Kind.Q8_0][0]
-            else self.matrices
-        )
-
-    def stored_bytes(self, name: str) -> int:
-        block, num_bytes = gguf.GGML_QUANT_SIZES[self.kind(name)]
-        return math.prod(self.shape(name)) // int(block) * int(num_bytes)
-
-    def read(self, name: str) -> np.ndarray[Any, Any]:
-        tensor = self._stored.read(name)[: self.shape(name)[0]].float()
-        config = self._config
-        if self._is_llama and ".q_proj." in name:
-            tensor = interleaved(tensor, config.num_attention_heads)
-        elif self._is_llama and ".k_proj." in name:
-            tensor = interleaved(tensor, config.num_key_value_heads)
-        stored: np.ndarray[Any, Any] = gguf.quants.quantize(np.ascontiguousarray(tensor.numpy()), self.kind(name))
-        return stored
+    matrices: their storage type; vectors are always float32. embedding: another one of the embedding.
+    """
+    _add_sizes(writer, config)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[writer.arch.upper()], config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    if writer.arch != "llama":
+        heads = {}  # the others' heads are rotated as in transformers
+    try:
+        for name, weight in weights:
+            found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+            if found is None:
+                raise UnsupportedModelError(f"{name}: llama.cpp does not have this weight; use another model")
+            which = name.split(".")[-2]
+            rows = interleaved(weight.float(), heads[which]) if which in heads else weight.float()
+            kind = Kind.F32 if rows.ndim == 1 else (embedding or matrices) if which == "embed_tokens" else matrices
+            if rows.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+                kind = Kind.F16
+            stored = gguf.quants.quantize(np.ascontiguousarray(rows.numpy()), kind)
+            writer.add_tensor(found, stored, raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()
+        if writer.temp_file is not None:
+            writer.temp_file.close()
 
 
-def _is_by_token(name: str) -> bool:
-    return name.startswith(("model.embed_tokens.", "lm_head."))
+def _weights(stored: StoredTensors, config: Any, num_tokens: int) -> Iterator[tuple[str, Tensor]]:
+    """Yields the weights of a checkpoint, with rows for so many tokens."""
+    for name in stored.names:
+        if name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and config.tie_word_embeddings):
+            continue
+        weight = stored.read(name)
+        if name.startswith(("model.embed_tokens.", "lm_head.")):
+            if len(weight) < num_tokens:
+                what = f"{name} has {len(weight)} rows, but the tokenizer has {num_tokens} tokens"
+                raise UnsupportedModelError(f"{what}; use the tokenizer that belongs to the model")
+            weight = weight[:num_tokens]
+        yield name, weight
 
 
 def interleaved(rows: Tensor, num_heads: int) -> Tensor:
@@ -137,42 +131,7 @@ def _rope_factors(config: Any) -> np.ndarray[Any, Any] | None:
     return np.asarray((plain / frequencies).numpy(), np.float32)
 
 
-def _write(
-    file: Path, architecture: str, config: Any, vocabulary: GgufVocabulary, weights: _Weights, say: Callable[..., None]
-) -> None:
-    writer = gguf.GGUFWriter(file, architecture)
-    _add_settings(writer, config, len(vocabulary.tokens), weights)
-    vocabulary.add_to(writer)
-    factors = _rope_factors(config)
-    if factors is not None:
-        writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)
-    for new, name in weights.tensors.items():
-        number = weights.stored_bytes(name)
-        writer.add_tensor_info(new, weights.shape(name), np.dtype(np.float32), number, raw_dtype=weights.kind(name))
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for tensor in _with_progress(([] if factors is None else [factors]), weights, say):
-            writer.write_tensor_data(tensor)
-    finally:
-        writer.close()
-
-
-def _with_progress(
-    first: list[np.ndarray[Any, Any]], weights: _Weights, say: Callable[..., None]
-) -> Iterator[np.ndarray[Any, Any]]:
-    yield from first
-    num_bytes = told = 0
-    for name in weights.tensors.values():
-        yield weights.read(name)
-        num_bytes += weights.stored_bytes(name)
-        if num_bytes - told >= SAY_BYTES:
-            told = num_bytes
-            say("%.1f of %.1f GB written", num_bytes / 1e9, weights.num_bytes / 1e9)
-
-
-def _add_settings(writer: gguf.GGUFWriter, config: Any, num_tokens: int, weights: _Weights) -> None:
+def _add_sizes(writer: gguf.GGUFWriter, config: Any) -> None:
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -185,7 +144,4 @@ def _add_settings(writer: gguf.GGUFWriter, config: Any, num_tokens: int, weights
     writer.add_rope_dimension_count(head)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(num_tokens)
-    types = {Kind.F32: gguf.LlamaFileType.ALL_F32, Kind.F16: gguf.LlamaFileType.MOSTLY_F16}
-    writer.add_file_type(types.get(weights.matrices, gguf.LlamaFileType.MOSTLY_Q8_0))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)

@@ -77,7 +77,7 @@ def pad(name: str, shape: Shape, folder: Path, say: Callable[..., None] = say_no
     stored = StoredTensors(source)
     num_bytes = plan.num_bytes(stored)
     weights = plan.tensors(stored, device)
-    with in_the_making(folder, num_bytes, "size") as partial:
+    with in_the_making(folder) as partial:
         partial.mkdir()
         num_parameters = _write(((name, one.cpu()) for name, one in weights), num_bytes, partial, say)
         (partial / "config.json").write_text(json.dumps(plan.config, indent=2) + "\n", "utf-8")

@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unicodedata import is_normalized
 from urllib.request import Request, urlopen
@@ -183,11 +182,7 @@ def test_files_are_written_whole_and_never_over_others(tmp_path: Path, monkeypat
     ended.wait()
     (tmp_path / f"it.gguf.{ended.pid}.partial").write_text("of a killed process")
     with monkeypatch.context() as patched:
-        patched.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-        with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there"):
-            export("tiny-draft-s", file, "f32")
-    with monkeypatch.context() as patched:
-        patched.setattr("gguf.GGUFWriter.write_tensor_data", lambda *_: 1 // 0)
+        patched.setattr("gguf.GGUFWriter.write_tensors_to_file", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             export("tiny-draft-s", file, "f32")
     assert not list(tmp_path.iterdir())
