@@ -10,20 +10,10 @@ CGROUPS, OLD_LIMIT = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory/memory.
 
 OWN_CGROUP = Path("/proc/self/cgroup")
 
-MEMINFO = Path("/proc/meminfo")
-
 
 def total_bytes() -> int:
     """Returns the memory of this machine, or the limit of this container if lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()])
-
-
-def available_bytes() -> int:
-    """Returns the memory available to new processes without swapping, where Linux reports it; else all memory."""
-    with contextlib.suppress(OSError):
-        if found := re.search(r"^MemAvailable: +(\d+) kB$", MEMINFO.read_text(encoding="ascii"), re.MULTILINE):
-            return min(1024 * int(found[1]), total_bytes())
-    return total_bytes()
 
 
 def _cgroup_limits() -> list[int]:

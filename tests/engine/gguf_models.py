@@ -115,31 +115,51 @@ def stored_again(
     kind_of: Callable[[str], str],
     num_rows: int = 0,
     change: Callable[[str, NDArray[np.float32]], NDArray[np.float32]] = lambda name, data: data,
-    fields: Mapping[str, list[int]] = MappingProxyType({}),
+    fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Writes a float32 file with its matrices in other storage types. change: of a weight. fields: further ones."""
-    reader = gguf.GGUFReader(plain)
-    writer = gguf.GGUFWriter(file, reader.fields["general.architecture"].contents())
-    for name, field in reader.fields.items():
-        value: Any = field.contents()
-        if name == "tokenizer.ggml.tokens":
-            value += [f"[PAD{len(value) + i}]" for i in range(num_rows)]
-        if name == "tokenizer.ggml.token_type":
-            value += [5] * num_rows
-        if not name.startswith("GGUF.") and name != "general.architecture":
-            writer.add_key_value(name, value, field.types[0], field.types[-1] if len(field.types) > 1 else None)
-    for name, numbers in fields.items():
-        writer.add_key_value(name, numbers, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT16)
-    for tensor in reader.tensors:
-        data = change(tensor.name, np.array(tensor.data, np.float32))
-        if tensor.name in ("token_embd.weight", "output.weight"):
+
+    def stored(name: str, data: NDArray[Any], _: Kind) -> tuple[NDArray[Any], Kind]:
+        data = change(name, data)
+        if name in ("token_embd.weight", "output.weight"):
             data = np.concatenate((data, data[:num_rows]))
-        kind = Kind[kind_of(tensor.name)] if data.ndim > 1 else Kind.F32
-        writer.add_tensor(tensor.name, _quantised(data, kind), raw_dtype=kind)
+        kind = Kind[kind_of(name)] if data.ndim > 1 else Kind.F32
+        return _quantised(data, kind), kind
+
+    tokens = gguf.GGUFReader(plain).fields["tokenizer.ggml.tokens"].contents()
+    kinds = gguf.GGUFReader(plain).fields["tokenizer.ggml.token_type"].contents()
+    more = [f"[PAD{len(tokens) + i}]" for i in range(num_rows)]
+    padded = {"tokenizer.ggml.tokens": tokens + more, "tokenizer.ggml.token_type": kinds + [5] * num_rows}
+    changed(plain, file, stored, padded | dict(fields))
+
+
+def changed(
+    source: Path,
+    file: Path,
+    change: Callable[[str, NDArray[Any], Kind], tuple[NDArray[Any], Kind] | None],
+    fields: Mapping[str, Any],
+) -> Path:
+    """Writes a file with other weights and fields; None leaves one out. Further fields are lists of numbers."""
+    reader = gguf.GGUFReader(source)
+    known = {name: field.contents() for name, field in reader.fields.items()} | dict(fields)
+    architecture, family = reader.fields["general.architecture"].contents(), known.pop("general.architecture")
+    writer = gguf.GGUFWriter(file, family)
+    for name, value in known.items():
+        if value is None or name.startswith("GGUF."):
+            continue
+        types = [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT16]
+        if name in reader.fields:
+            types = reader.fields[name].types
+        name = name.replace(f"{architecture}.", f"{family}.") if name.startswith(architecture) else name
+        writer.add_key_value(name, value, types[0], types[-1] if len(types) > 1 else None)
+    for tensor in reader.tensors:
+        if (found := change(tensor.name, np.array(tensor.data), tensor.tensor_type)) is not None:
+            writer.add_tensor(tensor.name, found[0], raw_dtype=found[1])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return file
 
 
 def _quantised(data: NDArray[np.float32], kind: Kind) -> NDArray[Any]:

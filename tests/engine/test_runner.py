@@ -1,7 +1,5 @@
 """Logits of paged sessions equal the unmodified model's, whatever happens around them."""
 
-import random
-from collections.abc import Hashable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine import runner as runner_module
+from goodspeed.engine.runner import Chunk, Runner, try_model
+from tests.engine.conftest import Save
+from tests.micro import make_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -52,38 +53,24 @@ def test_one_session_in_pieces_beyond_its_window(reference: Reference, sizes: li
     assert torch.isneginf(found[:, 258:]).all()
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("page_size", [1, 16])
-def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
-    """Joins, leaves, prefill in chunks, drafting steps and rollbacks; unequal contexts; pages used again and again."""
-    rng = random.Random(seed)
-    runner = reference.runner(num_pages=900 // page_size, page_size=page_size)
-    cached: dict[Hashable, list[int]] = {}
-    for step in range(25):
-        if len(cached) < 6 and rng.random() < 0.5:
-            cached[step] = []
-        for key in [key for key in cached if rng.random() < 0.08]:
-            runner.free(key)
-            del cached[key]
-        for key, tokens in cached.items():
-            if rng.random() < 0.5:
-                del tokens[len(tokens) - rng.randint(0, min(9, len(tokens))) :]
-                runner.truncate(key, len(tokens)) if key in runner.pool else None
-        chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.8]
-        if not chunks:
-            continue
-        rng.shuffle(chunks)
-        found = runner.forward(chunks)
-        expected = []
-        for chunk in chunks:
-            cached[chunk.key] += chunk.tokens
-            expected.append(reference.logits(cached[chunk.key], chunk.num_logits))
-            assert runner.pool.length(chunk.key) == len(cached[chunk.key])
-        torch.testing.assert_close(known(found), known(torch.cat(expected)), atol=1e-4, rtol=0)
+def test_a_failing_pass_leaves_the_pool_as_it_was(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner(checkpoints.load(str(save_checkpoint())), num_pages=100)
+    runner.forward([Chunk("kept", [1, 2, 3], 0)])
+    free = runner.pool.num_free
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise torch.OutOfMemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(try_model(runner.checkpoint, is_split=False)[0], "forward", fail)
+        with pytest.raises(torch.OutOfMemoryError):
+            runner.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
+    assert (runner.pool.length("kept"), runner.pool.num_free, "fresh" in runner.pool) == (3, free, False)
 
 
-def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
-    num_tokens = rng.choice([1, 1, 2, 5, 8, rng.randint(9, 60)])
-    tokens = [rng.randrange(258) for _ in range(num_tokens)]
-    return Chunk(key, tokens, rng.choice([0, 1, num_tokens]))
+@pytest.mark.parametrize(("options", "kept"), [({}, 25), ({"memory_fraction": 0.5}, 100), ({"num_pages": 8}, 8)])
+def test_on_a_cpu_where_nobody_said_how_much_there_is_a_part_is_kept_without_a_session(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kept: int
+) -> None:
+    monkeypatch.setattr(runner_module, "pages_for", lambda *_: 100)
+    assert Runner(make_checkpoint(1), prefix_cache=True, **options).pool.max_unused == kept

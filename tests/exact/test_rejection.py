@@ -329,35 +329,6 @@ def test_the_test_of_the_joint_distribution_catches(fault, kind):
     assert joint_fit(fault(kind)) < REJECT**2
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("late", [False, True])
-def test_even_16_bit_rounding_must_come_before_sampling(late):
-    """A tail whose weights all round up, 0.51 to 1: sampled as sent it is harmless, sent otherwise it is seen."""
-    tail = torch.full((240,), 0.51 / 65535)
-    row = torch.cat([torch.tensor([1.0]), tail]) / (1 + tail.sum())
-    num_sessions, chunk = 160_000, 20_000
-    rows = row.expand(chunk, -1)
-    proposal = make(rows, "lattice", k=256)
-    sent = decode(proposal.pack()[0], 1, 241)
-    num_in_tail = 0
-    for start in range(0, num_sessions, chunk):
-        seeds = torch.arange(start, start + chunk)
-        noise = uniform(seeds, Role.DRAFT, 0, 0, 0)
-        drafted = draw(rows, noise) if late else proposal.sample(noise)
-        num_accepted, next_token = verify_ratio(
-            row.expand(chunk, 2, -1),
-            drafted.unsqueeze(1),
-            sent.expand(chunk, 1, -1),
-            torch.ones_like(seeds),
-            uniform(seeds, Role.ACCEPT, 0, 0, 0).unsqueeze(1),
-            uniform(seeds, Role.FINAL, 0, 0, 0),
-        )
-        num_in_tail += int((torch.where(num_accepted > 0, drafted, next_token) > 0).sum())
-    in_tail = torch.arange(num_sessions) < num_in_tail
-    p_value = fits(in_tail.long(), torch.stack([row[0], row[1:].sum()]))
-    assert p_value < REJECT**2 if late else p_value > REJECT
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_draft_equal_to_its_target_is_accepted_whole(kind):
     target = honest(kind, 1.0).target

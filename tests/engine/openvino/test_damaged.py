@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import openvino as ov
 import pytest
@@ -88,22 +87,7 @@ def test_other_models(save_checkpoint: Save) -> None:
 
 def edited(file: Path, change: Callable[[str, Any, Kind], Any], fields: dict[str, Any]) -> Path:
     """Writes Llama in Q4_1 with other weights and fields; None leaves one out."""
-    reader = gguf.GGUFReader(gguf_models.made("Q4_1"))
-    writer = gguf.GGUFWriter(file, family := fields.pop("general.architecture", "llama"))
-    for name, field in reader.fields.items():
-        value = fields.get(name, field.contents())
-        if not name.startswith("GGUF.") and name != "general.architecture" and value is not None:
-            types = field.types
-            sub_type = types[-1] if len(types) > 1 else None
-            writer.add_key_value(name.replace("llama.", f"{family}."), value, types[0], sub_type)
-    for tensor in reader.tensors:
-        if (changed := change(tensor.name, np.array(tensor.data), tensor.tensor_type)) is not None:
-            writer.add_tensor(tensor.name, changed[0], raw_dtype=changed[1])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file
+    return gguf_models.changed(gguf_models.made("Q4_1"), file, change, fields)
 
 
 @pytest.mark.parametrize(

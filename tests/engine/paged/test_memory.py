@@ -38,15 +38,3 @@ def test_a_containers_limit_counts(
     if content is not None:
         (tmp_path / file).write_text(content)
     assert memory.pages_for(1024, CPU, memory_fraction=0.5) == int(available * 0.5) // 1024
-
-
-def test_what_is_available_is_what_linux_tells_and_no_more_than_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = tmp_path / "meminfo"
-    monkeypatch.setattr(host_memory, "MEMINFO", told)
-    assert host_memory.available_bytes() == host_memory.total_bytes()  # another system tells nothing
-    told.write_text("MemTotal:       9 kB\nMemAvailable:   2048 kB\n")
-    assert host_memory.available_bytes() == 2048 * 1024
-    told.write_text(f"MemAvailable: {1 << 60} kB\n")
-    assert host_memory.available_bytes() == host_memory.total_bytes()
