@@ -270,36 +270,27 @@ def test_every_answer_is_counted_by_its_route() -> None:
     assert answers.by_route == {("/models/{name}", 200): 2, ("other", 401): 1, ("other", 404): 1}
 
 
+@pytest.mark.parametrize("is_made", [False, True], ids=["being made", "being sent"])
 @run_async
-async def test_a_response_that_is_being_sent_is_waited_for() -> None:
-    reading = asyncio.Event()
+async def test_a_response_is_waited_for(is_made: bool) -> None:
+    released, num_sent = asyncio.Event(), 0
 
     async def send(message: Message) -> None:
-        await reading.wait()
+        nonlocal num_sent
+        num_sent += 1
+        await released.wait()
 
-    counted = Counted(PlainTextResponse("x"), ResponseCounts())
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if not is_made:
+            await released.wait()
+        await PlainTextResponse("x")(scope, receive, send)
+
+    counted = Counted(app, ResponseCounts())
     assert await counted.all_sent(0.0)
     answering = asyncio.create_task(counted({"type": "http"}, receive=AsyncMock(), send=send))
     await until(lambda: counted._num_begun)
     assert not await counted.all_sent(0.01)
-    reading.set()
+    released.set()
     assert await counted.all_sent(30.0)
-    await answering
-
-
-@run_async
-async def test_a_response_that_is_being_made_is_waited_for() -> None:
-    made, sent = asyncio.Event(), AsyncMock()
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await made.wait()
-        await PlainTextResponse("x")(scope, receive, send)
-
-    counted = Counted(app, ResponseCounts())
-    answering = asyncio.create_task(counted({"type": "http"}, receive=AsyncMock(), send=sent))
-    await until(lambda: counted._num_begun)
-    assert not await counted.all_sent(0.01)
-    made.set()
-    assert await counted.all_sent(30.0)
-    assert sent.await_count == 2
+    assert num_sent == 2
     await answering
