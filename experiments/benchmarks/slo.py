@@ -4,8 +4,8 @@
 --tightness times the median of what plain decoding has taken so far, so that about half of plain's texts are late; the
 patient tier's is three times as long. Every draft node writes one text after the other, so that eight are always open;
 the same texts in all ways. The draft nodes have no models, since eight models on a few cores keep each other from
-working: they have a corpus of 15 other texts of each domain, which the target wrote at the same temperature. The ways
-take turns:
+working: their histories begin with 15 other texts of each domain, which the target wrote at the same temperature. The
+ways take turns:
 
 - *plain*: nothing is drafted.
 - *drafts*: what texts are owed comes first in every round, and then the drafted tokens that are worth their time.

@@ -4,10 +4,7 @@ import argparse
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments.benchmarks.load import held_out_texts
@@ -31,7 +28,8 @@ WANTED = {"urgent_attainment": 1.3, "patient_goodput": 0.9}
 class Comparison:
     """All ways in turn, and the texts of each by tier."""
 
-    def __init__(self, workers: list[DraftWorker], num_urgent: int, tightness: float) -> None:
+    def __init__(self, workers: Mapping[str, Sequence[DraftWorker]], num_urgent: int, tightness: float) -> None:
+        """workers: of each way: the texts of the other way must not be in their histories."""
         self.workers = workers
         self.num_urgent = num_urgent
         self.tightness = tightness
@@ -58,7 +56,7 @@ class Comparison:
         asked = [
             [replace(one, max_draft=longest, slo=self._slo(number)) for one in own] for number, own in enumerate(wanted)
         ]
-        _, served = serve_all(self.workers, asked)
+        _, served = serve_all(self.workers[way], asked)
         for number, own in enumerate(served):
             self.served[way][self._tier(number)] += own if counts else []
         tpots = [one.tpot_s for own in served for one in own]
@@ -118,24 +116,22 @@ def texts(options: argparse.Namespace) -> list[list[list[Wanted]]]:
     return found
 
 
-def write_corpus(options: argparse.Namespace, folder: Path) -> None:
-    """Writes files with other texts of each domain than those that are asked for."""
-    tokenizer: Any = checkpoints.load_tokenizer(TARGET)
+def earlier_texts(options: argparse.Namespace) -> list[Wanted]:
+    """Other texts of each domain than those that are asked for, as prompts of which one token follows."""
     rows = held_out_texts.earlier(options.earlier, options.repetitions + 1)
     prompts = [prompt for row in rows for prompt in row]
-    for number, text in enumerate(target_texts.write_after(prompts, [options.temperature], options.tokens)):
-        whole = tokenizer.decode([*text.prompt, *text.written], skip_special_tokens=True)
-        (folder / f"{number}.txt").write_text(whole, "utf-8")
+    written = target_texts.write_after(prompts, [options.temperature], options.tokens)
+    return [Wanted([*one.prompt, *one.written][:-1], 1, options.temperature, seed=0, max_draft=0) for one in written]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    models = [options.draft_model] * options.clients
-    with ExitStack() as nodes:
-        folder = Path(nodes.enter_context(TemporaryDirectory()))
-        benchmark.note(f"the target writes {options.earlier} other texts of each domain")
-        write_corpus(options, folder)
-        workers = nodes.enter_context(cluster(models, [], ["--history=off", f"--corpus={folder}"], pin=True))
-        comparison = Comparison(workers, options.urgent, options.tightness)
+    models = [options.draft_model] * options.clients * len(WAYS)
+    benchmark.note(f"the target writes {options.earlier} other texts of each domain")
+    earlier = earlier_texts(options)
+    with cluster(models, [], ["--history=node"], pin=True) as workers:
+        own = {way: workers[number :: len(WAYS)] for number, way in enumerate(WAYS)}
+        serve_all(own["drafts"], [earlier] * options.clients)
+        comparison = Comparison(own, options.urgent, options.tightness)
         comparison.run(texts(options))
     return comparison.result()
 
