@@ -2,26 +2,21 @@
 
 from functools import partial
 
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Draft
 from tests.fakes import make_open
-from tests.verify_node.phases import put
+from tests.verify_node.phases import new_session, put
 from verify_node.scheduler.drafts import of_draft
 from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import RoundLimits
-from verify_node.session.client import Client
-from verify_node.session.session import Session
 from verify_node.slo.allotting import NO_PROMISES
 
 
 def make_session(number, *, prompt=3, cached=None, draft=None, waits=False, ready_since=0.0, pool=None):
     """Session `number`, the number-th to be opened; `draft` is a length. waits: for a complete draft."""
-    opened = make_open(number, prompt=tuple(range(1, prompt + 1)))
-    client = Client("a", AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
-    session = Session(opened, b"a", client, client.acceptance, list(opened.prompt), number, prompt, prompt + 20)
+    session = new_session(make_open(number, prompt=tuple(range(1, prompt + 1))), admitted=number)
     session.ready_since = ready_since
     if cached is not None:
         pool.extend(session.session_id, cached)
