@@ -18,7 +18,7 @@ from draft_node.http.schema.chat import (
     StructuredOutputs,
     TextRequest,
 )
-from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Tool, TooLong, grammar, loosened
 from draft_node.service.chat_forms import opened
@@ -50,8 +50,7 @@ async def form_of(
         what = f"ignore_eos: a constrained answer ends where its form ends; leave it out, or {param.partition('.')[0]}"
         raise ApiError(400, what, param="ignore_eos")
     if len(constraint.source) > MAX_CONSTRAINT_CHARS:
-        what = f"{param} has {len(constraint.source)} characters as JSON; {MAX_CONSTRAINT_CHARS} are the most"
-        raise ApiError(400, what, param=param)
+        raise wrong(f"{param} has {len(constraint.source)} characters as JSON; {MAX_CONSTRAINT_CHARS} are the most")
     try:
         await caller.service.check_form(constraint, caller.user)
     except ConstraintError as error:
@@ -86,8 +85,7 @@ def _of_structured(given: StructuredOutputs | None) -> tuple[str, Constraint] | 
     ]
     named = [(name, Constraint(kind, source)) for name, kind, source in members if source is not None]
     if len(named) != 1:
-        what = "structured_outputs must have exactly one of json, regex, choice, grammar and json_object"
-        raise ApiError(400, what, param="structured_outputs")
+        raise wrong("structured_outputs must have exactly one of json, regex, choice, grammar and json_object")
     [(name, constraint)] = named
     return f"structured_outputs.{name}", constraint
 
@@ -109,11 +107,9 @@ async def form_with_tools(
     is_strict = options.is_restricted or any(function.strict for function in options.functions)
     if options.functions and (options.is_forced or is_strict or form is not None):
         if request.ignore_eos:
-            what = "ignore_eos: an answer with constrained calls ends where its form ends; leave it out"
-            raise ApiError(400, what, param="ignore_eos")
+            raise wrong("ignore_eos: an answer with constrained calls ends where its form ends; leave it out")
         if form is not None and content is None:
-            what = "structured_outputs with tools must be JSON; send response_format, or no tools"
-            raise ApiError(400, what, param="structured_outputs")
+            raise wrong("structured_outputs with tools must be JSON; send response_format, or no tools")
         stops = caller.service.defaults(chat=True).stop
         whole = Form(parser.formats, chats.markers, reasoning, options.is_forced, parser.one_call, content, stops)
         return await _with_calls(whole, options, caller)

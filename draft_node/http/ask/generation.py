@@ -22,7 +22,7 @@ from draft_node.http.ask.prompts import (
 )
 from draft_node.http.ask.slo import asked_slo
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, TextRequest
-from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from goodspeed.errors import RequestRefused
 from goodspeed.serving.defaults import SamplingRequest
@@ -71,8 +71,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     caller.model_of(request.model)
     prompts = prompts_of(request)
     if len(prompts) > MAX_PROMPTS:
-        what = f"prompt holds {len(prompts)} prompts; send at most {MAX_PROMPTS} in one request"
-        raise ApiError(400, what, param="prompt")
+        raise wrong(f"prompt holds {len(prompts)} prompts; send at most {MAX_PROMPTS} in one request")
     check_within_reach(service)
     form = await form_of(request, caller)
     ids = [await encoded(prompt, caller) for prompt in prompts]
@@ -100,7 +99,7 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     service = caller.service
     caller.model_of(request.model)
     if request.top_logprobs is not None and not request.logprobs:
-        raise ApiError(400, "top_logprobs needs logprobs: true; send both, or neither", param="top_logprobs")
+        raise wrong("top_logprobs needs logprobs: true; send both, or neither")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     options = options_of(request, service.chats)
     check_within_reach(service)
@@ -205,7 +204,7 @@ def _asked(request: TextRequest, vocab_size: int) -> SamplingRequest:
 def _check_echo(request: CompletionRequest, num_tokens: int, num_logprobs: int) -> None:
     """ApiError if too many log-probabilities of prompts are asked for."""
     if (request.n or 1) > 1:
-        raise ApiError(400, "n must be 1 with echo and logprobs; send several requests", param="n")
+        raise wrong("n must be 1 with echo and logprobs; send several requests")
     longest = MAX_PROMPT_LOGPROBS // (1 + num_logprobs)
     if num_tokens > longest:
         what = f"echo: log-probabilities of {num_tokens} tokens with {num_logprobs} alternatives each are too many"
@@ -226,14 +225,11 @@ def _drafting(request: TextRequest, caller: Caller, *, predicts: bool) -> tuple[
     extension, config = request.own, caller.config
     asked, says_none = extension.drafter, extension.speculate is False or extension.max_draft == 0
     if asked == "model" and not config.has_model:
-        what = "goodspeed.drafter: this draft node has no model; send auto, ngram or none"
-        raise ApiError(400, what, param="goodspeed.drafter")
+        raise wrong("goodspeed.drafter: this draft node has no model; send auto, ngram or none")
     if says_none and asked in ("model", "ngram"):
-        what = f"goodspeed.drafter: {asked} drafts, but the request also disables drafts; drop one of the two"
-        raise ApiError(400, what, param="goodspeed.drafter")
+        raise wrong(f"goodspeed.drafter: {asked} drafts, but the request also disables drafts; drop one of the two")
     if predicts and (says_none or asked in ("model", "none")):
-        what = "prediction: it is a source of drafts, but goodspeed excludes such drafts; leave out one of them"
-        raise ApiError(400, what, param="prediction")
+        raise wrong("prediction: it is a source of drafts, but goodspeed excludes such drafts; leave out one of them")
     longest = config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
     drafter = "none" if says_none else asked or config.drafter
     return "auto" if predicts and drafter == "model" else drafter, longest

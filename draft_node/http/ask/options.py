@@ -15,7 +15,7 @@ from draft_node.http.schema.chat import (
     ToolCall,
     ToolChoice,
 )
-from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.http.schema.parts import text_of
 from draft_node.parsing.bodies import MAX_DEPTH
 from draft_node.parsing.formats import ThinkingFormat
@@ -60,11 +60,10 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
     """Checks the tools and returns those that the model sees: all, or none with tool_choice none."""
     if not tools:
         if choice not in (None, "none", "auto"):
-            raise ApiError(400, "tool_choice requires a call, but there are no tools; send tools", param="tool_choice")
+            raise wrong("tool_choice requires a call, but there are no tools; send tools")
         return ()
     if not chats.takes_tools or chats.formats.tools is None:
-        what = f"tools are not supported: {chats.why_no_tools}; leave them out"
-        raise ApiError(400, what, param="tools", code="unsupported_parameter")
+        raise wrong(f"tools are not supported: {chats.why_no_tools}; leave them out", "unsupported_parameter")
     functions = tuple(tool.function for tool in tools)
     names = [function.name for function in functions]
     for i, function in enumerate(functions):
@@ -73,13 +72,12 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
             what = f"tools.{i}.function.name: another tool is named {function.name!r}, too; give each its own name"
             raise ApiError(400, what, param=f"tools.{i}.function.name")
         if depth(function.parameters) > MAX_DEPTH:
-            raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
+            raise wrong(f"{param} must not have more than {MAX_DEPTH} levels")
         if not is_of_object(function.parameters or {}):
             what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
             raise ApiError(400, what, param=param)
         if has_options(function.parameters):
-            what = f"{param} must not have x-guidance, which would change how schemas are enforced; leave it out"
-            raise ApiError(400, what, param=param)
+            raise wrong(f"{param} must not have x-guidance, which would change how schemas are enforced; leave it out")
     return () if choice == "none" else functions
 
 
@@ -94,7 +92,7 @@ def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tup
             return functions
     known, chosen = {function.name for function in functions}, {one.function.name for one in named}
     for name in sorted(chosen - known):
-        raise ApiError(400, f"{param}: no tool is named {name!r}; choose one of tools", param=param)
+        raise wrong(f"{param}: no tool is named {name!r}; choose one of tools")
     return tuple(function for function in functions if function.name in chosen)
 
 
@@ -108,9 +106,8 @@ def _shown(function: Function) -> dict[str, Any]:
 def _settings(request: ChatRequest, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
     """Returns the template's variables: the request's own, then those for thinking and effort, then the node's."""
     given = request.chat_template_kwargs or {}
-    wrong = chats.settings_error(given, tools=tools)
-    if wrong is not None:
-        raise ApiError(400, f"chat_template_kwargs {wrong}", param="chat_template_kwargs")
+    if what := chats.settings_error(given, tools=tools):
+        raise wrong(f"chat_template_kwargs {what}")
     effort = _effort(request.reasoning_effort, chats, tools=tools)
     return {**chats.settings, **effort, **_thinking(request.enable_thinking, chats, tools=tools), **given}
 
@@ -149,9 +146,9 @@ def turn_calls(calls: Sequence[ToolCall], where: str) -> list[dict[str, Any]]:
             arguments = None
         param = f"{where}.tool_calls.{i}.function.arguments"
         if not isinstance(arguments, dict):
-            raise ApiError(400, f"{param} must be a JSON object as a string", param=param)
+            raise wrong(f"{param} must be a JSON object as a string")
         if depth(arguments) > MAX_DEPTH:
-            raise ApiError(400, f"{param} must not have more than {MAX_DEPTH} levels", param=param)
+            raise wrong(f"{param} must not have more than {MAX_DEPTH} levels")
         function = {"name": call.function.name, "arguments": arguments}
         found.append({"id": call.id, "type": "function", "function": function})
     return found
@@ -169,13 +166,12 @@ def _continues(request: ChatRequest) -> bool:
         raise ApiError(400, what, param="add_generation_prompt")
     if not is_own and (asked or begins is False):
         param = "continue_final_message" if asked else "add_generation_prompt"
-        what = f"{param}: the last message is not the assistant's, so there is none to continue; leave it out"
-        raise ApiError(400, what, param=param)
+        raise wrong(f"{param}: the last message is not the assistant's, so there is none to continue; leave it out")
     if not is_own or asked is False or begins:
         return False
     if messages[-1].tool_calls:
         param = f"messages.{len(messages) - 1}.tool_calls"
-        raise ApiError(400, f"{param}: calls cannot be continued; add their results after them", param=param)
+        raise wrong(f"{param}: calls cannot be continued; add their results after them")
     return True
 
 

@@ -9,7 +9,7 @@ from draft_node.http.ask.body import check_elements
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.options import turn_calls
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message, Prediction
-from draft_node.http.schema.errors import ApiError
+from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.http.schema.parts import text_of
 from draft_node.service.queues import num_chat_chars
 from draft_node.service.service import Service
@@ -75,8 +75,7 @@ async def encoded(prompt: str | list[int], caller: Caller) -> tuple[int, ...]:
 def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
     most = max(tokens, default=0)
     if most >= vocab_size:
-        what = f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}"
-        raise ApiError(400, what, param=param, code="vocabulary")
+        raise wrong(f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}", "vocabulary")
 
 
 async def encode_prediction(prediction: Prediction, prompt: tuple[int, ...], caller: Caller) -> tuple[int, ...]:
@@ -122,12 +121,12 @@ def max_tokens_of(
         param = "messages" if isinstance(request, ChatRequest) else "prompt"
         raise _too_long(param, service.context_len, f"{service.context_len - min(left)} tokens")
     if asked == 0 and not (isinstance(request, CompletionRequest) and request.echo):
-        raise ApiError(400, "max_tokens must be at least 1; 0 is for echo: true alone", param="max_tokens")
+        raise wrong("max_tokens must be at least 1; 0 is for echo: true alone")
     if asked == 0 and least:
-        raise ApiError(400, "min_tokens must not be more than max_tokens, which is 0", param="min_tokens")
+        raise wrong("min_tokens must not be more than max_tokens, which is 0")
     found = [min(default if asked is None else max(asked, 1), room) for room in left]
     if least > (min(found) if asked is None else asked):
-        raise ApiError(400, f"min_tokens must not be more than {name}", param="min_tokens")
+        raise wrong(f"min_tokens must not be more than {name}")
     return found
 
 

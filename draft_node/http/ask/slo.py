@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Slo
-from draft_node.http.schema.errors import ApiError, renamed
+from draft_node.http.schema.errors import ApiError, renamed, wrong
 from draft_node.service.levels import Levels
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import WINDOW, Objectives
@@ -38,8 +38,7 @@ def asked_slo(
     except RequestRefused as error:
         raise ApiError(400, f"{told[0]}: {error.what}", param=told[0], code=error.code) from None
     if own.otherwise is not None and found is None:
-        what = "goodspeed.otherwise needs a service level; send goodspeed.slo, too, or leave it out"
-        raise ApiError(400, what, param="goodspeed.otherwise")
+        raise wrong("goodspeed.otherwise needs a service level; send goodspeed.slo, too, or leave it out")
     return found, own.otherwise or "best_effort"
 
 

@@ -50,6 +50,11 @@ class ApiError(Exception):
         return error_answer(scope, self.status, self.body, headers)
 
 
+def wrong(message: str, code: str | None = None) -> ApiError:
+    """Returns the error for a wrong parameter, whose dotted name the message begins with."""
+    return ApiError(400, message, param=re.split("[ :]", message, maxsplit=1)[0], code=code)
+
+
 class ClientGone(Exception):
     """The user disconnected: no answer can be delivered."""
 
