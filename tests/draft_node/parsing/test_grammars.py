@@ -472,11 +472,6 @@ REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
         {"$ref": 1, "c": {"$ref": "#/none"}, "d": {"$ref": 1}},
         {"$ref": 1, "c": {}, "d": {"$ref": 1}},
     ),
-    "a part that no keyword makes a schema": (
-        {"properties": {"a": {"$ref": "#/parts/0"}}, "parts": [{"type": "integer"}]},
-        {"a": 1},
-        {"a": None},
-    ),
     "one with more beside it": (
         {
             "properties": {"a": {"$ref": "#/$defs/x", "properties": {"m": {"type": "integer"}}, "required": ["m"]}},

@@ -21,7 +21,6 @@ from draft_node.service.tokens import Token
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.refined import Refined
-from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
@@ -139,18 +138,6 @@ async def test_a_text_is_what_the_target_writes_alone(sampling: Sampling) -> Non
 
 
 @run_async
-async def test_a_form_is_held_for_the_draft_model_while_its_text_is_written() -> None:
-    form = Constraint("choice", '["the red one", "the green one"]')
-    async with edge() as here:
-        constraints = here.daemon.drafter.constraints
-        assert constraints is not None
-        async with aclosing(here.service.write(generation(constraint=form, user="alice"))) as items:
-            await anext(items)
-            await until(lambda: len(constraints.holders) == 1)  # it is compiled while the text goes on
-        assert len(constraints.holders) == 0
-
-
-@run_async
 async def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_both_nodes() -> None:
     ids = alone(prompt_ids(2), GREEDY, 48)
     tokenizer = load("tiny-target").tokenizer
@@ -224,18 +211,6 @@ async def test_cancelled_again_while_the_line_is_busy() -> None:
         here.network.has_room.set()
         await here.until_free()
         assert (await write(here.service, generation())).ids == expected()
-
-
-@run_async
-async def test_a_text_for_a_target_that_is_gone_is_asked_for_anew_under_the_defaults_of_the_new_one() -> None:
-    asked = SamplingRequest(seed=0, temperature=0.0)
-    async with edge() as here:
-        old = generation(
-            sampling=Sampling(seed=5), stop=("e",), stop_ids=(1, 2, 3), target="of the one before", asked=asked
-        )
-        written = await write(here.service, old)
-        assert not here.service.texts.failed
-    assert written.ids == expected()
 
 
 @run_async

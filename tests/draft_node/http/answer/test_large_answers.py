@@ -257,18 +257,3 @@ def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(map(len, pieces)) == 1000
     assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
     assert len(json.loads(b"".join(pieces))["choices"][0]["logprobs"]["tokens"]) == 100
-
-
-def test_a_small_answer_is_sent_at_once() -> None:
-    sent = sent_by(prompt="x", max_tokens=4)
-    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
-    assert dict(sent[0]["headers"])[b"content-length"] == str(len(sent[1]["body"])).encode()
-
-
-def test_a_large_event_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
-    sent = sent_by(prompt="x" * 100, echo=True, logprobs=5, max_tokens=1, stream=True)
-    pieces = [message["body"] for message in sent[1:]]
-    assert max(map(len, pieces)) == 1000
-    first = json.loads(b"".join(pieces).split(b"\n\n")[0].removeprefix(b"data: "))
-    assert len(first["choices"][0]["logprobs"]["tokens"]) == 100

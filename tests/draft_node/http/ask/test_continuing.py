@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Deliver
-from draft_node.parsing.formats import Content, Thinking
-from draft_node.parsing.parser import Continued, Parser, ParserSettings
+from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.service.answer import Answer
 from draft_node.service.tokens import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
@@ -131,12 +130,6 @@ def test_the_end_of_the_message_is_the_end_of_the_prompt_or_it_is_refused() -> N
         with pytest.raises(PromptError) as error:
             encode_chat(tokenizer(template), blank, Inputs(continues=True))
         assert str(error.value) == NOT_CONTINUED
-
-
-def test_a_continued_text_is_taken_apart_from_its_middle() -> None:
-    formats = api("x").service.chats.formats
-    assert Parser(formats, {}, is_thinking=False, is_continued=True).push(" <think>") == [Content(" <think>")]
-    assert Parser(formats, {}, is_thinking=True, is_continued=True).push(" so") == [Thinking(" so")]
 
 
 @pytest.mark.parametrize(("continued", "said"), [(None, "Rome"), ("text", " Rome")])

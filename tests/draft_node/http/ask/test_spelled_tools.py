@@ -7,7 +7,7 @@ import pytest
 
 from draft_node.parsing.spelled import spelled
 from draft_node.service.chat_forms import ChatForms
-from tests.chats import PLAIN, QWEN3, R1, function, tokenizer
+from tests.chats import PLAIN, QWEN3, function, tokenizer
 from tests.draft_node.http.ask.test_tool_forms import NAMED, SAFE, may_end_after
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, streamed
 from tests.draft_node.http.fake import Api, error_of
@@ -67,12 +67,6 @@ def test_where_a_template_is_strict_the_first_question_has_the_tools() -> None:
     assert prompt.endswith("user: <tool_response>\nsunny\n</tool_response>\n\nAnd now?\n")
 
 
-@pytest.mark.parametrize(("template", "has_system"), [(PLAIN, True), (STRICT_TURNS, False), (R1, True)])
-def test_a_template_is_asked_for_messages_of_the_system(template: str, has_system: bool) -> None:
-    forms = ChatForms.of(tokenizer(template))
-    assert (forms.spells_tools, forms.system != "none") == (True, has_system)
-
-
 def test_templates_that_know_tools_show_them_by_themselves() -> None:
     forms = ChatForms.of(tokenizer(QWEN3))
     assert not forms.spells_tools
@@ -92,14 +86,6 @@ def test_required_calls_are_constrained(choice: Any) -> None:
     assert (message["tool_calls"], reason) == ([call(arguments='{"city": "Rome"}')], "tool_calls")
     assert may_end_after(here, SAFE)
     assert not may_end_after(here, "hi")
-
-
-def test_prompts_are_counted_with_what_is_spelled() -> None:
-    here = api("x", PLAIN)
-    counted = here.client.post("/tokenize", json={"messages": [USER], "tools": TOOLS}).json()["count"]
-    assert counted == here.chat(tools=TOOLS).json()["usage"]["prompt_tokens"]
-    here.service.max_chars = 500
-    assert error_of(here.chat(tools=TOOLS))["code"] == "context_length_exceeded"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.ask.body import LARGE
 from draft_node.http.schema.strict import IGNORED, MAX_IGNORED
 from tests.draft_node.http.fake import Api, error_of
 
@@ -38,27 +37,10 @@ def test_they_are_ignored_in_messages_and_their_parts(api: Api) -> None:
     assert told(api.client.post("/tokenize", json={"messages": [message]})) == "cache_control"
 
 
-def test_they_are_ignored_in_responses(api: Api) -> None:
-    part = {"type": "input_text", "text": "hi", "cache_control": CACHE}
-    message = {"role": "user", "content": [part], "cache_control": CACHE}
-    answer = api.client.post("/v1/responses", json={"input": [message], "text": {"verbosity": "high"}})
-    assert told(answer) == "cache_control, verbosity"
-
-
-@pytest.mark.parametrize("verbosity", ["low", "high"])
-def test_how_much_to_say_is_a_hint(api: Api, verbosity: str) -> None:
-    assert told(api.chat(verbosity=verbosity)) == "verbosity"
-
-
 def test_a_refusal_says_what_was_ignored_too(api: Api) -> None:
     answer = api.chat(cache_control=CACHE, temperature=9)
     assert error_of(answer)["param"] == "temperature"
     assert api.chat(model="other", cache_control=CACHE).headers["X-GoodSpeed-Ignored"] == "cache_control"
-
-
-def test_a_large_body_is_read_likewise(api: Api) -> None:
-    api.service.context_len = api.service.max_chars = 4 * LARGE
-    assert told(api.complete(prompt="x" * LARGE, cache_control=CACHE)) == "cache_control"
 
 
 SAID = {"role": "user", "content": "hi"}
