@@ -160,37 +160,35 @@ class Encoder:
 
     async def prompt(self, text: str, user: str) -> tuple[int, ...]:
         """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
-        tokenizer, turns = self._for(len(text))
-        return tuple(await turns.run(user, len(text), lambda: encode_prompt(tokenizer, text)))
+        return tuple(await self._run(len(text), user, lambda tokenizer: encode_prompt(tokenizer, text)))
 
     async def chat(self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING) -> tuple[int, ...]:
         """Returns a conversation's token ids; PromptError if the chat template refuses it, Busy as in `prompt`."""
-        num_chars = num_chat_chars(messages, inputs)
-        tokenizer, turns = self._for(num_chars)
-        return tuple(await turns.run(user, num_chars, lambda: self._encode_chat(tokenizer, messages, inputs)))
 
-    def _encode_chat(self, tokenizer: Any, messages: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[int]:
-        if self._control_tokens is not None:
-            self._control_tokens.refuse(tokenizer, messages, inputs.tools, inputs.settings)
-        return encode_chat(tokenizer, messages, inputs)
+        def encode(tokenizer: Any) -> list[int]:
+            if self._control_tokens is not None:
+                self._control_tokens.refuse(tokenizer, messages, inputs.tools, inputs.settings)
+            return encode_chat(tokenizer, messages, inputs)
+
+        return tuple(await self._run(num_chat_chars(messages, inputs), user, encode))
 
     async def part(self, text: str, user: str) -> tuple[int, ...]:
         """Returns the token ids of a text without special tokens; () for an empty text. Busy as in `prompt`."""
-        tokenizer, turns = self._for(len(text))
-        return tuple(await turns.run(user, len(text), lambda: encode_part(tokenizer, text)))
+        return tuple(await self._run(len(text), user, lambda tokenizer: encode_part(tokenizer, text)))
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Returns the text of token ids, without special tokens; Busy as in `prompt`."""
-        tokenizer, turns = self._for(len(token_ids))
-        return await turns.run(user, len(token_ids), lambda: decode(tokenizer, token_ids))
+        return await self._run(len(token_ids), user, lambda tokenizer: decode(tokenizer, token_ids))
+
+    async def _run(self, size: int, user: str, work: Callable[[Any], T]) -> T:
+        """Runs work with the tokenizer for texts of this size, in characters or token ids."""
+        tokenizer, turns = self._short if size < LONG else self._long
+        return await turns.run(user, size, lambda: work(tokenizer))
 
     def close(self) -> None:
         """Ends the threads and cancels waiting calls."""
         for _, turns in (self._short, self._long):
             turns.close()
-
-    def _for(self, num_chars: int) -> tuple[Any, FairQueue]:
-        return self._short if num_chars < LONG else self._long
 
 
 MAX_FORM_CHARS = 1 << 18
