@@ -210,10 +210,8 @@ def _served(tools: Iterable[AnyTool], place: str, within: NamespaceTool | None =
     for i, tool in enumerate(tools):
         where, about = f"{place}.{i}", _about(within) if i == 0 else ""
         match tool:
-            case FunctionTool():
-                yield Served(_function(tool, namespace, about), where, tool.name, namespace)
-            case CustomTool():
-                yield Served(_of_text(tool, namespace, about), where, tool.name, namespace, "custom")
+            case FunctionTool() | CustomTool():
+                yield Served(_function(tool, namespace, about), where, tool.name, namespace, tool.type)
             case NamespaceTool():
                 yield from _served(tool.tools, f"{where}.tools", tool)
             case SearchTool(execution="client"):
@@ -228,15 +226,6 @@ def _about(namespace: NamespaceTool | None) -> str:
     return f"All tools named {shown_name('...', namespace.name)}: {namespace.description}"
 
 
-def _function(tool: FunctionTool, namespace: str | None, *about: str) -> dict[str, Any]:
-    return {
-        "name": shown_name(tool.name, namespace),
-        "description": _joined(tool.description, *about),
-        "parameters": tool.parameters,
-        "strict": tool.strict,
-    }
-
-
 INPUT: Schema = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
@@ -246,11 +235,13 @@ INPUT: Schema = {
 """Parameters of a custom tool as a function."""
 
 
-def _of_text(tool: CustomTool, namespace: str | None, *about: str) -> dict[str, Any]:
-    form = tool.format
+def _function(tool: FunctionTool | CustomTool, namespace: str | None, about: str) -> dict[str, Any]:
+    form = tool.format if isinstance(tool, CustomTool) else None
     kept = f"The input has this {form.syntax} grammar:\n{form.definition}" if isinstance(form, GrammarFormat) else ""
-    description = _joined(tool.description, kept, *about)
-    return {"name": shown_name(tool.name, namespace), "description": description, "parameters": INPUT}
+    shown = {"name": shown_name(tool.name, namespace), "description": _joined(tool.description, kept, about)}
+    if isinstance(tool, CustomTool):
+        return {**shown, "parameters": INPUT}
+    return {**shown, "parameters": tool.parameters, "strict": tool.strict}
 
 
 def _joined(*texts: str | None) -> str | None:
