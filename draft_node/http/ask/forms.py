@@ -13,7 +13,6 @@ from draft_node.http.schema.chat import (
     JsonSchema,
     ObjectFormat,
     ResponseFormat,
-    Schema,
     SchemaFormat,
     StructuredOutputs,
     TextRequest,
@@ -73,25 +72,27 @@ def _of_format(given: ResponseFormat | None) -> tuple[str, Constraint] | None:
     return None
 
 
+KINDS: dict[str, ConstraintKind] = {
+    "json": "json_schema",
+    "regex": "regex",
+    "choice": "choice",
+    "grammar": "grammar",
+    "json_object": "json_object",
+}
+"""Kinds of constraints by the members of `structured_outputs`."""
+
+
 def _of_structured(given: StructuredOutputs | None) -> tuple[str, Constraint] | None:
     if given is None:
         return None
-    members: list[tuple[str, ConstraintKind, str | None]] = [
-        ("json", "json_schema", _as_source(given.json_)),
-        ("regex", "regex", given.regex),
-        ("choice", "choice", _as_source(given.choice)),
-        ("grammar", "grammar", given.grammar),
-        ("json_object", "json_object", "" if given.json_object else None),
-    ]
-    named = [(name, Constraint(kind, source)) for name, kind, source in members if source is not None]
+    named = {
+        name: value for name, value in given.model_dump(by_alias=True).items() if name in KINDS and value is not None
+    }
     if len(named) != 1:
         raise wrong("structured_outputs must have exactly one of json, regex, choice, grammar and json_object")
-    [(name, constraint)] = named
-    return f"structured_outputs.{name}", constraint
-
-
-def _as_source(given: Schema | list[str] | str | None) -> str | None:
-    return given if given is None or isinstance(given, str) else json.dumps(given)
+    [(name, value)] = named.items()
+    source = value if isinstance(value, str) else "" if value is True else json.dumps(value)
+    return f"structured_outputs.{name}", Constraint(KINDS[name], source)
 
 
 async def form_with_tools(
