@@ -62,9 +62,8 @@ def experiment(config: Config) -> Outcome:
 
 def _runs(family: str, nodes: str, wire: str, policy: str, config: Config) -> list[Run]:
     place = config.nodes[nodes]
-    texts: dict[str, Any] = {"num_texts": config.texts, "recordings": config.recordings}
-    row = config.row(family, place)
-    return runs(partial(world, row, place, policy=policy, rounds="barrier", wire=wire, **texts), config.seeds)
+    make = partial(world, config.row(family, place), place, policy=policy, rounds="barrier", wire=wire)
+    return runs(partial(make, num_texts=config.texts, recordings=config.recordings), config.seeds)
 
 
 def _measures(found: list[Run], fixed: list[Run]) -> dict[str, float]:

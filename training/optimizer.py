@@ -26,7 +26,7 @@ class Optimizer:
 
     def step(self, scale: float) -> None:
         """Updates the weights once, with the learning rates times `scale`, and clears the gradients."""
-        for optimizer, rate in ((self.muon, MUON_LR), (self.adam, ADAM_LR)):
+        for optimizer, rate in zip((self.muon, self.adam), (MUON_LR, ADAM_LR), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
             optimizer.step()  # type: ignore[no-untyped-call]

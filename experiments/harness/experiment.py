@@ -46,7 +46,8 @@ class Comparing:
 
     def with_policy(self, name: str) -> Self:
         """The same with one more policy to compare."""
-        return cast(Self, replace(cast(Any, self), policies=tuple(dict.fromkeys((*self.policies, name)))))
+        policies = tuple(dict.fromkeys((*self.policies, name)))
+        return cast(Self, replace(cast(Any, self), policies=policies))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import experiments.simulation.queueing.rivals  # noqa: F401 (registers rivals)
+import experiments.simulation.rival_orders  # noqa: F401 (registers rivals)
 from experiments.simulation.settings import Faults, Settings, with_faults
 from experiments.simulation.texts.claims import Claims, Trees
 from experiments.simulation.texts.ngrams import NgramKind

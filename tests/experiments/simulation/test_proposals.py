@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from experiments.simulation.accounts import Run, run
+from experiments.simulation.few_places import Kind, make
 from experiments.simulation.paper import TABLE_1, WAYS, Nodes, serving
-from experiments.simulation.queueing.requests import Kind, make
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import DIGITS, ModelPath, OffPath, Proposal, Recordings, Text, Title
@@ -133,7 +133,7 @@ def test_what_a_recording_lacks_is_named() -> None:
     with pytest.raises(ConfigError, match="no draft model, only n-grams"):
         Recordings(proposals.SHIPPED, msgspec.structs.replace(TITLE, draft_models=()), (TEXT,)).stand_in(0)
     with pytest.raises(ConfigError, match="has no texts of cooking, only of"):
-        make(Kind(prompt_tokens=1, domains=["cooking"]), 1, 1.0, 4, 0.0, Random(1))
+        make(Kind(prompt_tokens=1, domains=["cooking"]), 1, 1.0, 0.0, Random(1))
 
 
 def test_a_proposal_is_right_as_far_as_it_was() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.simulation.queueing.places import give
-from experiments.simulation.queueing.rivals import bounds, create
+from experiments.simulation.rival_orders import bounds, create
 from goodspeed.errors import ConfigError
+from tests.verify_node.scheduler.places import give
 from verify_node.scheduler.orders import ORDERS
 from verify_node.scheduler.orders.base import AGING_S, Job
 from verify_node.scheduler.orders.laps import BOUNDS, NUM_ROUNDS, Laps, RateHistory, stable_rate

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-import experiments.simulation.queueing.rivals  # noqa: F401 (it adds las and sjf to the orders)
+import experiments.simulation.rival_orders  # noqa: F401 (it adds las and sjf to the orders)
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives

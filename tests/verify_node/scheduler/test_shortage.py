@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.simulation.queueing.rivals import create
+from experiments.simulation.rival_orders import create
 from verify_node.scheduler.orders.base import AGING_S, Job
 from verify_node.scheduler.preempt import Contention
 from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
