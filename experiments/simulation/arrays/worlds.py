@@ -8,14 +8,15 @@ nothing about time: probes come after PROBE_ROUNDS rounds, as where round trips 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from experiments.simulation.arrays.estimators import observe_acceptance, observe_goodput
 from experiments.simulation.arrays.probabilities import Agreement
 from experiments.simulation.arrays.rows import RowPolicy
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
+from goodspeed.fair.estimators import FULL_DRAFT, INITIAL_ACCEPTANCE, SMALLEST_GOODPUT, SMALLEST_RATE
 from goodspeed.fair.policies.base import Floats, Ints
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.scheduler.allocate import INITIAL_GOODPUT, INITIAL_WORTH, PROBE_ROUNDS
@@ -106,3 +107,29 @@ class Worlds:
         lengths = np.where(due, np.maximum(lengths, 1), lengths)
         self._zero_since[joined] = np.where(lengths > 0, -1, np.where(waiting < 0, self.num_rounds, waiting))
         return lengths
+
+
+# -- the arithmetic of `goodspeed/fair/estimators.py`, bit for bit ----------------------------------------------------
+
+
+def observe_acceptance(
+    value: Floats, eta: float, agreement: Floats, num_drafted: ArrayLike, worth: Floats | None = None
+) -> Floats:
+    """`AcceptanceEstimator.observe` for many clients: returns the new values; all shapes are [clients].
+
+    The caller adds `num_drafted` to `worth` afterwards.
+    """
+    drafted = np.asarray(num_drafted)
+    step: Any = eta
+    if worth is not None:
+        step = np.maximum(eta * np.minimum(drafted / FULL_DRAFT, 1.0), drafted / (worth + drafted))
+    moved = (1.0 - step) * value + step * (agreement / np.maximum(drafted, 1))
+    kept: Floats = np.where(drafted > 0, np.clip(moved, SMALLEST_RATE, 1.0 - SMALLEST_RATE), value)
+    return kept
+
+
+def observe_goodput(value: Floats, beta: float, tokens: ArrayLike) -> Floats:
+    """`GoodputEstimator.observe` of one round for many clients: returns the new values, shape [clients]."""
+    keep = 1.0 - beta
+    moved: Floats = keep * value + (1.0 - keep) * np.asarray(tokens)
+    return np.maximum(moved, SMALLEST_GOODPUT)
