@@ -43,10 +43,11 @@ def test_at_two_places_they_share_rounds():
     assert found == pytest.approx([2.9, 3.8, 4.0], abs=0.05)
 
 
-def test_the_shortest_goes_first_by_what_is_predicted():
-    """The second is shorter; the third is, too, but is not predicted to be."""
-    coming = [request(0.0, 3), request(0.1, 2), request(0.2, 1, predicted=9)]
-    assert latencies(create("sjf"), coming) == pytest.approx([3.0, 4.9, 5.8], abs=0.05)
+@pytest.mark.parametrize(("predicted", "expected"), [(2, [3.0, 4.8, 9.9]), (9, [3.0, 7.9, 9.8])])
+def test_the_shortest_goes_first_by_what_is_predicted(predicted, expected):
+    """The last one to come is the shortest, whatever is predicted of it."""
+    coming = [request(0.0, 3), request(0.1, 5), request(0.2, 2, predicted=predicted)]
+    assert latencies(create("sjf"), coming) == pytest.approx(expected, abs=0.05)
 
 
 def test_a_text_that_is_displaced_goes_on_where_it_was():
