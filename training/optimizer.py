@@ -29,7 +29,7 @@ class Optimizer:
         for optimizer, rate in zip((self.muon, self.adam), (MUON_LR, ADAM_LR), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
-            optimizer.step()  # type: ignore[no-untyped-call]
+            optimizer.step()
             optimizer.zero_grad()
 
     def state(self) -> dict[str, Tensor]:
