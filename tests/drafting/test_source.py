@@ -235,7 +235,7 @@ def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("1 / 0", r"^--model source:\S+/mine.py:Mine: \S+/mine.py cannot be imported: ZeroDivisionError"),
+        ("1 / 0", r"^the draft source \S+/mine.py:Mine: \S+/mine.py cannot be imported: ZeroDivisionError"),
         ("class Other: pass", "has no class 'Mine'; name the class after the colon"),
         ("class Mine: pass", r"Mine has no method begin\(asked\); see docs/SOURCE.md"),
         ("class Mine:\n    def __init__(self, what): pass", "Mine cannot be created: TypeError"),
