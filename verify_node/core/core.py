@@ -89,7 +89,7 @@ class VerifyCore:
         self.sessions, self.peers, self.diary = register.sessions, register.peers, register.diary
         self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
-        self.promises = promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
+        promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.fleet = Fleet(register, promises, self.counts, self.load)
         self.admission = Admission(promises, register, self.replies, self.counts, self.fleet)
         own = (self_drafts or SelfDrafts()) if settings.self_draft else None
@@ -112,6 +112,11 @@ class VerifyCore:
     def welcome(self) -> Welcome:
         """The Welcome for draft nodes, without any peer's SLO terms."""
         return self.register.welcome
+
+    @property
+    def promises(self) -> Promises:
+        """Promises and deadlines of sessions with objectives."""
+        return self.admission.promises
 
     # -- peers -----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from verify_node.scheduler.start import Starting
 from verify_node.session.checks import constraint_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
+from verify_node.slo.promises import Promises
 
 IMPOSSIBLE = "the agreement of its draft, or its evidence, has an impossible value"
 """Reason to end a session whose outcome would corrupt the estimates; the rest of the outcome is not trusted, either."""
@@ -65,7 +66,7 @@ class Rounds:
         self.sessions = register.sessions
         self.pool, self.allocator = register.pool, register.allocator
         self.limits, self.cost, self.choice = settings.limits, cost, choice
-        self.admission, self.promises = admission, admission.promises
+        self.admission = admission
         self.preemption = Preemption(orders.create(settings.order), cost, self.pool)
         self.replies, self.counts = replies, counts
         parts = self.sessions, self.pool, self.limits, cost
@@ -95,6 +96,11 @@ class Rounds:
         return sum(not one.finished and self.sessions.has(one) for one in self.taking_part.values())
 
     # -- a round begins --------------------------------------------------------------------------------------------
+
+    @property
+    def promises(self) -> Promises:
+        """Promises and deadlines of sessions with objectives; a simulation may replace the admission's."""
+        return self.admission.promises
 
     def plan(self, now: float) -> Round | None:
         """Returns the next round if it may start now; else sets `wake_at` to the time of the next attempt."""
