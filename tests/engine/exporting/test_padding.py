@@ -4,7 +4,6 @@ import errno
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -124,13 +123,10 @@ def test_so_is_one_whose_disk_is_full_at_last(
         assert not list(tmp_path.iterdir())
 
 
-def test_refusals_name_what_is_wrong(save_checkpoint: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_name_what_is_wrong(save_checkpoint: Save, tmp_path: Path) -> None:
     llama = str(save_checkpoint("llama"))
     with pytest.raises(ConfigError, match="already exists; name a new folder"):
         padding.pad(llama, SHAPE, tmp_path)
     with pytest.raises(CheckpointError, match="only unquantised checkpoints of llama, mistral, qwen2, qwen3"):
         padding.pad(str(save_checkpoint("phi3")), SHAPE, tmp_path / "padded")
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(ConfigError, match=r"GB and 0\.0 are free there; choose another disk or size"):
-        padding.pad(llama, SHAPE, tmp_path / "padded")
     assert not list(tmp_path.iterdir())
