@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import openai
@@ -87,13 +86,14 @@ class Book(BaseModel):
     kinds: list[Literal["novel", "play", "poem"]] = Field(min_length=1, max_length=2)
 
 
-def test_an_answer_in_a_schema_validates(client: openai.OpenAI, tmp_path: Path) -> None:
-    (file := tmp_path / "schema").write_text(json.dumps(schema := Book.model_json_schema()))
-    form: Any = {"type": "json_schema", "json_schema": {"name": "book", "schema": schema}}
+def test_an_answer_in_a_schema_validates(client: openai.OpenAI) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "book", "schema": Book.model_json_schema()}}
     options = asked("Name a famous book.", temperature=0.8, seed=1, max_tokens=100)
-    text = client.chat.completions.create(**options, response_format=form).choices[0].message.content
+    bodies: tuple[dict[str, Any], ...] = {}, {"goodspeed": {"drafter": "none"}}
+    answers = [client.chat.completions.create(**options, response_format=form, extra_body=body) for body in bodies]
+    text, alone_text = (answer.choices[0].message.content for answer in answers)
     Book.model_validate_json(text)
-    assert text == alone("Name a famous book.", 100, chat=True, temperature=0.8, seed=1, json_schema=str(file))
+    assert text == alone_text
     parsed = client.chat.completions.parse(**options, response_format=Book).choices[0].message.parsed
     assert isinstance(parsed, Book)
 
