@@ -17,7 +17,7 @@ from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.session import Session
 
-SHARE, SHARE_ALONE = 0.25, 0.75
+SHARE, SHARE_ALONE = 0.25, 0.5
 """Most time that drafts may hold up a round of several sessions, and of one, as a share of a round's time.
 
 Bounds the loss if they do not arrive. With a quarter, one session's draft model beside a padded target came too late
