@@ -157,7 +157,7 @@ def serve(
     num_rounds: int,
     tolerance: float,
 ) -> Served:
-    """The requests, to the last one's end. remaining: None for what the verify node learns by itself.
+    """Serves the requests, to the last one's end. remaining: None for what the verify node learns by itself.
 
     num_rounds, tolerance: gamma and delta of a stable rate, with which a text's time is guessed.
     """

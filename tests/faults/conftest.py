@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks.nodes.proxy import Proxy
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair
+from tests.faults.proxy import Proxy
 from tests.faults.texts import Stream, Wanted, ask, mixed
 from tests.nodes import DraftNode, VerifyNode
 

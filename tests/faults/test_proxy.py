@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from experiments.benchmarks.nodes.proxy import Proxy
+from tests.faults.proxy import Proxy
 from tests.waiting import until
 
 pytestmark = pytest.mark.nodes

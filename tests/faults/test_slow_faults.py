@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks.nodes.proxy import Proxy
 from tests.faults.conftest import NAMES, Site, make_keys
+from tests.faults.proxy import Proxy
 from tests.faults.test_together import all_exact, sleep_until
 from tests.faults.texts import Wanted, ask, mixed
 from tests.nodes import DraftNode, VerifyNode

@@ -14,7 +14,7 @@ STARTS = {
     "experiments.harness.forks",
     "tests.nodes",
     "tests.app.demo.test_demo",
-    "experiments.benchmarks.nodes.proxy",
+    "tests.faults.proxy",
     "tests.fuzz.live",
     "tests.verify_node.watch.window.browser",
 }

@@ -15,13 +15,13 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from experiments.benchmarks.nodes.proxy import Proxy
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
 from goodspeed.wire import descriptors
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
 from tests.descriptors import at_most
+from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until
 from tests.wire.keys.wire import hello, raw_socket
 

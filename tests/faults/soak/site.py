@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.benchmarks.nodes.proxy import Proxy
 from tests.faults.conftest import make_keys
+from tests.faults.proxy import Proxy
 from tests.faults.soak.garbage import throw
 from tests.faults.soak.plan import Role
 from tests.faults.soak.processes import SoakedNode
