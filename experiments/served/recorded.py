@@ -83,7 +83,7 @@ class Run:
 
     @property
     def tokens_per_s(self) -> Floats:
-        """Of each client."""
+        """Tokens a second of each client [clients]."""
         found: Floats = self.tokens.sum(axis=0) / self.seconds
         return found
 

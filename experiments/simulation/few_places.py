@@ -116,7 +116,7 @@ def lengths(trace: str) -> Sequence[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Service:
-    """What serves the requests."""
+    """The verify node that serves the requests."""
 
     target: CostModel
     draft: CostModel  # of a pass of the draft model on the same GPU

@@ -31,7 +31,7 @@ class TextSource(Protocol):
 
 
 class Source(Protocol):
-    """What drafts; one for a node."""
+    """Drafts for all texts of a node."""
 
     def begin(self, asked: Asked, /) -> TextSource:
         """Returns what drafts for a new text."""
