@@ -2,7 +2,9 @@
 
 It learns two numbers: how much slower the machine is than modelled, and the additional time of each token (sampling and
 verification, which a profile of the forward pass does not include). It learns only two, because the rounds of a running
-node are similar: four coefficients would drift in every direction that the rounds do not cover.
+node are similar: four coefficients would drift in every direction that the rounds do not cover. For the same reason,
+the time of a token is learned only from rounds of different sizes: rounds of one token each, with a context that grows,
+once raised it tenfold, after which no drafted token seemed worth its time.
 """
 
 from typing import Any
@@ -34,6 +36,9 @@ SCALE_FIRST = 10.0
 MOST_SURPRISE = 1e3
 """Largest relative deviation with which an observation counts, above or below the prediction, outlier or not."""
 
+TOKENS = 2
+"""Place of the tokens in `Refined._moments`."""
+
 SHORTEST_S, LONGEST_S = 1e-8, 1e5
 """Bounds of a plausible round time in seconds, modelled or observed."""
 
@@ -57,8 +62,7 @@ class Refined(CostModel):
         self.num_rounds = 0
         self._usual_error = 0.0
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
-        self._products = (0.0, 0.0, 0.0)  # decayed sums: model part squared, by tokens part, tokens part squared
-        self._targets = (0.0, 0.0)  # each part by the observed time; all relative to the prediction
+        self._moments = np.zeros((4, 4))  # decayed sums of the products of `_add`'s parts
 
     @property
     def usual_error(self) -> float:
@@ -89,7 +93,7 @@ class Refined(CostModel):
         predicted = max(self.scale * modelled + self.token_s * num_tokens, SHORTEST_S)
         self.num_rounds += 1
         ratio = self._believable(float(seconds) / predicted)
-        self._add(modelled / predicted, num_tokens / predicted, ratio)
+        self._add(1.0 / predicted, modelled / predicted, num_tokens / predicted, ratio)
         self._solve()
 
     def _believable(self, ratio: float) -> float:
@@ -101,31 +105,23 @@ class Refined(CostModel):
             self._usual_error += (surprise - self._usual_error) / MEMORY
         return 1.0 + surprise if ratio > 1.0 else 1.0 / (1.0 + surprise)
 
-    def _add(self, model_part: float, tokens_part: float, ratio: float) -> None:
-        keep = 1.0 - 1.0 / MEMORY
-        squares, both, tokens = self._products
-        self._products = (
-            keep * squares + model_part * model_part,
-            keep * both + model_part * tokens_part,
-            keep * tokens + tokens_part * tokens_part,
-        )
-        self._targets = (keep * self._targets[0] + model_part * ratio, keep * self._targets[1] + tokens_part * ratio)
+    def _add(self, *parts: float) -> None:
+        """Adds an observation: 1, the model and the tokens, each relative to the prediction, and the observed time."""
+        self._moments = (1.0 - 1.0 / MEMORY) * self._moments + np.outer(parts, parts)
 
     def _solve(self) -> None:
-        """Solves the normal equations, regularised towards the present solution, without negative coefficients."""
-        (squares, both, tokens), (on_model, on_tokens) = self._products, self._targets
+        """Steps towards the least squares, first in one number, then in the other; neither becomes negative."""
         inertia = INERTIA + self._trust
         self._trust *= 1.0 - 1.0 / PROFILE_ROUNDS
-        held, held_tokens = inertia * squares, inertia * SCALE_FIRST * tokens
-        a, c = squares + held, tokens + held_tokens
-        p, q = on_model + held * self.scale, on_tokens + held_tokens * self.token_s
-        determinant = a * c - both * both
-        token_s = (a * q - both * p) / determinant if determinant > 0.0 else 0.0
-        scale = (p - both * max(token_s, 0.0)) / a
-        if scale < SMALLEST_SCALE and c > 0.0:  # the tokens alone explain the times best
-            token_s = (q - both * SMALLEST_SCALE) / c
+        one, of_model, of_tokens = self._moments[: TOKENS + 1]
+        beyond_constant = of_tokens - one[TOKENS] / one[0] * one
+        _, both, tokens, on_tokens = beyond_constant.tolist()
+        held = float(inertia * SCALE_FIRST * of_tokens[TOKENS])
+        step = on_tokens - self.scale * both - self.token_s * tokens
+        self.token_s = _bounded(self.token_s + step / (tokens + held), 0.0, LONGEST_S) if held else 0.0
+        _, squares, both, on_model = of_model.tolist()
+        scale = (on_model - both * self.token_s + inertia * squares * self.scale) / ((1.0 + inertia) * squares)
         self.scale = _bounded(scale, SMALLEST_SCALE, LARGEST_SCALE)
-        self.token_s = _bounded(token_s, 0.0, LONGEST_S)
 
 
 def _bounded(value: float, least: float, most: float) -> float:

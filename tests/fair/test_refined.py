@@ -81,6 +81,17 @@ def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
     assert 1.2 < refined.round_s(32, 8, 1500) / LINEAR.round_s(32, 8, 1500) < 1.8
 
 
+def test_a_context_that_grows_while_rounds_are_alike_does_not_price_tokens():
+    """A chat alone, a token a round, on a machine that profiled a context as dearer than it is."""
+    profile = Linear(fixed_s=7e-3, token_s=7e-4, context_s=1e-5)
+    refined = Refined(profile)
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        for context in range(50, 250):
+            refined.observe(1, 1, context, 8e-3 * float(np.exp(0.05 * random.standard_normal())))
+    assert refined.round_s(9, 1, 100) - refined.round_s(1, 1, 100) == pytest.approx(8 * 7e-4, rel=0.3)
+
+
 NO_TIME, ONLY_CONTEXT, ENDLESS = Linear(), Linear(context_s=1e-3), Linear(fixed_s=1e300, token_s=1e300)
 MODELS = [None, LINEAR, ROOFLINE, NO_TIME, ONLY_CONTEXT, ENDLESS]
 DURATIONS = st.one_of(st.floats(), st.floats(1e-8, 1e5), st.sampled_from([1.1e-8, 9e4]))
