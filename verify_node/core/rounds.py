@@ -217,6 +217,7 @@ class Rounds:
         num_alone = done.num_tokens - done.num_drafted
         alone_s = self.cost.model.round_s(num_alone, len(done.entries), done.context_tokens)
         compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)
+        self.choice.models_rest = not self.model_drafts.permits
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)
         self.suspects.succeeded(self.taking_part)

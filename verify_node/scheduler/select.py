@@ -78,6 +78,7 @@ class Choice:
 
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits
+        self.models_rest = False  # draft models may not draft in the rounds that follow
         self.passed_over: Mapping[bytes, Drafted] = {}  # of the newest round, by session: drafts without a chosen token
 
     def choose(
@@ -170,7 +171,7 @@ class ByWorth(Choice):
         self._cost = cost
         self._worth = worth
         self._self_drafts = self_drafts
-        self._steady = Steady(change_rows) if change_rows else None
+        self._steady = {rest: Steady(change_rows) for rest in (False, True)} if change_rows else {}
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
         self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed
         self._worth_per_s = 0.0  # expected in the previous round
@@ -194,13 +195,13 @@ class ByWorth(Choice):
         budget = budget if most is None else min(budget, most)
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs, budget)
-        seconds = self._seconds(ready, (budget if self._steady is None else self._limits.budget) + 1, num_prefill)
+        seconds = self._seconds(ready, (self._limits.budget if self._steady else budget) + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
-        if self._steady is not None and alone > 0.0 and not num_prefill:  # else its size changes in any case
+        if self._steady and alone > 0.0 and not num_prefill:  # else its size changes in any case
             sums = best_sums(candidates, self._limits.budget, ranked)
-            num_steady = self._steady.update(sums, alone, len(ready), seconds[:-1])
+            num_steady = self._steady[self.models_rest].update(sums, alone, len(ready), seconds[:-1])
             longest, cost = max(sum(first.counts), min(longest, num_steady)), Cost()
         counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)

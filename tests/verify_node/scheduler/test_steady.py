@@ -89,6 +89,18 @@ def test_another_number_of_sessions_begins_anew():
     assert steady.update(BAD, 1.0, 1, SECONDS) == steady.number == 0
 
 
+def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others():
+    """Else a trial of the draft models would verify none of their tokens, and find that they bring nothing."""
+    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
+    for _ in range(60):
+        assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
+    choice.models_rest = True
+    for _ in range(60):
+        lengths(choice, drafting(1, ()))
+    choice.models_rest = False
+    assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
+
+
 def test_a_round_with_prefill_has_the_size_that_it_needs():
     choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
     for _ in range(60):
