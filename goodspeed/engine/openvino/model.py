@@ -33,6 +33,9 @@ take 0.52 s in parts of 64, 0.50 in parts of 128, and 0.55 in one."""
 FEW, MORE, TRIALS = 2, 6, 3
 """Rows of the passes that `Compiled` times, and how often."""
 
+CONTEXT_PAGES = 4
+"""Pages that each of these rows attends to: rows of a text take longer than first tokens do."""
+
 MOST_S = 1.0
 """Seconds after which it times each kind of pass no second time."""
 
@@ -124,15 +127,17 @@ class Compiled:
 
     def measure_changes(self) -> None:
         """Sets `Engine.change_rows`, by passes after one of the same size and after one of another."""
-        passes, times = self.with_caches(1), dict[tuple[int, int], float]()
+        pages = np.arange(CONTEXT_PAGES)
+        passes, times = self.with_caches(CONTEXT_PAGES), dict[tuple[int, int], float]()
         few, more = max(FEW, self.num_threads), max(FEW, self.num_threads) + MORE - FEW
         last = 0
         began = time.perf_counter()
         for number, size in enumerate([few, more, more, few, few] * TRIALS):
             if number > 5 and time.perf_counter() - began > MOST_S:
                 break
-            zeros = np.zeros(size, np.int64)
-            rows = Rows(zeros, zeros, zeros, zeros + 1, zeros[:1])
+            numbers = np.arange(size)
+            positions = len(pages) * PAGE_SIZE - 1 - numbers[::-1]
+            rows = Rows(numbers, positions, np.tile(pages, size), np.full(size, len(pages)), numbers)
             started = time.perf_counter()
             passes.run(rows)
             took = time.perf_counter() - started
