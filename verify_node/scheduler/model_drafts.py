@@ -4,7 +4,8 @@ Selection knows the cost of verifying a token, not of drafting one: on the same 
 pass, the event loop and each other. So where they may share this machine, short stretches of rounds alternate: one in
 the other mode lies between two in the better mode, and is compared with their mean (a switchback). The less is known,
 the larger a share of the time the other mode has. Chats are short: what was learned stays, and is expected at other
-numbers of sessions until they have comparisons of their own. On other machines drafting costs the verify node nothing,
+numbers of sessions until they have comparisons of their own. Texts that are sampled are compared apart from greedy
+ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node nothing,
 and draft models may always draft. N-gram drafts cost next to nothing anywhere. The verify node's own draft model is
 compared in the same way.
 """
@@ -37,9 +38,9 @@ LEAST_GAIN = 0.02
 MEMORY = 40.0
 """Comparisons that count; older ones decay."""
 
-EXPECTED, BORROWED = 0.1, 3.0
-"""Expected logarithm of the ratio, above or below 0, which counts as one comparison; and the most comparisons that
-another number of sessions lends instead."""
+EXPECTED, DOUBT, BORROWED = 0.1, 2.0, 3.0
+"""Expected logarithm of the ratio, above or below 0; as how many comparisons it counts where drafting is expected not
+to pay (else as one); and the most comparisons that another number of sessions lends instead."""
 
 FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 """Prior variance of a comparison, and its weight in comparisons; a step larger than LARGEST_STEP standard deviations is
@@ -123,7 +124,8 @@ class ModelDrafts:
     uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
     _since: float = 0.0  # end of the previous round, or of an idle time since then
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
-    _by_load: dict[int, Comparison] = field(default_factory=dict)
+    _samples: bool = False  # most sessions sample their tokens
+    _by_load: dict[tuple[int, bool], Comparison] = field(default_factory=dict)
     _owed_s: float = 0.0  # time that the other mode may have, at any load
     _stretch: Stretch = field(default_factory=Stretch)
     _before: float | None = None  # pace of the previous stretch in the better mode
@@ -132,8 +134,12 @@ class ModelDrafts:
     @property
     def is_trying(self) -> bool:
         """True in a stretch in the other mode."""
-        known = self._by_load.get(self._least)
+        known = self._by_load.get(self._load)
         return known is not None and self.permits != known.permits
+
+    @property
+    def _load(self) -> tuple[int, bool]:
+        return self._least, self._samples
 
     def begin(self, now: float) -> None:
         """Ends an idle time, which does not count."""
@@ -149,7 +155,7 @@ class ModelDrafts:
         seconds, self._since = now - self._since, now
         if not self.is_shared or not any(map(self.uses, sessions)):
             return
-        known = self._turn_to(len(sessions))
+        known = self._turn_to(len(sessions), sum(one.samples for one in sessions) > len(sessions) // 2)
         self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
         weight = sum(move.session.client.weight for move in moved)
         tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
@@ -160,28 +166,31 @@ class ModelDrafts:
     def give_up_trial(self) -> None:
         """Returns to the better mode without a result."""
         self._before = self._tried = None
-        self._begin(permits=self._by_load[self._least].permits)
+        self._begin(permits=self._by_load[self._load].permits)
 
-    def _turn_to(self, num_sessions: int) -> Comparison:
+    def _turn_to(self, num_sessions: int, samples: bool) -> Comparison:
         """Returns the comparison at this load. A stretch in the better mode goes on if that is the better here, too."""
-        if not self._least / SLACK <= num_sessions < 2 * self._least:
-            was_trying, self._least = self.is_trying, 1 << (num_sessions.bit_length() - 1)
-            known = self._by_load.get(self._least)
+        fits = self._least / SLACK <= num_sessions < 2 * self._least
+        if not fits or samples != self._samples:
+            was_trying, self._samples = self.is_trying, samples
+            self._least = self._least if fits else 1 << (num_sessions.bit_length() - 1)
+            known = self._by_load.get(self._load)
             if known is None or not known.num:
-                self._by_load[self._least] = self._expect(self._least)
+                self._by_load[self._load] = self._expect(self._least)
             if self.is_trying != was_trying:
                 self.give_up_trial()
-        return self._by_load[self._least]
+        return self._by_load[self._load]
 
     def _expect(self, least: int) -> Comparison:
         """Returns the comparison at a load without any. Draft models pay the less the more sessions there are: if they
         pay at a larger load, they are expected to pay here, too, and if they do not at a smaller one, not here."""
-        lent = [(load, one) for load, one in self._by_load.items() if one.num and one.permits == (load > least)]
+        found = [(load, one) for (load, samples), one in self._by_load.items() if samples == self._samples and one.num]
+        lent = [(load, one) for load, one in found if one.permits == (load > least)]
         if lent:
             _, one = min(lent, key=lambda pair: abs(pair[0] - least))
             return Comparison(one.expected, min(BORROWED, one.num), variance=one.variance)
         is_light = self.drafts_first or least < MANY or self.plain_s(least) >= LEAST_TOKEN_S * least
-        return Comparison(EXPECTED if is_light else -EXPECTED)
+        return Comparison(EXPECTED) if is_light else Comparison(-EXPECTED, prior_num=DOUBT)
 
     def _begin(self, *, permits: bool) -> None:
         self.permits, self._stretch = permits, Stretch()

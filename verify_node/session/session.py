@@ -212,6 +212,11 @@ class Session:
         return permits(self.opened.drafter, NGRAM) and self.verification == "match"
 
     @property
+    def samples(self) -> bool:
+        """True if its tokens are drawn at random, not the likeliest ones."""
+        return self.opened.sampling.temperature > 0.0
+
+    @property
     def uses_model(self) -> bool:
         """True if its draft node's model may draft for it."""
         return permits(self.opened.drafter, MODEL) and self.client.has_model and self.opened.max_draft > 0

@@ -38,7 +38,9 @@ class World:
         self._random = np.random.default_rng(1)
         self._now = 0.0
         client = SimpleNamespace(weight=1.0)
-        self.sessions: Any = [SimpleNamespace(uses_model=True, client=client) for _ in range(num_sessions)]
+        self.sessions: Any = [
+            SimpleNamespace(uses_model=True, samples=False, client=client) for _ in range(num_sessions)
+        ]
 
     def run(self, num_rounds: int, num_sessions: int | None = None) -> bool:
         """Returns what is permitted in the end."""
@@ -89,7 +91,7 @@ def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() 
 def test_a_chat_is_long_enough_to_see_what_drafts_bring(num_sessions: int, gain: float) -> None:
     world = World(gain, num_sessions)
     world.run(100)
-    assert world.drafts._by_load[num_sessions].permits == (gain > 1.0)
+    assert world.drafts._by_load[num_sessions, False].permits == (gain > 1.0)
 
 
 def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
@@ -132,6 +134,18 @@ def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
     assert sum(one.num for one in world.drafts._by_load.values())
 
 
+def test_texts_that_are_sampled_are_compared_apart() -> None:
+    """Else what sampled chats teach costs greedy ones their drafts."""
+    world = World(0.8, 1)
+    for session in world.sessions:
+        session.samples = True
+    world.run(100 * STRETCH)
+    assert not world.drafts._by_load[1, True].permits
+    for session in world.sessions:
+        session.samples = False
+    assert world.run(1)
+
+
 def test_a_session_that_makes_them_many_counts_at_once() -> None:
     world = World(1.0, MANY)
     assert all(world.run(1, number) == (number < MANY) for number in range(1, MANY + 1))
@@ -156,7 +170,7 @@ def test_rounds_that_settle_do_not_count() -> None:
 
 
 def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
-    session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+    session: Any = SimpleNamespace(uses_model=True, samples=False, client=SimpleNamespace(weight=1.0))
     for drafts_first in (False, True):
         drafts = ModelDrafts(True, lambda num_sessions: 0.0, drafts_first)
         drafts.finished([], [session] * MANY, 0.1, ALONE_S)
@@ -164,7 +178,7 @@ def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
 
 
 def test_time_in_which_nobody_asked_does_not_count() -> None:
-    drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True)
+    drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True, samples=False)
     sessions: Any = [session]
     drafts.begin(1000.0)
     drafts.finished([], sessions, 1000.5, ALONE_S)
@@ -176,7 +190,7 @@ class Both:
 
     def __init__(self, gain: float = 1.0, own_gain: float = 1.0) -> None:
         self.nodes, self.own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
-        self.session: Any = SimpleNamespace(uses_model=True, client=SimpleNamespace(weight=1.0))
+        self.session: Any = SimpleNamespace(uses_model=True, samples=False, client=SimpleNamespace(weight=1.0))
         self.gains = gain, own_gain
         self.num_rounds, self.num_permitted = 0, [0, 0]
 
@@ -195,7 +209,7 @@ class Both:
     @property
     def num_found(self) -> list[float]:
         """Comparisons that are over."""
-        return [one._by_load[1].num if 1 in one._by_load else 0 for one in (self.nodes, self.own)]
+        return [one._by_load[1, False].num if (1, False) in one._by_load else 0 for one in (self.nodes, self.own)]
 
 
 def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
