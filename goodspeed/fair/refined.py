@@ -31,13 +31,15 @@ INERTIA = 0.02
 """Regularisation towards the present solution, as a share of the evidence: directions without evidence do not move."""
 
 SCALE_FIRST = 10.0
-"""Factor by which errors are attributed more to the machine's scale than to the tokens, while all rounds are alike."""
+"""Factor by which errors are attributed more to the machine's scale than to the tokens; still more while rounds are
+alike."""
 
 MOST_SURPRISE = 1e3
 """Largest relative deviation with which an observation counts, above or below the prediction, outlier or not."""
 
-TOKENS = 2
-"""Place of the tokens in `Refined._moments`."""
+VARIED, LEAST_VARIED = 0.1, 1e-4
+"""Share of the tokens' second moment that is variance, from which on rounds vary enough to tell what a token takes; and
+the least share of that with which the hold on `token_s` is computed."""
 
 SHORTEST_S, LONGEST_S = 1e-8, 1e5
 """Bounds of a plausible round time in seconds, modelled or observed."""
@@ -50,8 +52,7 @@ class Refined(CostModel):
     """round_s = scale x model + token_s x tokens; learns both numbers by least squares with exponential forgetting.
 
     Errors are relative to the prediction. Without a model, every round is assumed to take equally long (1 s before the
-    first one), so time affects no choice; each round then refines the assumption. Costs a few microseconds a round: the
-    normal equations are two by two.
+    first one), so time affects no choice; each round then refines the assumption. Costs some 15 microseconds a round.
     """
 
     def __init__(self, model: CostModel | None = None) -> None:
@@ -110,18 +111,26 @@ class Refined(CostModel):
         self._moments = (1.0 - 1.0 / MEMORY) * self._moments + np.outer(parts, parts)
 
     def _solve(self) -> None:
-        """Steps towards the least squares, first in one number, then in the other; neither becomes negative."""
+        """Solves the normal equations, regularised towards the present solution, without negative coefficients.
+
+        The less the sizes of rounds vary, the more `token_s` is held, and forgotten: then errors belong to the scale.
+        """
+        (one, _, by_one, _), (_, squares, both, on_model), (_, _, tokens, on_tokens), _ = self._moments.tolist()
+        varied = min(1.0, (1.0 - by_one * by_one / (one * tokens)) / VARIED) if tokens else 1.0
         inertia = INERTIA + self._trust
         self._trust *= 1.0 - 1.0 / PROFILE_ROUNDS
-        one, of_model, of_tokens = self._moments[: TOKENS + 1]
-        beyond_constant = of_tokens - one[TOKENS] / one[0] * one
-        _, both, tokens, on_tokens = beyond_constant.tolist()
-        held = float(inertia * SCALE_FIRST * of_tokens[TOKENS])
-        step = on_tokens - self.scale * both - self.token_s * tokens
-        self.token_s = _bounded(self.token_s + step / (tokens + held), 0.0, LONGEST_S) if held else 0.0
-        _, squares, both, on_model = of_model.tolist()
-        scale = (on_model - both * self.token_s + inertia * squares * self.scale) / ((1.0 + inertia) * squares)
+        held = inertia * squares
+        held_tokens = inertia * SCALE_FIRST * tokens / max(varied, LEAST_VARIED)
+        a, c = squares + held, tokens + held_tokens
+        p = on_model + held * self.scale
+        q = on_tokens + held_tokens * self.token_s * (1.0 - (1.0 - varied) / MEMORY)
+        determinant = a * c - both * both
+        token_s = (a * q - both * p) / determinant if determinant > 0.0 else 0.0
+        scale = (p - both * max(token_s, 0.0)) / a
+        if scale < SMALLEST_SCALE and tokens:  # the tokens alone explain the times best
+            token_s = on_tokens / tokens
         self.scale = _bounded(scale, SMALLEST_SCALE, LARGEST_SCALE)
+        self.token_s = _bounded(token_s, 0.0, LONGEST_S)
 
 
 def _bounded(value: float, least: float, most: float) -> float:

@@ -81,15 +81,46 @@ def test_rounds_that_are_all_alike_leave_the_rest_as_it_was():
     assert 1.2 < refined.round_s(32, 8, 1500) / LINEAR.round_s(32, 8, 1500) < 1.8
 
 
+PASS = Linear(fixed_s=7e-3, token_s=7e-4, context_s=1e-5)
+
+
+def feed(refined, rounds, truth, factor=1.0):
+    """rounds: tokens, sessions and context of each."""
+    random = np.random.default_rng(1)
+    for row in rounds:
+        refined.observe(*row, factor * truth.round_s(*row) * float(np.exp(0.05 * random.standard_normal())))
+
+
+def eight_tokens_s(refined):
+    return refined.round_s(9, 1, 100) - refined.round_s(1, 1, 100)
+
+
 def test_a_context_that_grows_while_rounds_are_alike_does_not_price_tokens():
     """A chat alone, a token a round, on a machine that profiled a context as dearer than it is."""
-    profile = Linear(fixed_s=7e-3, token_s=7e-4, context_s=1e-5)
-    refined = Refined(profile)
+    refined = Refined(PASS)
     random = np.random.default_rng(0)
     for _ in range(5):
         for context in range(50, 250):
             refined.observe(1, 1, context, 8e-3 * float(np.exp(0.05 * random.standard_normal())))
-    assert refined.round_s(9, 1, 100) - refined.round_s(1, 1, 100) == pytest.approx(8 * 7e-4, rel=0.3)
+    assert eight_tokens_s(refined) == pytest.approx(8 * PASS.token_s, rel=0.3)
+
+
+@pytest.mark.parametrize("slower", [1.3, 2.0, 3.0])
+def test_a_machine_that_becomes_faster_as_rounds_become_alike_prices_tokens_no_higher(slower):
+    """As when draft models begin to rest, and free their cores."""
+    refined = Refined(PASS)
+    feed(refined, [(1 + number % 8, 1, 100) for number in range(200)], PASS, slower)
+    feed(refined, [(1, 1, 100)] * 1000, PASS)
+    assert eight_tokens_s(refined) == pytest.approx(8 * PASS.token_s, rel=0.15)
+
+
+@pytest.mark.parametrize("large", [(5, 1, 4000), (8, 8, 6400)])
+def test_contexts_that_grow_with_the_sizes_of_rounds_leave_the_scale(large):
+    """Such rounds cannot tell tokens from contexts, so the price of a token may be off, but by less than its double."""
+    refined = Refined(PASS)
+    feed(refined, [(1, 1, 50), large] * 1000, PASS)
+    assert refined.scale == pytest.approx(1.0, rel=0.1)
+    assert 0.5 * 8 * PASS.token_s < eight_tokens_s(refined) < 2 * 8 * PASS.token_s
 
 
 NO_TIME, ONLY_CONTEXT, ENDLESS = Linear(), Linear(context_s=1e-3), Linear(fixed_s=1e300, token_s=1e300)
