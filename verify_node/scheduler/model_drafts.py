@@ -4,9 +4,9 @@ Selection knows the cost of verifying a token, not of drafting one: on the same 
 pass, the event loop and each other. So where they may share this machine, short stretches of rounds alternate: one in
 the other mode lies between two in the better mode, and is compared with their mean (a switchback). The less is known,
 the larger a share of the time the other mode has. Chats are short: what was learned stays, and is expected at other
-numbers of sessions until they have comparisons of their own. Texts that are sampled are compared apart from greedy
-ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node nothing,
-and draft models may always draft. N-gram drafts cost next to nothing anywhere. The verify node's own draft model is
+numbers of sessions until they have comparisons of their own. Texts that are drawn at random are compared apart from
+greedy ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node nothing, and
+draft models may always draft. N-gram drafts cost next to nothing anywhere. The verify node's own draft model is
 compared in the same way.
 """
 
@@ -46,8 +46,9 @@ FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 """Prior variance of a comparison, and its weight in comparisons; a step larger than LARGEST_STEP standard deviations is
 limited to that size."""
 
-SLACK = 1.4
-"""Hysteresis: the load drops only below its least number of sessions over SLACK, since that number wavers."""
+SLACK, FEW_RANDOM = 1.4, 1 / 3
+"""Hysteresis: the load drops only below its least number of sessions over SLACK, since that number wavers; and texts
+count as drawn at random, or greedily, until at most FEW_RANDOM of them are."""
 
 
 @dataclass
@@ -114,6 +115,14 @@ class Comparison:
 
 
 @dataclass
+class Trial:
+    """Paces of a comparison that is not over."""
+
+    before: float | None = None  # of the previous stretch in the better mode
+    tried: float | None = None  # of the stretch in the other mode since then
+
+
+@dataclass
 class ModelDrafts:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
@@ -124,12 +133,11 @@ class ModelDrafts:
     uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
     _since: float = 0.0  # end of the previous round, or of an idle time since then
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
-    _samples: bool = False  # most sessions sample their tokens
+    _is_random: bool = False  # most texts are drawn at random
     _by_load: dict[tuple[int, bool], Comparison] = field(default_factory=dict)
     _owed_s: float = 0.0  # time that the other mode may have, at any load
     _stretch: Stretch = field(default_factory=Stretch)
-    _before: float | None = None  # pace of the previous stretch in the better mode
-    _tried: float | None = None  # pace of the stretch in the other mode since then
+    _trials: dict[bool, Trial] = field(default_factory=lambda: {False: Trial(), True: Trial()})  # by kind of texts
 
     @property
     def is_trying(self) -> bool:
@@ -139,7 +147,7 @@ class ModelDrafts:
 
     @property
     def _load(self) -> tuple[int, bool]:
-        return self._least, self._samples
+        return self._least, self._is_random
 
     def begin(self, now: float) -> None:
         """Ends an idle time, which does not count."""
@@ -153,9 +161,10 @@ class ModelDrafts:
         goodput rises, until both modes look alike.
         """
         seconds, self._since = now - self._since, now
-        if not self.is_shared or not any(map(self.uses, sessions)):
+        own = [session for session in sessions if self.uses(session)]
+        if not self.is_shared or not own:
             return
-        known = self._turn_to(len(sessions), sum(one.samples for one in sessions) > len(sessions) // 2)
+        known = self._turn_to(len(sessions), sum(one.draws_at_random for one in own) / len(own))
         self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
         weight = sum(move.session.client.weight for move in moved)
         tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
@@ -165,26 +174,33 @@ class ModelDrafts:
 
     def give_up_trial(self) -> None:
         """Returns to the better mode without a result."""
-        self._before = self._tried = None
+        self._trials[self._is_random] = Trial()
         self._begin(permits=self._by_load[self._load].permits)
 
-    def _turn_to(self, num_sessions: int, samples: bool) -> Comparison:
-        """Returns the comparison at this load. A stretch in the better mode goes on if that is the better here, too."""
+    def _turn_to(self, num_sessions: int, share_random: float) -> Comparison:
+        """Returns the comparison at this load. A stretch in the better mode goes on if that is the better here, too,
+        but not where texts are drawn otherwise: then their paces differ."""
+        is_random = share_random > (FEW_RANDOM if self._is_random else 1.0 - FEW_RANDOM)
         fits = self._least / SLACK <= num_sessions < 2 * self._least
-        if not fits or samples != self._samples:
-            was_trying, self._samples = self.is_trying, samples
-            self._least = self._least if fits else 1 << (num_sessions.bit_length() - 1)
+        least = self._least if fits else 1 << (num_sessions.bit_length() - 1)
+        if (least, is_random) != self._load or self._load not in self._by_load:
+            was_trying, is_same_kind = self.is_trying, is_random == self._is_random
+            if was_trying and not is_same_kind:
+                self.give_up_trial()
+            self._least, self._is_random = least, is_random
             known = self._by_load.get(self._load)
             if known is None or not known.num:
-                self._by_load[self._load] = self._expect(self._least)
-            if self.is_trying != was_trying:
+                known = self._by_load[self._load] = self._expect(least)
+            if not is_same_kind:
+                self._begin(permits=known.permits)
+            elif self.is_trying != was_trying:
                 self.give_up_trial()
         return self._by_load[self._load]
 
     def _expect(self, least: int) -> Comparison:
         """Returns the comparison at a load without any. Draft models pay the less the more sessions there are: if they
         pay at a larger load, they are expected to pay here, too, and if they do not at a smaller one, not here."""
-        found = [(load, one) for (load, samples), one in self._by_load.items() if samples == self._samples and one.num]
+        found = [(load, one) for (load, kind), one in self._by_load.items() if kind == self._is_random and one.num]
         lent = [(load, one) for load, one in found if one.permits == (load > least)]
         if lent:
             _, one = min(lent, key=lambda pair: abs(pair[0] - least))
@@ -196,18 +212,18 @@ class ModelDrafts:
         self.permits, self._stretch = permits, Stretch()
 
     def _end_stretch(self, comparison: Comparison) -> None:
-        pace, stretch_s = self._stretch.pace, self._stretch.seconds
+        pace, stretch_s, trial = self._stretch.pace, self._stretch.seconds, self._trials[self._is_random]
         if self.permits != comparison.permits:
-            self._tried = pace
+            trial.tried = pace
             self._begin(permits=comparison.permits)
             return
         was_permitted = comparison.permits
-        if pace and self._before and self._tried:
-            gain_of_other = math.log(self._tried / math.sqrt(self._before * pace))
+        if pace and trial.before and trial.tried:
+            gain_of_other = math.log(trial.tried / math.sqrt(trial.before * pace))
             comparison.learn(-gain_of_other if was_permitted else gain_of_other)
         is_same = comparison.permits == was_permitted
-        self._before, self._tried = (pace if is_same else None), None
-        tries = self._before is not None and self._owed_s >= comparison.share * stretch_s
+        trial = self._trials[self._is_random] = Trial(pace if is_same else None)
+        tries = trial.before is not None and self._owed_s >= comparison.share * stretch_s
         self._begin(permits=not comparison.permits if tries else comparison.permits)
 
 

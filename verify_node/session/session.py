@@ -212,8 +212,8 @@ class Session:
         return permits(self.opened.drafter, NGRAM) and self.verification == "match"
 
     @property
-    def samples(self) -> bool:
-        """True if its tokens are drawn at random, not the likeliest ones."""
+    def draws_at_random(self) -> bool:
+        """True if its tokens are drawn by their probabilities; False if the likeliest ones are taken."""
         return self.opened.sampling.temperature > 0.0
 
     @property

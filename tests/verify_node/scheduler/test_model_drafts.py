@@ -39,7 +39,7 @@ class World:
         self._now = 0.0
         client = SimpleNamespace(weight=1.0)
         self.sessions: Any = [
-            SimpleNamespace(uses_model=True, samples=False, client=client) for _ in range(num_sessions)
+            SimpleNamespace(uses_model=True, draws_at_random=False, client=client) for _ in range(num_sessions)
         ]
 
     def run(self, num_rounds: int, num_sessions: int | None = None) -> bool:
@@ -138,12 +138,43 @@ def test_texts_that_are_sampled_are_compared_apart() -> None:
     """Else what sampled chats teach costs greedy ones their drafts."""
     world = World(0.8, 1)
     for session in world.sessions:
-        session.samples = True
+        session.draws_at_random = True
     world.run(100 * STRETCH)
     assert not world.drafts._by_load[1, True].permits
     for session in world.sessions:
-        session.samples = False
+        session.draws_at_random = False
     assert world.run(1)
+
+
+@pytest.mark.parametrize("num_random", [1, 2])
+def test_texts_of_both_kinds_side_by_side_are_compared_all_the_same(num_random: int) -> None:
+    """Texts end and begin, so the share of the random ones wavers."""
+    world = World(0.8, 3)
+    for number in range(400):
+        for place, session in enumerate(world.sessions):
+            session.draws_at_random = place < num_random + number % 2
+        world.run(STRETCH // 2)
+    assert sum(one.num for one in world.drafts._by_load.values()) > 4
+    assert world.share < 0.2
+
+
+def test_texts_of_both_kinds_one_after_the_other_are_both_compared() -> None:
+    world = World(1.3, 1)
+    for number in range(200):
+        world.sessions[0].draws_at_random = bool(number % 2)
+        world.gain = 0.8 if number % 2 else 1.3
+        world.run(3 * STRETCH)
+    known = world.drafts._by_load
+    assert known[1, False].permits
+    assert not known[1, True].permits
+
+
+def test_sessions_without_a_model_do_not_decide_how_texts_are_drawn() -> None:
+    world = World(0.8, 3)
+    for session in world.sessions[1:]:
+        session.uses_model, session.draws_at_random = False, True
+    world.run(100 * STRETCH)
+    assert world.drafts._by_load[2, False].num > 3
 
 
 def test_a_session_that_makes_them_many_counts_at_once() -> None:
@@ -170,7 +201,7 @@ def test_rounds_that_settle_do_not_count() -> None:
 
 
 def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
-    session: Any = SimpleNamespace(uses_model=True, samples=False, client=SimpleNamespace(weight=1.0))
+    session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
     for drafts_first in (False, True):
         drafts = ModelDrafts(True, lambda num_sessions: 0.0, drafts_first)
         drafts.finished([], [session] * MANY, 0.1, ALONE_S)
@@ -178,7 +209,7 @@ def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
 
 
 def test_time_in_which_nobody_asked_does_not_count() -> None:
-    drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True, samples=False)
+    drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True, draws_at_random=False)
     sessions: Any = [session]
     drafts.begin(1000.0)
     drafts.finished([], sessions, 1000.5, ALONE_S)
@@ -190,7 +221,7 @@ class Both:
 
     def __init__(self, gain: float = 1.0, own_gain: float = 1.0) -> None:
         self.nodes, self.own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
-        self.session: Any = SimpleNamespace(uses_model=True, samples=False, client=SimpleNamespace(weight=1.0))
+        self.session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
         self.gains = gain, own_gain
         self.num_rounds, self.num_permitted = 0, [0, 0]
 
