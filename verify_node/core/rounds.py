@@ -217,7 +217,9 @@ class Rounds:
         num_alone = done.num_tokens - done.num_drafted
         alone_s = self.cost.model.round_s(num_alone, len(done.entries), done.context_tokens)
         compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)
-        self.choice.models_rest = not self.model_drafts.permits
+        both = self.model_drafts, self.own_model_drafts
+        modes = self.model_drafts.permits, self.own_model_drafts.permits and not own_rests
+        self.choice.turn_to(modes, is_trial=any(one.is_trying for one in both))
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)
         self.suspects.succeeded(self.taking_part)

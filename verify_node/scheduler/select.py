@@ -8,8 +8,10 @@ tokens are dropped, never deferred: under match a truncated draft is exact. Unde
 the tokens themselves, so the probability of every token is the session's acceptance rate.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +62,10 @@ HELD = 16
 """Rounds after which a change of the number must have paid for itself."""
 
 
+Modes = tuple[bool, bool]
+"""Whether draft nodes' models may draft, and the verify node's own."""
+
+
 class PendingDraft(NamedTuple):
     """A draft that may be in flight, of a ready session."""
 
@@ -78,7 +84,6 @@ class Choice:
 
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits
-        self.models_rest = False  # draft models may not draft in the rounds that follow
         self.passed_over: Mapping[bytes, Drafted] = {}  # of the newest round, by session: drafts without a chosen token
 
     def choose(
@@ -106,6 +111,9 @@ class Choice:
     def note_drafting(self, seconds: float) -> None:
         """Records how long the verify node's draft model drafted in a round."""
 
+    def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
+        """Notes which draft models may draft in the rounds that follow."""
+
     def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
         """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
         return []
@@ -127,6 +135,11 @@ class Steady:
         self._change_rows = change_rows
         self._gains: Floats = np.array([])  # by number of drafted tokens: their worth relative to the round without any
         self._num_sessions, self._num_rounds, self.number = 0, 0, 0
+        self._is_outdated = False
+
+    def outdate(self) -> None:
+        """Makes the next round with drafts count like the first one."""
+        self._is_outdated = True
 
     def update(self, sums: Sequence[float], alone: float, num_sessions: int, seconds: Sequence[float]) -> int:
         """Learns from the drafts of the round that is being packed; returns how many it verifies.
@@ -138,7 +151,9 @@ class Steady:
         without them. seconds: of a round by number of drafted tokens, without changes of its size; as many as sums.
         """
         gains, each = np.array(sums) / alone, np.array(seconds)
-        is_new = num_sessions != self._num_sessions
+        has_drafts = sums[-1] > 0.0
+        is_new = num_sessions != self._num_sessions or (self._is_outdated and has_drafts)
+        self._is_outdated = self._is_outdated and not has_drafts
         self._num_rounds = 1 if is_new else self._num_rounds + 1
         known = self._gains if self._gains.size else gains
         self._gains = known + max(STEP, 1 / self._num_rounds) * (gains - known)
@@ -171,7 +186,10 @@ class ByWorth(Choice):
         self._cost = cost
         self._worth = worth
         self._self_drafts = self_drafts
-        self._steady = {rest: Steady(change_rows) for rest in (False, True)} if change_rows else {}
+        self._steady: defaultdict[Modes, Steady] | None = (
+            defaultdict(partial(Steady, change_rows)) if change_rows else None
+        )
+        self._modes = True, True
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
         self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed
         self._worth_per_s = 0.0  # expected in the previous round
@@ -195,13 +213,13 @@ class ByWorth(Choice):
         budget = budget if most is None else min(budget, most)
         if needs.owed_more:
             candidates = self._with_needs(candidates, ranked, drafted, needs, budget)
-        seconds = self._seconds(ready, (self._limits.budget if self._steady else budget) + 1, num_prefill)
+        seconds = self._seconds(ready, (budget if self._steady is None else self._limits.budget) + 1, num_prefill)
         alone = sum(worths[session.client.name] for session in ready)
         first, _ = take_needed(candidates, budget, alone, ranked)
         longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
-        if self._steady and alone > 0.0 and not num_prefill:  # else its size changes in any case
+        if self._steady is not None and alone > 0.0 and not num_prefill:  # else its size changes in any case
             sums = best_sums(candidates, self._limits.budget, ranked)
-            num_steady = self._steady[self.models_rest].update(sums, alone, len(ready), seconds[:-1])
+            num_steady = self._steady[self._modes].update(sums, alone, len(ready), seconds[:-1])
             longest, cost = max(sum(first.counts), min(longest, num_steady)), Cost()
         counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)
@@ -248,6 +266,13 @@ class ByWorth(Choice):
 
     def note_drafting(self, seconds: float) -> None:
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
+
+    def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
+        """Each mode has a steady number of its own, or rounds without draft models would teach the others that drafts
+        bring nothing; a trial begins anew, since what was learned before it may be of other texts."""
+        if modes != self._modes and is_trial and self._steady is not None:
+            self._steady[modes].outdate()
+        self._modes = modes
 
     def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
         if number % SELDOM == 0:

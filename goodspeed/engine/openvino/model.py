@@ -34,7 +34,7 @@ FEW, MORE, TRIALS = 2, 6, 3
 """Rows of the passes that `Compiled` times, and how often."""
 
 CONTEXT_PAGES = 4
-"""Pages that each of these rows attends to: rows of a text take longer than first tokens do."""
+"""Pages that these rows attend to: rows of a text take longer than first tokens do."""
 
 MOST_S = 1.0
 """Seconds after which it times each kind of pass no second time."""
@@ -127,10 +127,11 @@ class Compiled:
 
     def measure_changes(self) -> None:
         """Sets `Engine.change_rows`, by passes after one of the same size and after one of another."""
-        pages = np.arange(CONTEXT_PAGES)
-        passes, times = self.with_caches(CONTEXT_PAGES), dict[tuple[int, int], float]()
         few, more = max(FEW, self.num_threads), max(FEW, self.num_threads) + MORE - FEW
-        last = 0
+        if more > MAX_ROWS:
+            return  # with so many threads all passes have spare rows
+        pages, last = np.arange(CONTEXT_PAGES), 0
+        passes, times = self.with_caches(CONTEXT_PAGES), dict[tuple[int, int], float]()
         began = time.perf_counter()
         for number, size in enumerate([few, more, more, few, few] * TRIALS):
             if number > 5 and time.perf_counter() - began > MOST_S:

@@ -89,15 +89,28 @@ def test_another_number_of_sessions_begins_anew():
     assert steady.update(BAD, 1.0, 1, SECONDS) == steady.number == 0
 
 
-def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others():
-    """Else a trial of the draft models would verify none of their tokens, and find that they bring nothing."""
+@pytest.mark.parametrize("resting", [(False, True), (True, False)])
+def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others(resting):
+    """Else a return of the draft models would verify none of their tokens, and find that they bring nothing."""
     choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
     for _ in range(60):
         assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
-    choice.models_rest = True
+    choice.turn_to(resting, is_trial=True)
     for _ in range(60):
         lengths(choice, drafting(1, ()))
-    choice.models_rest = False
+    choice.turn_to((True, True), is_trial=False)
+    assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
+
+
+def test_a_trial_forgets_the_drafts_before_it():
+    """A trial has 12 rounds: too few to unlearn that the drafts of an earlier text were poor."""
+    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
+    for _ in range(60):
+        assert lengths(choice, drafting(1, (0.1, 0.1))) == [0]
+    choice.turn_to((False, True), is_trial=False)
+    lengths(choice, drafting(1, ()))
+    choice.turn_to((True, True), is_trial=True)
+    lengths(choice, drafting(1, ()))  # the draft model has not answered yet
     assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
 
 
