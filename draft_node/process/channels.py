@@ -231,6 +231,6 @@ class Channels:
             await entry.queue.flush()
 
     def close(self) -> None:
-        """Closes all channels; messages already passed to a channel still go out within its limits."""
+        """Closes all channels; waits until what they were given is sent, at most half a second for each."""
         for entry in self._links.values():
             entry.channel.close()

@@ -44,7 +44,7 @@ def load(
     num_threads: int = 1,
     split: Split | None = None,
 ) -> Checkpoint:
-    """Loads a checkpoint folder (`checkpoints.load`); num_threads: torch has as many already (`engines.load`)."""
+    """Loads a checkpoint folder (`checkpoints.load`). num_threads: unused; `engines.load` gave it to torch."""
     return checkpoints.load(name, device=device, dtype=dtype, generation_config=generation_config, split=split)
 
 

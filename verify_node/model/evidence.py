@@ -54,8 +54,9 @@ def _log_sums(q: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def log_gains(ratios: Tensor, overlaps: Tensor) -> Tensor:
-    """Returns log gains summed over tokens [batch], from min(1, p/q) and Σ min(p, q), both [batch, max_len] fp64.
+    """Returns each draft's log gains, summed over its tokens [batch].
 
+    ratios: min(1, p/q) of each drafted token. overlaps: Σ min(p, q) at its position. Both are [batch, max_len] in fp64.
     Positions without an overlap, and padding, count as 0.
     """
     logs = ((1.0 + ratios / overlaps.clamp(min=SMALLEST_OVERLAP)) / 2).log() - ROUNDING

@@ -62,10 +62,10 @@ class Needs:
         return found
 
     def most_drafted(self, seconds: Sequence[float], budget: int) -> int:
-        """Returns the most drafted tokens of a round that is short enough. seconds: a round's time, by drafted tokens.
+        """Returns the most drafted tokens with which a round ends in time for the session that can wait least.
 
-        The tightest session's client takes at most its weight's share from the others in this way: else a TPOT just
-        above a round's time would take all drafts from all clients.
+        seconds: a round's time, by drafted tokens. The other clients keep their shares of the budget by weight however
+        short the round must be: else a TPOT just above a round's time would take all drafts from all clients.
         """
         if self._most_s == inf:
             return budget

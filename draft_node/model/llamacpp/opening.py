@@ -29,7 +29,10 @@ def make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting:
 
 
 def at_url(url: str, environment: Mapping[str, str], *, trusted_network: bool) -> Server:
-    """Returns a client of the server at http://HOST:PORT; ConfigError for another URL, or one beyond loopback."""
+    """Returns a client of the server at http://HOST:PORT; ConfigError for another form of URL.
+
+    trusted_network: the server may be beyond loopback, else that is a ConfigError, too.
+    """
     found = URL.fullmatch(url)
     host, port = (found[1].strip("[]"), int(found[2] or 80)) if found else ("", 0)
     if not 0 < port < 1 << 16:

@@ -91,7 +91,7 @@ def extend(pool: PagePool, chunks: Sequence[Chunk]) -> list[int]:
 
 
 def restore(pool: PagePool, chunks: Sequence[Chunk], starts: Sequence[int]) -> None:
-    """Takes back `extend`, after a pass that failed."""
+    """Undoes `extend` when it or the pass fails. starts: the lengths that sessions had before."""
     for chunk, start in zip(chunks, starts, strict=True):
         if start == 0:
             pool.free(chunk.key)

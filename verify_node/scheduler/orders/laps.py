@@ -112,7 +112,7 @@ class Laps:
         self._settled: frozenset[Hashable] = frozenset()  # perceptible in the latest ranking and the previous one
 
     def level(self, service_s: float) -> int:
-        """Returns the queue of this service in seconds; 0 is the first."""
+        """Returns the number of the queue for jobs with this service, in seconds; 0 is the highest queue."""
         return bisect_right(self.bounds, service_s)
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
