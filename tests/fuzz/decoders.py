@@ -34,7 +34,20 @@ from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Sibling, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Redirect, Refusal, Sampling, TokenLogprobs, Verdict
+from goodspeed.wire.messages import (
+    Ack,
+    Close,
+    DownMessage,
+    Draft,
+    Leave,
+    OpenSession,
+    Redirect,
+    Refusal,
+    Sampling,
+    TokenLogprobs,
+    UpMessage,
+    Verdict,
+)
 from tests.fuzz.damage import WRONG_VALUES, damaged, wrong_fields
 from verify_node.process.enrolment import Enrolment
 
@@ -72,15 +85,16 @@ def check(decoder: Decoder, data: bytes) -> bool:
 
 # -- the wire ----------------------------------------------------------------------------------------------------------
 
-_UP = (
+_UP: tuple[UpMessage, ...] = (
     Hello(VERSION, "edge-1", b"bootboot", "t", "model"),
     OpenSession(bytes(16), 1, (1, 2, 300), (4,), Sampling(0.5, 20, 0.9, 7), 9, (2,), "ratio", num_logprobs=2),
     Draft(bytes(16), 1, 3, (4, 5), b"\x10\x20", "ngram", bytes(2), complete=True, proposal=b"\x01\x00"),
     Ack(bytes(16), 1, 3),
     Close(bytes(16), 1),
     Heartbeat(b"bootboot"),
+    Leave(),
 )
-_DOWN = (
+_DOWN: tuple[DownMessage, ...] = (
     Welcome(
         VERSION,
         b"bootboot",
@@ -101,6 +115,10 @@ _DOWN = (
     Refusal("malformed", "what", "what to do", bytes(16), 1),
     Heartbeat(b"bootboot"),
 )
+
+
+NOT_FUZZED = {*UpMessage.__args__, *DownMessage.__args__} - {type(one) for one in (*_UP, *_DOWN)}
+"""Messages without an example: none (`test_decoders.py`)."""
 
 
 def _wire(decode: Callable[[bytes, int], object], examples: tuple[msgspec.Struct, ...]) -> Decoder:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.damage import damaged
-from tests.fuzz.decoders import DECODERS, check
+from tests.fuzz.decoders import DECODERS, NOT_FUZZED, check
 from tests.strategies import DOWN, UP, messages
 
 BASE_BYTES = 4 << 20
@@ -62,6 +62,10 @@ def test_what_is_nearly_right_is_taken_or_refused_by_name(name: str, random: Ran
 @given(st.binary(max_size=300))
 def test_any_bytes_are_taken_or_refused_by_name(name: str, data: bytes) -> None:
     is_taken(name, data)
+
+
+def test_every_message_has_an_example() -> None:
+    assert not NOT_FUZZED
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,5 +1,8 @@
 """The messages' own rules: what is pinned for ever, what is refused, what may be appended."""
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -203,3 +206,11 @@ def test_the_parents_of_a_draft_make_a_tree() -> None:
             msgspec.msgpack.decode(encoded.replace(b"\x00\x00\x02", parents), type=UpMessage)
     with pytest.raises(ValueError, match="1 parents for 3 tokens"):
         Draft(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00")
+
+
+def test_the_documents_table_has_every_message() -> None:
+    lines = (Path(__file__).parents[2] / "docs" / "PROTOCOL.md").read_text().partition("### Names")[0].splitlines()
+    cells = [line.split("|") for line in lines if line.startswith("| `")]
+    for place, messages in ((1, UpMessage), (3, DownMessage)):
+        told = {word for line in cells for word in re.findall(r"`(\w+)`", line[place])}
+        assert told == {message.__name__ for message in messages.__args__}

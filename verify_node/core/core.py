@@ -165,7 +165,9 @@ class VerifyCore:
                 return self.replies.refuse(peer.peer_id, refused, now, about=message) if refused else []
             case Leave():
                 self.register.leave(peer, now)
-        return []
+                return []
+            case Hello() | Heartbeat():  # `receive` has greeted, or noted that the peer was heard
+                return []
 
     def _open(self, peer: Peer, message: OpenSession, now: float) -> list[Send]:
         in_flight = self.rounds.in_flight is not None
