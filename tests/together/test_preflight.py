@@ -1,7 +1,6 @@
 """Wrong settings of a daemon are found before torch is imported, and so before any model is loaded."""
 
 import json
-import re
 import socket
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from experiments.harness.forks import Fork
 from goodspeed.errors import TransportError
 from goodspeed.serving import web
 from goodspeed.wire import keys
@@ -222,32 +220,3 @@ def test_any_free_port_is_free() -> None:
     for endpoint in ("tcp://127.0.0.1:0", "tcp://127.0.0.1:*", "tcp://localhost:0"):
         check_free(parse_endpoint(endpoint, False, "binding"))
     check_free(parse_endpoint("tcp://*:0", True, "binding"))
-
-
-@pytest.mark.nodes
-def test_the_waiting_is_told_from_the_beginning(tmp_path: Path) -> None:
-    """A person sees at once that the node is loading, and then what it waits for; `--log-level error` is silent."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
-        file = tmp_path / "prompts.jsonl"
-        file.write_text('{"prompt": "The river"}')
-        words = (
-            "--model",
-            "tiny-draft-s",
-            "--verify",
-            endpoint,
-            "--connect-timeout-s=4",
-            "--json",
-            f"--prompts={file}",
-        )
-        with Fork("draft_node", *words) as loud, Fork("draft_node", *words, "--log-level=error") as quiet:
-            (out, told), (_, errors) = (node.communicate(timeout=120) for node in (loud, quiet))
-            assert (loud.returncode, quiet.returncode) == (1, 1)
-    assert [row["error"]["code"] for row in json.loads(out.splitlines()[-1])["prompts"]] == ["verify_away"]
-    lines = told.splitlines()
-    assert lines[0] == "goodspeed-draft: loading tiny-draft-s ..."
-    assert re.match(rf"goodspeed-draft: waiting for the verify node at {endpoint} \(since [2-4] s\); start ", lines[1])
-    assert lines[2].startswith(f"goodspeed-draft: the verify node at {endpoint} has been away for 4 s; start ")
-    assert len(lines) == 3
-    assert errors.splitlines() == lines[2:]

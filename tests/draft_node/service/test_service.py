@@ -137,27 +137,6 @@ async def test_a_text_is_what_the_target_writes_alone(sampling: Sampling) -> Non
     assert written.ended.num_tokens == len(ids)
 
 
-@run_async
-async def test_stop_strings_are_found_over_token_borders_and_end_the_session_at_both_nodes() -> None:
-    ids = alone(prompt_ids(2), GREEDY, 48)
-    tokenizer = load("tiny-target").tokenizer
-    whole = decode(tokenizer, ids)
-    stops = [whole[start : start + 4] for start in range(3, len(whole) - 4, 9)]
-    async with edge() as here:
-        asked = [generation(2, max_tokens=400, stop=("not in there", stop)) for stop in stops]
-        texts = await asyncio.gather(*(write(here.service, each) for each in asked))
-        await here.until_free()
-    border_crossed = False
-    for stop, written in zip(stops, texts, strict=True):
-        assert written.text == whole[: whole.index(stop)]
-        assert (written.ended.reason, written.ended.stop) == ("stop", stop)
-        assert written.ids == ids[: written.ended.num_tokens]
-        assert stop in decode(tokenizer, written.ids)
-        assert stop not in decode(tokenizer, written.ids[:-1])
-        border_crossed |= stop not in written.tokens[-1].text
-    assert border_crossed
-
-
 @pytest.mark.essential
 @run_async
 async def test_who_leaves_frees_both_nodes() -> None:

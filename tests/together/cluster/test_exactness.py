@@ -8,7 +8,7 @@ import torch
 from msgspec.structs import replace
 from transformers import AutoModelForCausalLM
 
-from draft_node.core.actions import Fail, Finish
+from draft_node.core.actions import Finish
 from draft_node.core.generation import Generation
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
@@ -224,20 +224,3 @@ def test_a_target_model_that_fails_now_and_then_changes_no_text() -> None:
     requests = {"small": every_sampling(0), "medium": every_sampling(5)}
     clients = {name: DRAFTS[name] for name in requests}
     check_all(requests, Failing({}, clients).serve(requests))
-
-
-def test_a_target_model_that_always_fails_ends_its_sessions_by_name() -> None:
-    class Broken(Cluster):
-        def _start(self) -> None:
-            super()._start()
-
-            def fail(planned: Round) -> RoundResult:
-                raise torch.OutOfMemoryError("out of memory, as ordered")
-
-            self.verify.target.run = fail  # type: ignore[method-assign]
-
-    requests = {"small": every_sampling(0)}
-    for served in Broken({}, {"small": DRAFTS["small"]}).serve(requests)["small"]:
-        assert isinstance(served.end, Fail)
-        assert served.end.code == "failed"
-        assert "OutOfMemoryError" in served.end.what

@@ -42,13 +42,6 @@ def test_instructor_forces_a_tool(tools_url: str) -> None:
     assert isinstance(responses(**for_a_city(), reasoning={"effort": "none"}, extra_body=EXTRA), City)
 
 
-@pytest.mark.parametrize("mode", ["TOOLS", "JSON_SCHEMA"])
-def test_instructor_streams_what_is_there_so_far(tools_url: str, mode: str) -> None:
-    create = instructed(tools_url, mode=mode).chat.completions.create_partial
-    parts = list(create(**for_a_city(), **EXTRA, **NO_THOUGHT))
-    assert City.model_validate(parts[-1].model_dump()).model_dump() == parts[-1].model_dump()
-
-
 def test_instructor_by_a_schema(url: str) -> None:
     create = instructed(url, mode="JSON_SCHEMA").chat.completions.create
     assert isinstance(create(**for_a_city(), **EXTRA), City)
@@ -88,12 +81,6 @@ def test_pydantic_ai(url: str, expected: str, kind: str) -> None:
     told, num_tokens = asyncio.run(streamed())
     assert asyncio.run(answered(url, kind, model_settings=settings)) == told == expected
     assert 0 < num_tokens <= MAX_TOKENS
-
-
-@KINDS
-def test_pydantic_ai_with_a_native_form(url: str, kind: str) -> None:
-    form = pytest.importorskip("pydantic_ai").NativeOutput(City)
-    assert isinstance(asyncio.run(answered(url, kind, output_type=form, model_settings={"extra_body": EXTRA})), City)
 
 
 @KINDS

@@ -6,12 +6,12 @@ installed is skipped by its name.
 
 import asyncio
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import openai
 import pytest
 from openai.lib._pydantic import to_strict_json_schema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from tests.together.http.conftest import ASKED, EXTRA, MAX_TOKENS, City, official
 from tests.together.http.test_texts import MODEL, user
@@ -37,26 +37,6 @@ def test_responses_whole_and_streamed(client: openai.OpenAI, expected: str) -> N
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == expected
     assert events[-1].type in ("response.completed", "response.incomplete")
     assert events[-1].response.output_text == expected
-
-
-def test_the_stream_helper_of_responses(client: openai.OpenAI) -> None:
-    options: dict[str, Any] = {"model": MODEL, "input": ASKED, "extra_body": EXTRA}
-    with client.responses.stream(**options) as stream:
-        told = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
-        stream.until_done()
-    assert told == client.responses.create(**options).output_text
-
-
-def test_a_conversation_goes_on_from_a_response(client: openai.OpenAI) -> None:
-    """What came back is sent again, as agents do it; the text is that of the same conversation as a chat."""
-    options: dict[str, Any] = {"model": MODEL, "extra_body": EXTRA, "max_output_tokens": MAX_TOKENS}
-    first = client.responses.create(input=ASKED, **options)
-    follow_up = {"role": "user", "content": "And of Spain?"}
-    turns: Any = [{"role": "user", "content": ASKED}, *[item.to_dict() for item in first.output], follow_up]
-    second = client.responses.create(input=turns, **options)
-    messages: Any = [*user(ASKED), {"role": "assistant", "content": first.output_text}, follow_up]
-    chat = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=MAX_TOKENS, seed=7)
-    assert second.output_text == chat.choices[0].message.content
 
 
 @pytest.mark.essential
@@ -97,45 +77,6 @@ def test_a_call_in_a_response_that_has_to_be(tools_client: openai.OpenAI, choice
     with tools_client.responses.stream(**options) as stream:
         streamed = [item for item in stream.get_final_response().output if item.type == "function_call"]
     assert [(one.name, one.arguments) for one in streamed] == [(call.name, call.arguments)]
-
-
-@pytest.mark.clients
-@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
-def test_the_agents_sdk_with_a_tool(tools_url: str, kind: str) -> None:
-    """The agent ends with its tool's result; what the target would write after it is nonsense."""
-    agents = pytest.importorskip("agents")
-    agents.set_tracing_disabled(True)
-    called: list[tuple[str, int]] = []
-
-    def weather(name: Literal["Rome", "Oslo"], number: Annotated[int, Field(ge=0, le=9)]) -> str:
-        called.append((name, number))
-        return f"{number} degrees in {name}"
-
-    async def run() -> str:
-        async with openai.AsyncOpenAI(base_url=tools_url, api_key="none", max_retries=0) as client:
-            model = getattr(agents, kind)(model=MODEL, openai_client=client)
-            extra = EXTRA if kind == "OpenAIResponsesModel" else EXTRA | {"reasoning_effort": "none"}
-            settings = agents.ModelSettings(tool_choice="required", parallel_tool_calls=False, extra_body=extra)
-            tools = [agents.function_tool(weather)]
-            stop: Any = "stop_on_first_tool"
-            agent = agents.Agent(name="one", model=model, model_settings=settings, tools=tools, tool_use_behavior=stop)
-            return str((await agents.Runner.run(agent, ASKED, max_turns=2)).final_output)
-
-    told = asyncio.run(run())
-    assert [f"{number} degrees in {name}" for name, number in called] == [told]
-
-
-@pytest.mark.clients
-@pytest.mark.parametrize("by_responses", [False, True])
-def test_langchain_with_tools(tools_url: str, by_responses: bool) -> None:
-    langchain = pytest.importorskip("langchain_openai")
-    options: dict[str, Any] = {"model": MODEL, "base_url": tools_url, "api_key": "none", "max_retries": 0}
-    model = langchain.ChatOpenAI(**options, use_responses_api=by_responses, extra_body=EXTRA)
-    bound = model.bind_tools([City], tool_choice="required", strict=True, parallel_tool_calls=False)
-    [call] = bound.invoke(ASKED).tool_calls
-    assert (call["name"], set(call["args"])) == ("City", {"name", "number"})
-    for method in ("function_calling", "json_schema"):
-        assert isinstance(model.with_structured_output(City, method=method, strict=True).invoke(ASKED), City)
 
 
 # -- Anthropic's client ------------------------------------------------------------------------------------------------

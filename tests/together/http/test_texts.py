@@ -1,7 +1,6 @@
 """Over HTTP, with the official client and real nodes, a text is the target's own."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -16,15 +15,12 @@ from transformers import AutoModelForCausalLM
 from draft_node.http.ask.generation import choice_seed
 from goodspeed.app import generation
 from goodspeed.app.generate import GenerateConfig, generate, ignore
-from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.matcher import Matcher
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import decode
-from goodspeed.wire.fields import ConstraintKind
-from goodspeed.wire.generation import Constraint, LogitRules, Sampling, TokenBias
+from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
 from tests.together.cluster.cluster import load, prompt_ids
 
 pytestmark = pytest.mark.nodes
@@ -73,38 +69,6 @@ def tokens_of(sampling: Sampling, prompt: Sequence[int], max_tokens: int, **opti
     """Returns what the target alone draws."""
     target = load("tiny-target")
     return list(generation.generate(target, Runner(target), prompt, sampling, max_tokens, target.eos_ids, **options))
-
-
-@pytest.mark.parametrize(
-    "given", [("regex", "(yes|no), [a-z ]{3,20}\\."), ("choice", json.dumps(["red", "green"]))], ids=["regex", "choice"]
-)
-def test_an_answer_in_a_form_is_that_of_the_target_alone(
-    client: openai.OpenAI, given: tuple[ConstraintKind, str]
-) -> None:
-    kind, source = given
-    extra = {"structured_outputs": {kind: source if kind == "regex" else json.loads(source)}}
-    answer = client.completions.create(model=MODEL, prompt=prompt(2), max_tokens=40, seed=7, extra_body=extra)
-    target = load("tiny-target")
-    matcher = Matcher(Constraints(target).get(Constraint(*given)))
-    expected = tokens_of(Sampling(seed=7), prompt_ids(2), 40, matcher=matcher)
-    assert answer.choices[0].text == decode(target.tokenizer, expected)
-    assert answer.choices[0].finish_reason == "stop"
-
-
-def test_a_chat_in_a_schema_validates_streamed_or_not(client: openai.OpenAI) -> None:
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {"name": {"enum": ["Ann", "Bo"]}, "age": {"enum": [1, 2]}},
-    }
-    schema |= {"required": ["name", "age"], "additionalProperties": False}
-    form: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
-    options: Any = {"model": MODEL, "messages": user("Who?"), "max_tokens": 40, "seed": 3, "response_format": form}
-    text = client.chat.completions.create(**options).choices[0].message.content
-    assert set(json.loads(text)) == {"name", "age"}
-    assert joined(client.chat.completions.create(**options, stream=True)) == text
-    schema["not"] = {}
-    with pytest.raises(openai.BadRequestError, match="not"):
-        client.chat.completions.create(**options)
 
 
 @pytest.mark.essential
@@ -216,21 +180,6 @@ def check_stops(client: openai.OpenAI, asked: str, text: str) -> None:
         choice = client.completions.create(**options).choices[0]
         assert (choice.text, choice.finish_reason) == (text.partition(stop)[0], "stop")
         assert joined(client.completions.create(**options, stream=True)) == choice.text
-
-
-def test_usage_says_what_drafting_did(client: openai.OpenAI) -> None:
-    stream = client.chat.completions.create(
-        model=MODEL, messages=user(prompt(0)), max_tokens=20, stream=True, stream_options={"include_usage": True}
-    )
-    usage = list(stream)[-1].usage
-    assert usage.completion_tokens <= 20
-    assert usage.goodspeed["rounds"] > 0
-    plain = client.completions.create(
-        model=MODEL, prompt=prompt(0), max_tokens=20, extra_body={"goodspeed": {"speculate": False}, "ignore_eos": True}
-    )
-    none = {"model": 0, "ngram": 0, "self": 0}
-    told = {"rounds": 20, "drafted": 0, "accepted": 0, "drafted_by": none, "accepted_by": none}
-    assert plain.usage.goodspeed == told
 
 
 def test_many_mixed_requests_at_once_are_all_complete_and_right(url: str) -> None:

@@ -16,10 +16,6 @@ from tests.together.http.test_texts import MODEL
 pytestmark = pytest.mark.nodes
 
 
-class City(BaseModel):
-    name: str
-
-
 class Weather(BaseModel):
     """The weather of a city."""
 
@@ -29,7 +25,6 @@ class Weather(BaseModel):
 
 
 TOOL: Any = openai.pydantic_function_tool(Weather)
-OF_CITY: Any = openai.pydantic_function_tool(City, name="get_weather")
 LOOSE: Any = chats.function("time", at={"type": "boolean"})
 SEEDS = range(2)
 
@@ -84,59 +79,7 @@ def test_streams_and_drafts_say_the_same(client: openai.OpenAI) -> None:
         assert streamed.finish_reason == whole.finish_reason
 
 
-def test_the_clients_parser_has_the_models_object(client: openai.OpenAI) -> None:
-    asked = request(1, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, reasoning_effort="none")
-    (choice,) = client.chat.completions.parse(**asked).choices
-    (call,) = choice.message.tool_calls or []
-    assert isinstance(call.function.parsed_arguments, Weather)
-    turns = [*asked["messages"], choice.message, {"role": "tool", "tool_call_id": call.id, "content": "sun"}]
-    answer = client.chat.completions.create(**request(2, messages=turns, tools=[TOOL], max_tokens=20))
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens <= 20
-
-
 # -- the embedded models, which learned no tools -----------------------------------------------------------------------
-
-
-def conversation(url: str, *, is_streamed: bool) -> tuple[list[Any], list[str]]:
-    """The turns and finish reasons of a user who wants a call, has its result sent, and wants an answer in text."""
-    turns: list[Any] = [{"role": "user", "content": "Do I need an umbrella in Rome?"}]
-    asked: dict[str, Any] = {"model": MODEL, "tools": [OF_CITY], "parallel_tool_calls": False, "temperature": 0}
-    named = {"type": "function", "function": {"name": "get_weather"}}
-    reasons = list[str]()
-    with official(url) as client:
-        for choice in (named, "auto"):
-            asked = {**asked, "messages": turns, "tool_choice": choice}
-            if is_streamed:
-                stream: ChatCompletionStream[Any]
-                with client.chat.completions.stream(**asked) as stream:
-                    (made,) = stream.get_final_completion().choices
-            else:
-                (made,) = client.chat.completions.create(**asked).choices
-            results = [
-                {"role": "tool", "tool_call_id": one.id, "content": "sunny"} for one in made.message.tool_calls or []
-            ]
-            turns += [made.message, *results]
-            reasons.append(made.finish_reason)
-    return turns, reasons
-
-
-def test_an_agent_of_the_embedded_models(url: str) -> None:
-    assert OF_CITY["function"]["parameters"]["additionalProperties"] is False
-    said = []
-    for is_streamed in (False, True):
-        turns, reasons = conversation(url, is_streamed=is_streamed)
-        _, call, result, answer = turns
-        assert reasons == ["tool_calls", "stop"]
-        ((name, arguments),) = calls_of(call)
-        assert name == "get_weather"
-        assert not call.content
-        City.model_validate_json(arguments)
-        assert result["tool_call_id"] == call.tool_calls[0].id
-        assert answer.content.strip()
-        assert not answer.tool_calls
-        said.append((arguments, answer.content))
-    assert said[0] == said[1]
 
 
 def test_calls_of_a_target_that_ends_its_turns_with_a_stop_string(url: str) -> None:
