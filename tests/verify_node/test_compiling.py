@@ -8,7 +8,7 @@ import pytest
 
 from goodspeed.constraint.compiling import CompiledConstraint
 from goodspeed.wire.generation import Constraint
-from goodspeed.wire.messages import Ack, Close, Refusal, Verdict
+from goodspeed.wire.messages import Ack, Refusal, Verdict
 from tests.fakes import STOP, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 
@@ -55,18 +55,6 @@ def opening(number, source="a", **changes):
 
 
 @served
-async def test_a_session_begins_when_its_form_is_compiled_on_another_thread(forms):
-    async with Loop(constraints=forms) as loop:
-        channel = await loop.let_in()
-        for number in (1, 2):
-            verdict = await ask(channel, opening(number, max_tokens=1))
-            assert isinstance(verdict, Verdict)
-            assert verdict.session_id == session_id(number)
-    assert forms.threads
-    assert threading.current_thread().name not in forms.threads
-
-
-@served
 async def test_others_are_served_while_a_form_is_compiled(forms):
     forms.goes_on.clear()
     async with Loop(constraints=forms) as loop:
@@ -81,20 +69,7 @@ async def test_others_are_served_while_a_form_is_compiled(forms):
         while (verdict := await hear(channel)).session_id != session_id(1):
             assert isinstance(verdict, Verdict)
     assert forms.sources == ["a"]
-
-
-@served
-async def test_the_node_begins_no_session_whose_close_overtook_it(forms):
-    forms.goes_on.clear()
-    async with Loop(constraints=forms) as loop:
-        channel = await loop.let_in()
-        await channel.send(opening(1, "first"))
-        await channel.send(opening(2, "second"))
-        await channel.send(Close(session_id(1), 1))
-        assert isinstance(await ask(channel, Ack(session_id(9), 1, 3)), Refusal)  # so the Close was heard
-        forms.goes_on.set()
-        assert (await hear(channel)).session_id == session_id(2)
-        assert [*loop.core.sessions] == [session_id(2)]
+    assert threading.current_thread().name not in forms.threads
 
 
 @pytest.mark.parametrize("failing", ["the compiler", "the core"])

@@ -129,18 +129,21 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
 
 @run_async
 async def test_what_is_sent_is_received_or_refused_downwards() -> None:
-    """A draft node that does not read: each verdict either arrives, in order, or was told to be BUSY."""
+    """A draft node that does not read: each verdict arrives, in order, or was told to be BUSY; others get theirs."""
     async with network(send_queue=16) as net:
         draft, stuck = await net.greeted("stuck")
+        reading, reader = await net.greeted("reads")
         sent: list[tuple[int, Delivery]] = []
         while net.verify.traffic.num_busy < 5:
             sent.append((number := len(sent), net.verify.send(stuck, verdict(number, 10_000))))
             await asyncio.sleep(0)
         taken = [number for number, delivery in sent if delivery is Delivery.SENT]
+        assert net.verify.send(reader, verdict(7)) is Delivery.SENT
+        assert await reading.receive() == verdict(7)
         assert [(await draft.receive()).base_len for _ in taken] == taken
         assert draft.receive_ready() == []
-        assert net.verify.traffic.num_sent == draft.traffic.num_received == len(taken)
-        assert net.verify.traffic.num_sent + net.verify.traffic.num_busy == len(sent)
+        assert net.verify.traffic.num_sent == draft.traffic.num_received + 1 == len(taken) + 1
+        assert net.verify.traffic.num_sent + net.verify.traffic.num_busy == len(sent) + 1
         assert net.verify.send(b"nobody", verdict(0)) is Delivery.GONE
         assert (net.verify.traffic.num_busy, net.verify.traffic.num_gone) == (5, 1)
 

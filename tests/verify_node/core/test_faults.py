@@ -1,7 +1,7 @@
 """A fault at any call within `plan` or `finish` costs its round and no text, and one within a message its session."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -148,28 +148,6 @@ def test_while_rounds_always_fail_each_text_is_told_so_in_its_turn(name: str) ->
     world.run(300)  # more than `PATIENCE_S`
     assert world.given_up == set(NUMBERS)
     assert not world.desk.core.sessions
-
-
-def failing_on(number: int, real: Callable[..., Any]) -> Callable[..., Any]:
-    """Fails where the session takes part."""
-
-    def choose(ready: Any, *rest: Any) -> Any:
-        if any(session.session_id == session_id(number) for session in ready):
-            raise Fault
-        return real(ready, *rest)
-
-    return choose
-
-
-def test_a_session_that_no_round_can_be_planned_with_is_given_up_and_no_other() -> None:
-    world = World(Faults(), **OPTIONS)
-    world.run(3)
-    choice: Any = world.desk.core.rounds.choice
-    choice.choose = failing_on(2, choice.choose)
-    world.run()
-    assert world.given_up == {2}
-    assert world.over == {1, 3}
-    assert [tuple(world.texts[number]) for number in (1, 3)] == [expected(1), expected(3)]
 
 
 def test_a_message_that_fails_costs_its_session_and_is_answered() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from experiments.simulation.nodes.invariants import validate
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import ProtocolError
 from goodspeed.fair.round_time import Linear
@@ -16,7 +15,6 @@ from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
 from verify_node.core.sessions import STUCK_S
-from verify_node.session.phase import BrokenInvariant
 
 ONE, OTHER = Constraint("regex", "[ab]{5,9}"), Constraint("regex", "[cd]{5,9}")
 
@@ -74,34 +72,6 @@ def test_every_session_has_its_form_compiled_for_itself(desk: Desk, constraints:
     before = constraints.of(session_id(0), ONE)
     open_one(desk, 0, epoch=2)
     assert constraints.of(session_id(0), ONE) is before
-
-
-def _exchange(constraints: Constraints) -> None:
-    constraints.release(session_id(1))
-    constraints.hold(session_id(1), constraints.get(OTHER))
-
-
-BREAKS: dict[str, tuple[Callable[[Constraints], None], str]] = {
-    "a constraint of nobody": (lambda held: held.hold(session_id(7), held.get(ONE)), "that nothing will release"),
-    "a constraint of a session that has none": (
-        lambda held: held.hold(session_id(2), held.get(ONE)),
-        "nothing will release",
-    ),
-    "a session without its constraint": (lambda held: held.release(session_id(1)), "does not hold its constraint"),
-    "a session with another constraint": (_exchange, "does not hold its constraint"),
-}
-
-
-@pytest.mark.parametrize(("breaks", "what"), BREAKS.values(), ids=BREAKS)
-def test_whose_forms_are_held_is_looked_at(
-    desk: Desk, constraints: Constraints, breaks: Callable[[Constraints], None], what: str
-) -> None:
-    open_one(desk, 1)
-    desk.open("a", 2)
-    validate(desk.core)
-    breaks(constraints)
-    with pytest.raises(BrokenInvariant, match=what):
-        validate(desk.core)
 
 
 # -- until they are compiled -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from goodspeed.fair import policies
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE, AcceptanceEstimator
 from goodspeed.wire.fields import MAX_DRAFT
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.fakes import Desk, alone, make_open, request_of
 from tests.verify_node.phases import new_session, put
 from verify_node.scheduler.allocate import (
     FIRST_LENGTH,
@@ -123,22 +123,6 @@ def test_an_idle_client_keeps_its_goodput():
     desk.round()
     assert desk.session(3).client.goodput is goodput
     assert goodput.value == 1.0
-
-
-def test_a_slow_clients_goodput_is_per_round():
-    """Rounds go on without a session of the ratio rule until its draft is there."""
-    desk = Desk(beta=0.5, self_draft=False)
-    desk.hello("a")
-    desk.hello("b")
-    desk.open("a", 1, verification="ratio")
-    desk.round()
-    desk.open("b", 2, max_draft=0, max_tokens=100)
-    for _ in range(7):
-        assert [verdict.session_id for verdict in desk.round()] == [session_id(2)]
-    desk.draft("a", 1)
-    [num_tokens] = [len(verdict.tokens) for verdict in desk.round() if verdict.session_id == session_id(1)]
-    assert num_tokens > 1
-    assert desk.session(1).client.goodput.value == pytest.approx(0.5**8 * 1 + (1 - 0.5**8) * num_tokens / 8)
 
 
 # -- Eq. (5) -----------------------------------------------------------------------------------------------------------

@@ -56,23 +56,6 @@ def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stay
         assert desk.core.counts.num_preempted == 1
 
 
-@pytest.mark.parametrize("order", ["las", "laps"])
-def test_one_of_many_texts_gives_way_to_a_new_one_after_some_rounds(order: str) -> None:
-    """32 texts fill the memory; after eleven rounds of 50 ms each has had S_1, as one alone would have."""
-    desk = desk_of(order, 32 * 4, max_client_sessions=100, max_sessions=100)
-    for number in range(1, 33):
-        desk.open(number=number, prompt=range(1, 5), max_tokens=500 + number)
-    for _ in range(11):
-        desk.round(0.05)
-        desk.acknowledge()
-    assert len(resident(desk, *range(1, 33))) == 32
-    assert desk.core.counts.num_preempted == 0
-    desk.open(number=40, prompt=range(1, 5), max_tokens=1)
-    desk.round(0.05)
-    assert desk.session(40).finished
-    assert desk.core.counts.num_preempted > 0
-
-
 @pytest.mark.parametrize("num_alone", [0, 9], ids=["together", "one by one"])
 @pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
 def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(
@@ -111,36 +94,6 @@ def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_i
     assert planned.preempted == (session_id(3),)
     assert desk.core.counts.num_preempted == 1
     assert desk.core.rounds.preemption.accounts.of(desk.session(3)).wait_began_at == desk.now
-
-
-def test_with_first_come_first_served_an_older_text_loses_nothing_to_a_younger_one() -> None:
-    """It has decided for longer than S_1, and the other was let in just now; soon both need one more page."""
-    desk = desk_of("fcfs", 8)
-    desk.open(number=1, prompt=range(1, 9), max_tokens=20)
-    for _ in range(3):
-        desk.round(0.5)
-    desk.open(number=2, prompt=range(1, 16), max_tokens=12)
-    for _ in range(16):
-        assert resident(desk, 1)
-        desk.round(0.02)
-        desk.acknowledge(1, 2)
-    assert desk.core.counts.num_preempted > 0
-
-
-def test_who_is_promised_something_yields_to_nobody() -> None:
-    """A text that has had two seconds would give way to a new one, if it were not promised anything."""
-    desk = desk_of("las", 8)
-    desk.open(number=1, prompt=range(1, 13), max_tokens=20)
-    for _ in range(4):
-        desk.round(0.5)
-    desk.open(number=2, prompt=range(1, 21), max_tokens=1)
-    held, new = desk.session(1), desk.session(2)
-    places = desk.core.rounds.preemption
-    needs = {new.session_id: 5}
-    assert places.resolve([held], [new], needs, (), now=desk.now).preempt == (held.session_id,)
-    kept = places.resolve([held], [new], needs, {held.session_id}, now=desk.now)
-    assert not kept.preempt
-    assert list(kept.wait) == [new.session_id]
 
 
 @pytest.mark.parametrize("order", ORDERS)

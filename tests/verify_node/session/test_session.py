@@ -10,7 +10,6 @@ from tests.fakes import session_id
 from tests.verify_node.phases import new_client
 from tests.verify_node.session.sessions import a_draft, make_session, tell
 from verify_node.session.client import LATE_ROUNDS
-from verify_node.session.draft_state import LATE_TIMES, LEAST_LATE_S, MOST_LATE_S
 
 
 @pytest.mark.parametrize(
@@ -158,17 +157,6 @@ def test_a_complete_draft_ends_the_wait_when_it_arrives():
     assert session.awaits_draft
     session.take_draft(a_draft(session, complete=True), 3.0)
     assert (session.awaits_draft, session.ready_since) == (False, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("usual_s", "late_s"), [(0.0, MOST_LATE_S), (0.01, LEAST_LATE_S), (0.5, LATE_TIMES * 0.5), (60.0, MOST_LATE_S)]
-)
-def test_a_draft_is_late_after_some_times_what_it_usually_takes(usual_s, late_s):
-    session = make_session()
-    session.client.answer_s = usual_s
-    session.commit((7,))
-    tell(session, 5.0, waits=True)
-    assert session.drafts.late_at == 5.0 + late_s
 
 
 def test_one_pause_of_a_client_counts_once_however_many_sessions_it_has():

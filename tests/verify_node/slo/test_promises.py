@@ -1,6 +1,5 @@
 """Promises at the verify node: who gets one, who is told, what a round does for them, and what breaks none."""
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -46,31 +45,6 @@ def serve(desk: Desk) -> list[Any]:
     answers = desk.finish(planned, duration_s)
     desk.acknowledge()
     return answers
-
-
-SLOWER = Linear(fixed_s=0.05, token_s=0.01)
-"""A machine that suddenly has too much to do: not even an empty round is over within the promised TPOT."""
-
-
-def test_beside_a_hopelessly_late_promise_other_clients_are_not_silent(desk: Desk) -> None:
-    """Rounds of the promised pace carry no token then; best effort is due its part of those that there are."""
-    ask(desk, 1, Slo(Objectives(tpot_s=0.02)), max_tokens=180)
-    desk.hello("quiet", draft_model="")
-    for number in range(2, 34):
-        ask(desk, number, None)
-    desk.open("quiet", 99, max_tokens=100)
-    got: list[int] = []
-    for _ in range(150):
-        planned = desk.core.plan(desk.now)
-        assert planned is not None
-        desk.finish(planned, SLOWER.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens))
-        desk.acknowledge()
-        got.append(len(desk.session(99).tokens))
-    late = desk.session(1).deadline
-    assert desk.session(1).promised
-    assert late.due < desk.now
-    rounds = [number for number, (before, now) in enumerate(pairwise(got)) if now > before]
-    assert max(later - number for number, later in pairwise([0, *rounds, len(got)])) <= 12, "an eighth is its floor"
 
 
 def told(answers: list[Any]) -> dict[bytes, bool | None]:
@@ -311,22 +285,6 @@ def test_no_more_is_promised_than_memory_holds() -> None:
     assert ask(desk, 1, easy, max_tokens=17) is True, "3 and 17 tokens are five pages of the eight that may be promised"
     assert ask(desk, 2, easy, max_tokens=17) is False
     assert ask(desk, 3, easy, max_tokens=9) is True, "and 3 and 9 the three that are left"
-
-
-def test_drafts_take_no_time_that_is_promised(desk: Desk) -> None:
-    """A round of 20 ms carries four tokens: two sessions that are at most one TPOT ahead leave room for some more."""
-    for number in (1, 2):
-        ask(desk, number)
-    while not all(desk.session(number).deadline.num_tokens > 1 for number in (1, 2)):
-        serve(desk)
-    ready = [desk.session(number) for number in (1, 2)]
-    allotment = desk.core.promises.allot(desk.core.sessions, ready, desk.now)
-    assert allotment is not None
-    assert allotment.round_tokens is not None
-    assert (
-        COST.round_s(allotment.round_tokens, 2, 0)
-        <= min(one.due for one in desk.core.promises.promised.values()) - desk.now
-    )
 
 
 def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: Desk) -> None:

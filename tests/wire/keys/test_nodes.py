@@ -1,7 +1,6 @@
 """Both nodes with keys, in one process, on real sockets, with the embedded models: who gets texts, and until when."""
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,8 +15,7 @@ from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
 from draft_node.process import preflight as draft_beforehand
 from draft_node.process.daemon import DraftDaemon
-from goodspeed.app.demo.options import QUESTIONS
-from goodspeed.errors import ConfigError, TransportError
+from goodspeed.errors import TransportError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire import keys
@@ -212,31 +210,6 @@ async def test_a_cut_connection_is_made_anew_and_the_text_goes_on(tmp_path: Path
 
 
 @run_async
-async def test_who_is_enrolled_later_gets_in_with_what_the_key_allows(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with site(tmp_path) as here:
-        here.key("late", weight=2.5, max_sessions=1, max_round_tokens=3)
-        verify = here.start_verify()
-        requests = [make_request(prompt_ids(n), NUM_TOKENS // 2, seed=n) for n in range(2)]
-        node = here.start_draft("late", verify.channel.endpoint)
-        texts = [asyncio.create_task(text(node, request)) for request in requests]
-        await until(lambda: node.link.trouble)
-        assert "ZAP 400" in str(node.link.trouble)
-        assert any("refuses this node; trying again" in record.message for record in caplog.records)
-        assert verify.core.replies.refusals["not_enrolled"] >= 1
-        here.enrol("late")
-        assert [await one for one in texts] == [expected(request) for request in requests]
-        client = verify.core.allocator.client("late")
-        assert (client.weight, client.max_sessions, client.max_round_tokens) == (2.5, 1, 3)
-        assert verify.core.replies.refusals["too_many_sessions"] >= 1
-        assert client.num_drafted > 0
-        secret = keys.read_draft_pair(str(tmp_path / "late.key")).secret_key
-        assert secret not in caplog.text
-
-
-@run_async
 async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
     async with site(tmp_path) as here:
         here.key("never")
@@ -249,14 +222,3 @@ async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
             TransportError, match=r"because it refuses this node: it refused this draft node's key.*never\.pub"
         ):
             await serving
-
-
-def test_the_name_is_the_keys(tmp_path: Path) -> None:
-    Site(tmp_path).key("edge-1")
-    given: dict[str, Any] = {"model": "tiny-draft-s", "key": str(tmp_path / "edge-1.key")}
-    given["verify_key"] = str(tmp_path / "verify.pub")
-    given["prompts"] = str(QUESTIONS)
-    assert draft_beforehand.check(DraftConfig(**given)).config.name == "edge-1"
-    assert draft_beforehand.check(DraftConfig(name="edge-1", **given)).config.name == "edge-1"
-    with pytest.raises(ConfigError, match=r"--name 'edge-2' is not what --key .* is made for, 'edge-1'; leave it out"):
-        draft_beforehand.check(DraftConfig(name="edge-2", **given))
