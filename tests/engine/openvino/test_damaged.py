@@ -149,10 +149,3 @@ def test_a_tokenizer_that_is_not_the_models(tmp_path: Path) -> None:
     tables = ("token_embd.weight", "output.weight")
     file = edited(tmp_path / "it.gguf", lambda of, data, kind: (data[:200] if of in tables else data, kind), {})
     refused(file, "its tokenizer has 258 tokens, but the model 200 rows")
-
-
-def test_a_file_that_ends_early(tmp_path: Path) -> None:
-    content = gguf_models.made("Q4_1").read_bytes()
-    for most, told in ((-1000, "is incomplete: .* beyond the file's end"), (2000, "ends within its header")):
-        (tmp_path / "it.gguf").write_bytes(content[:most])
-        refused(tmp_path / "it.gguf", told)

@@ -45,18 +45,6 @@ def expected(reference: Reference, text: list[int], nodes: list[int], parents: l
     return torch.cat([reference.logits(one, 1) for one in texts])
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("num_cached", [0, 3, 11])
-@pytest.mark.parametrize("page_size", [1, 4, 16])
-def test_each_node_has_the_logits_of_its_path(reference: Reference, num_cached: int, page_size: int) -> None:
-    runner = reference.runner(num_pages=128 // page_size, page_size=page_size)
-    if num_cached:
-        runner.forward([Chunk("a", PROMPT[:num_cached], 0)])
-    nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
-    found = runner.forward([Chunk("a", [*PROMPT[num_cached:], *nodes], len(nodes) + 1, parents)])
-    torch.testing.assert_close(known(found), known(expected(reference, PROMPT, nodes, parents)), atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("counts", [(3, 1, 2, 1), (1, 1, 1, 1, 1, 1, 1), (2, 5)])
 def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, counts: tuple[int, ...]) -> None:
     """And a chain that comes a token at a time meanwhile."""
@@ -73,22 +61,6 @@ def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, coun
     runner.keep([TreePath("a", len(PROMPT), (0, 2, 3, 4, 6))])  # node 0 becomes text, its subtree stays
     found = runner.forward([Chunk("a", [20], 1, [-1, -1, 0, 2, 1])])
     torch.testing.assert_close(known(found), known(reference.logits([*PROMPT, 10, 13, 20], 1)), atol=1e-4, rtol=0)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("path", [[], [1], [1, 5], [0, 2, 4, 6], [0, 3]])
-def test_what_is_kept_is_as_if_it_had_never_branched(reference: Reference, path: list[int]) -> None:
-    branching, plain = (reference.runner(num_pages=16, page_size=4) for _ in range(2))
-    nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
-    branching.forward([Chunk("a", [*PROMPT, *nodes], 0, parents)])
-    branching.keep([TreePath("a", len(PROMPT), tuple(path))])
-    text = [*PROMPT, *(nodes[node] for node in path)]
-    plain.forward([Chunk("a", text, 0)])
-    assert branching.pool.length("a") == len(text)
-    for one, other in zip(rows(branching, len(text)), rows(plain, len(text)), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
-    found = branching.forward([Chunk("a", [20, 21], 2)])
-    torch.testing.assert_close(known(found), known(reference.logits([*text, 20, 21], 2)), atol=1e-4, rtol=0)
 
 
 def rows(runner: Runner, length: int) -> list[torch.Tensor]:

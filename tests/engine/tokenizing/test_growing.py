@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,19 +26,6 @@ def grow(text, stops=(), *, is_trimmed=False, counts=True):
             return "".join(pieces), growing.stop
     pieces.append(growing.end(counts=counts))
     return "".join(pieces), growing.stop
-
-
-@pytest.mark.parametrize(
-    ("text", "stops", "found"),
-    [
-        ("abc", (), ("abc", None)),
-        ("abcd", ("c",), ("ab", "c")),
-        ("abcd", ("cx",), ("abcd", None)),
-        ("ab", ("bc",), ("ab", None)),  # held back until the end
-    ],
-)
-def test_a_text_ends_where_its_first_stop_string_begins(text, stops, found):
-    assert grow(text, stops) == found
 
 
 def test_a_stop_string_that_does_not_count_is_text():

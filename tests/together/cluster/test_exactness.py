@@ -1,6 +1,5 @@
 """The first promise, on real sockets with the embedded models: the text is the target's own, whatever happens."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -179,29 +178,6 @@ def test_ratio_sessions_do_not_disturb_match_sessions_in_the_same_rounds() -> No
             else:
                 num_accepted += got.statistics.num_accepted
         assert num_accepted > 0
-
-
-@pytest.mark.thorough
-def test_a_reconnection_in_mid_stream_loses_and_repeats_nothing() -> None:
-    class Interrupted(Cluster):
-        """Rebuilds the draft node's socket while its sessions run, several times."""
-
-        async def _serve(self, requests: dict[str, list[Generation]]) -> dict[str, list[Served]]:
-            work = asyncio.create_task(super()._serve(requests))
-            done = 0
-            while done < 4 and not work.done():
-                await asyncio.sleep(0)
-                node = self.drafts.get("small")
-                sessions = [] if node is None else list(node.core.sessions.values())
-                if node and sum(len(session.committed) for session in sessions) > 12 * (done + 1):
-                    node._carry_out(node.core.send_failed(asyncio.get_running_loop().time()))
-                    done += 1
-            assert done == 4
-            return await work
-
-    requests = {"small": every_sampling(0)}
-    cluster = Interrupted({}, {"small": DRAFTS["small"]})
-    check_all(requests, cluster.serve(requests))
 
 
 @pytest.mark.thorough

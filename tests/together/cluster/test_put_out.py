@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from draft_node.core.actions import Finish
-from goodspeed.wire.zmq.transport import Delivery
 from tests.nodes import VerifyNode
-from tests.together.cluster.cluster import Cluster, alone, make_request, prompt_ids
 from tests.together.cluster.test_bad_peers import peer
 from tests.waiting import run_async, until
 from tests.wire.keys.test_nodes import expected, site
@@ -92,37 +89,3 @@ async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) 
         verify.core.rate_limiter.expire(float("inf"))
         assert await texts["a"] == expected(requests["a"])
         assert nodes["a"].link.trouble is None
-
-
-def test_verdicts_that_find_no_room_are_asked_for_again() -> None:
-    """Every fifth verdict is told to be BUSY, at the verify node: the text is the target's own, and nothing is lost."""
-    requests = [make_request(prompt_ids(n), 20, temperature=1.0, seed=n) for n in range(3)]
-    cluster = BusyCluster({"max_sessions": 4}, {"a": {"model": "tiny-draft-s"}, "b": {"model": "tiny-draft-s"}})
-    served = cluster.serve({"a": requests[:2], "b": requests[2:]})
-    for request, one in zip(requests, [*served["a"], *served["b"]], strict=True):
-        assert isinstance(one.end, Finish)
-        assert one.tokens == alone(request.prompt, request.sampling, request.max_tokens)
-    assert cluster.num_busy > 1
-    assert cluster.verify.core.counts.num_repeated >= cluster.num_busy // 2  # one repeats all that a session lacks
-
-
-class BusyCluster(Cluster):
-    num_busy = 0
-
-    def _start(self) -> None:
-        super()._start()
-        channel, link = self.verify.channel, self.verify.channel._link
-        num_verdicts = 0
-        put = link.put
-
-        def busy_now_and_then(frames: list[bytes]) -> Delivery:
-            nonlocal num_verdicts
-            if b"verdict" in frames[1][:12]:
-                num_verdicts += 1
-                if num_verdicts % 5 == 0:
-                    self.num_busy += 1
-                    return Delivery.BUSY
-            return put(frames)
-
-        link.put = busy_now_and_then  # type: ignore[method-assign]
-        assert channel.traffic.num_busy == 0

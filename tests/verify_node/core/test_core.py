@@ -118,17 +118,6 @@ def test_a_rejected_token_is_replaced_and_the_rest_forgotten(drafting):
     assert drafting.core.pool.length(session_id(1)) == 4 + 2
 
 
-def test_a_session_ends_at_its_length_and_its_memory_is_free(desk):
-    desk.open(max_tokens=5)
-    desk.round()
-    desk.draft()
-    [verdict] = desk.round()
-    assert desk.text() == expected(max_tokens=5)
-    assert (verdict.finish_reason, verdict.may_draft) == ("length", 0)
-    assert desk.core.pool.num_free == desk.core.pool.num_pages
-    assert desk.round() == []
-
-
 def test_a_session_ends_before_its_stop_token(desk):
     number = next(n for n in range(1, 99) if 3 < len(expected(n, stop_ids=(STOP,))) < 20)
     desk.open(number=number, stop_ids=(STOP,))

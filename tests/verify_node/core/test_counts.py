@@ -3,7 +3,6 @@
 import pytest
 
 from tests.fakes import Desk
-from verify_node.core.counts import Counts
 
 
 @pytest.fixture
@@ -53,14 +52,6 @@ def test_rounds_right_after_a_wrong_token_and_those_of_them_without_a_draft(desk
     desk.draft()
     desk.round()
     assert counts.num_after_wrong == 2, "all was right"
-
-
-def test_nothing_accepted_yet():
-    counts = Counts()
-    assert counts.accepted_by_position() == [0]
-    counts.accepted[0] += 1
-    assert counts.accepted_by_position() == [0]
-    assert counts.num_accepted == 0
 
 
 def test_a_session_opened_again_brings_its_prompt_once(desk):
