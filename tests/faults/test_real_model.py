@@ -65,7 +65,7 @@ def source(name: str) -> str:
     return name.partition("-")[0]
 
 
-def exact(streams: Iterable[Stream], *, is_complete: bool = True) -> None:
+def check_exact(streams: Iterable[Stream], *, is_complete: bool = True) -> None:
     """OpenVINO promises the same bits, so near-ties are no excuse."""
     for stream in streams:
         tokens = stream.finish() if is_complete else stream.tokens
@@ -87,12 +87,12 @@ def test_texts_beside_kills(site: Site, names: tuple[str, ...]) -> None:
     site.drafts[last].kill()
     for stream in broken:
         stream.breaks()
-    exact(broken, is_complete=False)
-    exact(others)
+    check_exact(broken, is_complete=False)
+    check_exact(others)
     site.drafts[last].restart()
     site.drafts[last].wait_until_ready()
     for _ in range(TRIES):
-        exact(site.ask(last))
+        check_exact(site.ask(last))
         if site.num_accepted(last):
             return
     raise AssertionError(f"no draft of {last} was accepted")

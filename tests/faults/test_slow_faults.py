@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.conftest import NAMES, Site, make_keys
 from tests.faults.proxy import Proxy
-from tests.faults.test_together import all_exact, sleep_until
+from tests.faults.test_together import check_all_exact, sleep_until
 from tests.faults.texts import Wanted, ask, mixed
 from tests.nodes import DraftNode, VerifyNode
 
@@ -31,7 +31,7 @@ def test_resets_by_the_message(site: Site, share: float) -> None:
     for name in names:
         site.lines[name].chunk_reset_share = share
     try:
-        all_exact(chain(*streams.values()))
+        check_all_exact(chain(*streams.values()))
     finally:
         for line in site.lines.values():
             line.chunk_reset_share = 0.0
@@ -50,7 +50,7 @@ def test_resets_by_the_second(site: Site, share: float) -> None:
     try:
         begun = time.monotonic()
         while time.monotonic() < begun + 60 or sum(line.num_resets for line in site.lines.values()) == before:
-            all_exact([ask(site.drafts[name].url, one) for name in STEADY[:-1] for one in mixed(NUM_TOKENS)[:2]])
+            check_all_exact([ask(site.drafts[name].url, one) for name in STEADY[:-1] for one in mixed(NUM_TOKENS)[:2]])
     finally:
         for line in site.lines.values():
             line.reset_share = 0.0
@@ -65,7 +65,7 @@ def test_long_ways(site: Site, delay_s: float) -> None:
     for line in site.lines.values():
         line.delay_s, line.jitter_s = delay_s, delay_s / 5
     try:
-        all_exact(chain(*site.ask(60, STEADY).values()))
+        check_all_exact(chain(*site.ask(60, STEADY).values()))
     finally:
         for name, line in site.lines.items():
             line.delay_s, line.jitter_s = before[name], 0.0
@@ -81,7 +81,7 @@ def test_with_keys_a_far_node_gets_in_at_its_first_attempt(tmp_path: Path) -> No
         line.delay_s = 0.6
         with DraftNode(line.endpoint, "--key", f"{folder}/far.key", "--verify-key", f"{folder}/verify.pub") as draft:
             draft.wait_until_ready()
-            all_exact([ask(draft.url, one) for one in mixed(20)[:2]])
+            check_all_exact([ask(draft.url, one) for one in mixed(20)[:2]])
             assert line.num_connections == 1
             assert not any("reconnecting" in log.text for log in draft.log)
 
@@ -99,7 +99,7 @@ def test_all_lines_at_once(site: Site, fault: Callable[[Proxy], None]) -> None:
     sleep_until(begun + 5)
     for name in STEADY:
         site.lines[name].heal()
-    all_exact(chain(*streams.values()))
+    check_all_exact(chain(*streams.values()))
     site.wait_until_ready()
 
 
@@ -110,7 +110,7 @@ def test_the_verify_node_is_killed_again_and_again(site: Site) -> None:
         site.verify.restart()
         site.verify.wait_for("ready", after=before)
         site.verify.wait_for_metric("generation_tokens_total", lambda num: num >= 30)
-    all_exact(chain(*streams.values()))
+    check_all_exact(chain(*streams.values()))
     site.wait_until_ready()
 
 
@@ -121,7 +121,7 @@ def test_heartbeats_are_answered_during_a_long_forward_pass() -> None:
     options = ("--max-round-tokens", "65536")
     with VerifyNode(*options) as verify, DraftNode(verify.endpoint, "--max-sessions", "24") as draft:
         draft.wait_until_ready()
-        all_exact([ask(draft.url, one) for one in prompts])
+        check_all_exact([ask(draft.url, one) for one in prompts])
         longest_s = max(after["heard_at"] - before["heard_at"] for before, after in pairwise(verify.events))
         rounds = [event for event in verify.events if event["event"] == "round"]
         print(f"longest round: {longest_s:.1f} s, {max(event['num_tokens'] for event in rounds)} tokens")

@@ -20,19 +20,19 @@ PROMISE_S = 2 * TIMEOUT_S
 NUM_TOKENS = 150
 
 
-def notices(node: Process, line: str, since: float, after: int) -> None:
+def check_notices(node: Process, line: str, since: float, after: int) -> None:
     """Checks by the node's own log that it notices in time; `since` is of `time.time`."""
     seconds = node.wait_for_line(line, after=after).at - since
     print(f"{line}: {seconds:.2f} s")
     assert seconds <= PROMISE_S
 
 
-def all_exact(streams: Iterable[Stream]) -> None:
+def check_all_exact(streams: Iterable[Stream]) -> None:
     num_near_ties = sum(check(stream.wanted, stream.finish()) for stream in streams)
     print(f"near-ties: {num_near_ties}")
 
 
-def breaks_by_name(stream: Stream, code: str) -> None:
+def check_breaks_by_name(stream: Stream, code: str) -> None:
     """Checks that the stream ends with an error event, after a beginning that is exact."""
     error = stream.breaks()
     assert isinstance(error, openai.APIError)
@@ -53,7 +53,7 @@ def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
         stream.breaks()
         check(stream.wanted, stream.tokens, is_complete=False)
     for name in ("frail", "stopped"):
-        notices(verify, f"a draft node was lost client={name}", since, lines)
+        check_notices(verify, f"a draft node was lost client={name}", since, lines)
     metrics = verify.metrics()
     for name in ("frail", "stopped"):
         assert metrics.get(f'client_sessions{{client="{name}"}}', 0) == 0
@@ -65,8 +65,8 @@ def test_faults_of_draft_nodes_and_of_their_lines(site: Site) -> None:
     frail.wait_until_ready()
     again = [ask(frail.url, one) for one in mixed(40)[:2]]
     for name in NAMES[1:]:
-        all_exact(streams[name])
-    all_exact(again)
+        check_all_exact(streams[name])
+    check_all_exact(again)
     print(f"resets: {site.lines['reset'].num_resets}")
     assert site.lines["reset"].num_resets > 0
     site.lines["reset"].chunk_reset_share = 0.0
@@ -85,14 +85,14 @@ def test_the_verify_node_is_killed_and_comes_back(site: Site) -> None:
     since = time.time()
     site.verify.kill()
     for name, draft in site.drafts.items():
-        notices(draft, "the verify node is away", since, marks[name])
+        check_notices(draft, "the verify node is away", since, marks[name])
     for stream in streams["frail"]:
-        breaks_by_name(stream, "verify_away")
+        check_breaks_by_name(stream, "verify_away")
     site.verify.restart()
     for name in NAMES[1:]:
-        all_exact(streams[name])
+        check_all_exact(streams[name])
     site.wait_until_ready()
-    all_exact([ask(site.drafts["frail"].url, one) for one in mixed(20)[:2]])
+    check_all_exact([ask(site.drafts["frail"].url, one) for one in mixed(20)[:2]])
 
 
 @pytest.mark.slow_faults
@@ -103,12 +103,12 @@ def test_the_verify_node_is_stopped_for_ten_seconds(site: Site) -> None:
     site.verify.stop()
     try:
         for name, draft in site.drafts.items():
-            notices(draft, "the verify node is away", since, marks[name])
+            check_notices(draft, "the verify node is away", since, marks[name])
         for stream in streams["frail"]:
-            breaks_by_name(stream, "verify_away")
+            check_breaks_by_name(stream, "verify_away")
         sleep_until(begun + 10)
     finally:
         site.verify.go_on()
     for name in NAMES[1:]:
-        all_exact(streams[name])
+        check_all_exact(streams[name])
     site.wait_until_ready()

@@ -26,7 +26,7 @@ class LosingRanks:
         self.is_closed = True
 
 
-async def ends(loop: Loop, channel: DraftChannel) -> None:
+async def check_ends(loop: Loop, channel: DraftChannel) -> None:
     """By the error, and with a farewell."""
     with pytest.RaisesGroup(RankLost):
         await loop.serving
@@ -53,7 +53,7 @@ async def test_a_lost_rank_ends_the_node_with_a_farewell(when: str, monkeypatch:
             await asyncio.sleep(0.05)
             assert not loop.serving.done()
         ranks.is_lost = True
-        await ends(loop, channel)
+        await check_ends(loop, channel)
         assert ranks.is_closed
 
 
@@ -68,4 +68,4 @@ async def test_a_round_that_fails_for_a_lost_rank_is_not_tried_again(monkeypatch
         monkeypatch.setattr(loop.target, "run", lose)
         channel = await loop.let_in()
         await channel.send(make_open(1))
-        await ends(loop, channel)
+        await check_ends(loop, channel)

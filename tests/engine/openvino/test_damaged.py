@@ -20,7 +20,7 @@ from tests.engine.conftest import Save
 from tests.engine.openvino import making
 
 
-def refused(path: Path, told: str, kind: type[CheckpointError] = CheckpointError, dtype: str = "auto") -> None:
+def check_refused(path: Path, told: str, kind: type[CheckpointError] = CheckpointError, dtype: str = "auto") -> None:
     with pytest.raises(kind, match=told) as raised:
         engines.load(str(path), dtype=dtype)
     message = str(raised.value)
@@ -52,26 +52,26 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 )
 def test_graphs(folder: Path, change: Callable[[bytes], bytes], told: str) -> None:
     (folder / GRAPH).write_bytes(change((folder / GRAPH).read_bytes()))
-    refused(folder, told)
+    check_refused(folder, told)
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
 def test_weights(folder: Path, share: float) -> None:
     weights = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(weights[: int(len(weights) * share)])
-    refused(folder, "Incorrect weights in bin file")
+    check_refused(folder, "Incorrect weights in bin file")
     (folder / WEIGHTS).unlink()
-    refused(folder, f"no {WEIGHTS}; get the folder again")
+    check_refused(folder, f"no {WEIGHTS}; get the folder again")
 
 
 def test_what_lies_beside(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     for missing in ("max_position_embeddings", "model_type"):
         (folder / "config.json").write_text(json.dumps({key: config[key] for key in config.keys() - {missing}}))
-        refused(folder, missing)
+        check_refused(folder, missing)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{")
-    refused(folder, "the tokenizer cannot be loaded")
+    check_refused(folder, "the tokenizer cannot be loaded")
 
 
 def test_other_models(save_checkpoint: Save) -> None:
@@ -81,8 +81,8 @@ def test_other_models(save_checkpoint: Save) -> None:
         (ov.Model([ops.result(ops.relu(picture))], [picture]), r"its inputs \(.*\) are not those"),
         (making.stateful(has_attention=False), "finds no attention in it"),
     ):
-        refused(making.folder(save_checkpoint, model), told, UnsupportedModelError)
-    refused(making.folder(save_checkpoint, making.stateful(vocab_size=200)), "use the tokenizer that belongs to")
+        check_refused(making.folder(save_checkpoint, model), told, UnsupportedModelError)
+    check_refused(making.folder(save_checkpoint, making.stateful(vocab_size=200)), "use the tokenizer that belongs to")
 
 
 def edited(file: Path, change: Callable[[str, Any, Kind], Any], fields: dict[str, Any]) -> Path:
@@ -107,7 +107,7 @@ def edited(file: Path, change: Callable[[str, Any, Kind], Any], fields: dict[str
     ],
 )
 def test_fields_of_a_gguf_file(tmp_path: Path, fields: dict[str, Any], told: str) -> None:
-    refused(edited(tmp_path / "it.gguf", lambda _, data, kind: (data, kind), dict(fields)), told)
+    check_refused(edited(tmp_path / "it.gguf", lambda _, data, kind: (data, kind), dict(fields)), told)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_fields_of_a_gguf_file(tmp_path: Path, fields: dict[str, Any], told: str
 )
 def test_other_families_of_gguf_files(tmp_path: Path, fields: dict[str, Any], told: str) -> None:
     file = edited(tmp_path / "it.gguf", lambda _, data, kind: (data, kind), dict(fields))
-    refused(file, told, UnsupportedModelError)
+    check_refused(file, told, UnsupportedModelError)
 
 
 def test_weights_of_a_gguf_file(tmp_path: Path) -> None:
@@ -129,23 +129,23 @@ def test_weights_of_a_gguf_file(tmp_path: Path) -> None:
             tmp_path / "it.gguf", lambda of, data, kind: other(data, kind) if of == name else (data, kind), {}
         )
 
-    refused(file("blk.0.ffn_up.weight", lambda *_: None), "blk.0.ffn_up.weight is missing; get the file again")
+    check_refused(file("blk.0.ffn_up.weight", lambda *_: None), "blk.0.ffn_up.weight is missing; get the file again")
     for name in ("blk.0.ffn_down.weight", "blk.1.ffn_norm.weight", "output_norm.weight", "token_embd.weight"):
-        refused(file(name, lambda data, kind: (data[:32], kind)), f"{name} has the shape .* instead of")
-    refused(file("blk.0.ffn_up.weight", lambda data, kind: (data[None], kind)), "has the shape")
+        check_refused(file(name, lambda data, kind: (data[:32], kind)), f"{name} has the shape .* instead of")
+    check_refused(file("blk.0.ffn_up.weight", lambda data, kind: (data[None], kind)), "has the shape")
     integers = file("blk.0.ffn_up.weight", lambda *_: (np.zeros((128, 64), np.int8), Kind.I8))
-    refused(integers, "the storage type I8 of blk.0.ffn_up.weight is not supported", UnsupportedModelError)
+    check_refused(integers, "the storage type I8 of blk.0.ffn_up.weight is not supported", UnsupportedModelError)
     for dtype in ("auto", "float32"):
         damaged = file("output_norm.weight", lambda data, kind: (data * np.float32(np.nan), kind))
-        refused(damaged, "logits are no numbers", dtype=dtype)
+        check_refused(damaged, "logits are no numbers", dtype=dtype)
 
 
 def test_rows_that_are_no_whole_blocks() -> None:
     file = gguf_models.made("F32", "llama, no whole blocks")
-    refused(file, "rows of 40 weights are no whole blocks of 32; use --dtype float32", UnsupportedModelError)
+    check_refused(file, "rows of 40 weights are no whole blocks of 32; use --dtype float32", UnsupportedModelError)
 
 
 def test_a_tokenizer_that_is_not_the_models(tmp_path: Path) -> None:
     tables = ("token_embd.weight", "output.weight")
     file = edited(tmp_path / "it.gguf", lambda of, data, kind: (data[:200] if of in tables else data, kind), {})
-    refused(file, "its tokenizer has 258 tokens, but the model 200 rows")
+    check_refused(file, "its tokenizer has 258 tokens, but the model 200 rows")

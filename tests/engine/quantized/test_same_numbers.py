@@ -29,7 +29,7 @@ def logits(folder: Path) -> torch.Tensor:
     return torch.cat([first, *(runner.forward([Chunk("a", [token], 1)]) for token in TOKENS[30:])])
 
 
-def compare(quantised: Path, plain: Path) -> None:
+def check_same(quantised: Path, plain: Path) -> None:
     found = checkpoints.load(str(quantised)).model.state_dict()
     expected = checkpoints.load(str(plain)).model.state_dict()
     assert list(found) == list(expected)
@@ -39,13 +39,13 @@ def compare(quantised: Path, plain: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "phi3"])
 def test_awq(save_checkpoint: Save, architecture: str) -> None:
-    compare(*awq_pair(save_checkpoint(architecture)))
+    check_same(*awq_pair(save_checkpoint(architecture)))
 
 
 def test_awq_with_one_group_for_all_inputs(save_checkpoint: Save) -> None:
     pair = awq_pair(save_checkpoint("llama", intermediate_size=32), 32)
     set_group_size(pair[0])
-    compare(*pair)
+    check_same(*pair)
 
 
 def set_group_size(folder: Path) -> None:
@@ -59,4 +59,4 @@ def set_group_size(folder: Path) -> None:
 )
 def test_biases_shared_heads_and_experts(save_checkpoint: Save, name: str, changes: Any) -> None:
     config = getattr(transformers, f"{name}Config")(**(SIZES | {"num_key_value_heads": 2} | changes))
-    compare(*awq_pair(save_checkpoint(config)))
+    check_same(*awq_pair(save_checkpoint(config)))
