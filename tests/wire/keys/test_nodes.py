@@ -24,7 +24,6 @@ from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
 from tests.waiting import run_async, until
-from tests.wire.keys.wire import Tape
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
 from verify_node.process import preflight as verify_beforehand
@@ -184,29 +183,6 @@ async def test_the_verify_node_looks_for_revoked_keys_by_itself(tmp_path: Path) 
         assert "(not_enrolled)" in str(node.link.trouble)
         assert verify.enrolment is not None
         assert verify.enrolment.enrolled == {}
-
-
-@run_async
-async def test_a_cut_connection_is_made_anew_and_the_text_goes_on(tmp_path: Path) -> None:
-    """The new connection has another name at the verify node; key and boot id tell whose it is."""
-    async with site(tmp_path) as here:
-        here.key("a")
-        here.enrol("a")
-        verify = here.start_verify()
-        async with Tape(verify.channel.endpoint) as tape:
-            node, request, begun = (
-                here.start_draft("a", tape.endpoint),
-                make_request(prompt_ids(3), NUM_TOKENS),
-                asyncio.Event(),
-            )
-            writing = asyncio.create_task(text(node, request, begun))
-            await begun.wait()
-            [before] = verify.core.peers
-            tape.cut()
-            assert await writing == expected(request)
-            [after] = verify.core.peers
-            assert before != after
-            assert node.core.counts.num_connected >= 2
 
 
 @run_async

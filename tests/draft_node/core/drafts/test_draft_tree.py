@@ -3,7 +3,6 @@
 from msgspec.structs import replace
 
 from draft_node.core.drafts.draft_tree import AT_ONCE, DraftTree
-from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.wire.messages import Sampling
@@ -33,39 +32,10 @@ def test_an_answer_that_does_not_go_on_where_it_was_asked_to_is_dropped():
     assert not tree.is_asked
 
 
-def test_the_model_is_asked_for_some_tokens_at_a_time_up_to_what_is_permitted():
-    tree = begun()
-    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE
-    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0) is None, "it drafts already"
-    tree.extend(drafted(*range(4, 4 + AT_ONCE)))
-    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0).length == 1
-    tree.extend(drafted(20))
-    assert tree.ask(PROMPT, AT_ONCE + 1, 0.0) is None
-    assert tree.ask((*PROMPT, 4), AT_ONCE + 1, 0.0).length == 1, "the text has grown"
-    assert begun().ask(PROMPT, 0, 0.0) is None
-
-
 def test_a_model_that_drafts_in_parallel_is_asked_for_a_whole_pass():
     assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, 40, 0.0).length == AT_ONCE + 4
     assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE + 1
     assert begun(num_parallel=AT_ONCE - 1).ask(PROMPT, 40, 0.0).length == AT_ONCE
-
-
-def test_nothing_is_drafted_beyond_the_longest_text():
-    tree = begun(replace(REQUEST, max_tokens=3))
-    assert tree.ask(PROMPT, 20, 0.0).length == 2, "the round itself brings the last token"
-    assert begun(replace(REQUEST, max_tokens=1)).ask(PROMPT, 20, 0.0) is None
-
-
-def test_it_ends_where_all_of_it_is_too_unlikely():
-    tree = begun()
-    assert tree.ask(PROMPT, 20, 0.5).least_probability == 0.5
-    tree.extend(drafted(4, probabilities=0.8))
-    assert tree.ask(PROMPT, 20, 0.5).least_probability == 0.5, "of a whole path"
-    tree.extend(drafted(5, probabilities=0.5))
-    assert tree.ask(PROMPT, 20, 0.5) is None
-    assert tree.ask((*PROMPT, 4), 20, 0.5) is not None, "the text has come true so far"
-    assert begun().ask(PROMPT, 20, 0.0).least_probability == FLOOR
 
 
 def test_a_text_that_has_overtaken_all_that_was_asked_for_leaves_it():
@@ -91,12 +61,3 @@ def test_drafting_goes_on_behind_the_likeliest_leaf():
     assert asked.tree.tokens == (4, 5, 9, 8), "first choices first, then the likeliest"
     assert tree.ask(PROMPT, 2, 0.0) is None, "no branch may be deeper, either"
     assert tree.ask(PROMPT, 20, 0.4) is None, "all that is left is too unlikely"
-
-
-def test_a_text_that_takes_another_way_than_the_model_is_at_work_on_is_asked_for_at_once():
-    tree = branching()
-    tree.ask(PROMPT, 20, 0.0)
-    assert tree.follows((*PROMPT, 4, 5, 1)), "perhaps it drafts just that"
-    assert tree.ask((*PROMPT, 4), 20, 0.0) is None, "it is at that"
-    assert not tree.follows((*PROMPT, 9, 8, 1))
-    assert tree.ask((*PROMPT, 9), 20, 0.0).tree.tokens == (8,)
