@@ -1,4 +1,4 @@
-"""Texts that a target writes, many at a time, and another model's logits on them.
+"""Texts that a target writes, many at a time.
 
 Under match a text is a function of target, prompt, temperature and seed, so what any drafts would have brought is found
 offline.
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import Prompt
@@ -106,15 +105,3 @@ def index_of_others(group: Iterable[TargetText], text: TargetText) -> NgramIndex
         if other is not text:
             index.add(other.prompt + other.written)
     return index
-
-
-@torch.inference_mode()
-def written_logits(checkpoint: Checkpoint, texts: Sequence[TargetText]) -> Iterator[Tensor]:
-    """Yields a model's logits before each written token of each text, all before it being the target's.
-
-    Shape: [len(text.written), vocab]. A text has one written token at least.
-    """
-    engine = start(checkpoint, 1, texts, 0)
-    for text in texts:
-        yield engine.forward([Chunk(0, (text.prompt + text.written)[:-1], len(text.written))])
-        engine.free(0)
