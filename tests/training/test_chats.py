@@ -7,6 +7,7 @@ import pytest
 from experiments.served.chats import FOLDER
 from goodspeed.errors import PromptError
 from training.chats import load
+from training.smollm2.answers import MADE
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_a_folder_without_files_has_no_prompts(tmp_path: Path) -> None:
 def test_the_projects_prompts_are_of_eight_domains() -> None:
     found = load(FOLDER)
     assert len(found) == 8
+    assert found.keys() == load(MADE).keys() - {"articles"}
     assert min(map(len, found.values())) >= 25
     everything = [chat for own in found.values() for chat in own]
     assert len({chat.turns for chat in everything}) == len({chat.id for chat in everything}) == len(everything)

@@ -1,10 +1,9 @@
 """The training of smollm2's draft model, with a random target of 258 tokens."""
 
 import json
-from ast import literal_eval
-from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from goodspeed.engine import engines
 from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.paged.chunks import Chunk
 from tests.engine import gguf_models
-from training import prompts
 from training.run import Run
 from training.smollm2 import __main__ as stages
 from training.smollm2 import answers, draft, stored
@@ -56,20 +54,18 @@ def answer(tokens: list[int], *, prompt: int = 4, temperature: float = 1.0, doma
 # -- prompts -----------------------------------------------------------------------------------------------------------
 
 
-def test_prompts_differ_and_come_from_all_domains_in_turn() -> None:
-    found = prompts.made(Random(1), 400)
-    assert found == prompts.made(Random(1), 400) != prompts.made(Random(2), 400)
-    assert len({one.text for one in found}) == 400
-    assert [one.domain for one in found[:8]] == list(prompts.DOMAINS)
-    assert not any("{" in one.text for one in found if one.domain != "coding")
-
-
-def test_examples_of_functions_are_values() -> None:
-    shown = [one.text for one in prompts.made(Random(1), 400) if "    >>> " in one.text]
-    results = [line for text in shown for before, line in pairwise(text.split("\n")) if ">>>" in before]
-    assert len(results) > 40
-    for result in results:
-        literal_eval(result.strip())
+def test_jobs_come_from_all_domains_and_answers_become_passages() -> None:
+    """A tokenizer that shows what it gets stands for the target's."""
+    tokenizer = SimpleNamespace(apply_chat_template=lambda messages, **_: messages[0]["content"])
+    tokenizer.encode = lambda text, **_: [text]
+    jobs = answers.Jobs(tokenizer, [("qa", "real", "Is it real?")], seed=1)
+    drawn = [job for _ in range(200) for job in jobs.batch()]
+    assert {job.domain for job in drawn} == {one[0] for one in answers.prompts(answers.MADE)} - {"articles"}
+    assert 0.1 < sum(job.id == "real" for job in drawn) / len(drawn) < 0.3
+    assert {job.topic == "" for job in drawn if job.topic is not None} == {True, False}
+    for number in range(answers.FEWEST_PASSAGES):
+        jobs.learn("tides", f"Passage {number} " + "is long. " * 20)
+    assert any("\n" in job.prompt[0] and "tides" in job.prompt[0] for _ in range(200) for job in jobs.batch())
 
 
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:

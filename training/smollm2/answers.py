@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from training import chats, prompts
-from training.prompts import passages
+from training import chats
 from training.smollm2.stored import NUM_LIKELY, Answer
 from training.smollm2.target import Batch, Target, likeliest
 
@@ -32,8 +31,25 @@ WAITING = 400  # prompts to choose a batch of about one length from
 BATCH, ROWS = 128, 40_000  # most texts of a batch, and rows of their KV cache
 FEWEST_PASSAGES, MOST_PASSAGES = 20, 400
 
+MADE = Path(__file__).parents[1] / "prompts"
+"""Prompts of the project's own making in eight domains, of which no id is real; `articles.jsonl` asks for passages."""
+
+NEWS = "news"
+"""Id of a request for a passage that has no topic."""
+
+QUESTIONS = (
+    "What is {topic}?|When was the term {topic} first used?|Who wrote the first book about {topic}?|"
+    "Where is the largest collection on {topic}?|Why is {topic} important?|How many types of {topic} are there?|"
+    "Which country supports work on {topic}?|What is {topic} related to?|Where does {topic} come from?|"
+    "What are the benefits of {topic}?|Who received a prize for {topic}?|How does {topic} work?"
+).split("|")
+
 ENDS = "cdef"
 """Last hexadecimal digits of the sha256 of ids that are held out."""
+
+
+Prompt: TypeAlias = tuple[str, str, str]
+"""Domain, id and text."""
 
 
 @dataclass(frozen=True)
@@ -41,27 +57,30 @@ class Job:
     """An answer to be written."""
 
     domain: str
-    id: str
+    id: str  # of the prompt
     prompt: list[int]
     temperature: float
     topic: str | None = None  # of an answer that becomes a passage; "": news; None: it becomes none
 
 
-def real(folder: Path, *, held_out: bool) -> list[tuple[str, str, str]]:
-    """Returns the domain, id and first turn of the prompts in a folder of DOMAIN.jsonl files, held out or not."""
-    found = []
-    for domain, own in chats.load(folder).items():
-        for chat in own:
-            if (sha256(chat.id.encode()).hexdigest()[-1] in ENDS) == held_out:
-                found.append((domain, chat.id, chat.turns[0]))
-    return found
+def prompts(folder: Path) -> list[Prompt]:
+    """Returns the first turns of the prompts in a folder of DOMAIN.jsonl files."""
+    return [(domain, chat.id, chat.turns[0]) for domain, own in chats.load(folder).items() for chat in own]
+
+
+def real(folder: Path, *, held_out: bool) -> list[Prompt]:
+    """Returns the prompts of a folder that are held out, or those that are not."""
+    return [one for one in prompts(folder) if (sha256(one[1].encode()).hexdigest()[-1] in ENDS) == held_out]
 
 
 class Jobs:
     """Draws what is to be answered. Answers that are articles become passages to be summarised or asked about."""
 
-    def __init__(self, tokenizer: Any, real_prompts: list[tuple[str, str, str]], seed: int) -> None:
+    def __init__(self, tokenizer: Any, real_prompts: list[Prompt], seed: int) -> None:
         self._tokenizer, self._real, self._random = tokenizer, real_prompts, Random(seed)
+        made = prompts(MADE)
+        self._articles = [(name, text) for domain, name, text in made if domain == "articles"]
+        self._made = [one for one in made if one[0] != "articles"]
         self._passages: list[tuple[str, str]] = []
         self._waiting: list[Job] = []
         self._source = self._endless()
@@ -92,23 +111,22 @@ class Jobs:
 
     def _endless(self) -> Iterator[Job]:
         while True:
-            own = prompts.made(self._random, 8 * max(1, len(self._real)))
-            order = self._random.sample(self._real, len(self._real)) or [("", "", "")]
-            for domain, name, text in order:
-                if text:
-                    yield self._job(domain, name, text)
-                for one in self._random.sample(own, MADE_PER_REAL):
-                    yield self._own(one)
+            for one in self._random.sample(self._made, len(self._made)):
+                yield self._own(one)
+                if self._real and self._random.random() < 1 / MADE_PER_REAL:
+                    yield self._job(*self._random.choice(self._real))
 
-    def _own(self, prompt: prompts.Prompt) -> Job:
-        if prompt.domain not in ("summarization", "rag") or self._random.random() < 0.4:
-            return self._job(prompt.domain, "made", prompt.text)
+    def _own(self, prompt: Prompt) -> Job:
+        if prompt[0] not in ("summarization", "rag") or self._random.random() < 0.4:
+            return self._job(*prompt)
         if len(self._passages) < FEWEST_PASSAGES or self._random.random() < 0.25:
-            text, topic = passages.asked(self._random)
-            return replace(self._job("chat", "made", text), temperature=self._random.choice((0.7, 1.0)), topic=topic)
+            name, text = self._random.choice(self._articles)
+            topic = "" if name == NEWS else name
+            return replace(self._job("chat", name, text), temperature=self._random.choice((0.7, 1.0)), topic=topic)
         passage, topic = self._random.choice(self._passages)
-        domain = "rag" if topic else "summarization"
-        return self._job(domain, "made", passages.about(self._random, passage, topic))
+        if not topic:
+            return self._job("summarization", NEWS, f"Summarize: {passage}")
+        return self._job("rag", topic, f"{passage}\n{self._random.choice(QUESTIONS).format(topic=topic)}")
 
     def _job(self, domain: str, name: str, text: str) -> Job:
         return Job(domain, name, chat(self._tokenizer, text), self._random.choice(TEMPERATURES))
