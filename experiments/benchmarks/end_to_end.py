@@ -4,18 +4,15 @@
 batches, so eight users are eight streams in turn). *prompt_lookup*: the same with drafts from the text itself
 (`prompt_lookup_num_tokens`). *plain_8*: `generate` of a batch of eight. *goodspeed_1*, *goodspeed_8*: one and eight
 draft nodes, each a process, served by one verify node; with *_no_speculation* the same without drafts: what the engine
-alone gives; with *_no_model* the same with draft nodes that have no model (--ways asks for them), which shows what a
-draft model at the verify node brings: `--ways goodspeed_1_no_model goodspeed_1_no_speculation goodspeed_8_no_model
-goodspeed_8_no_speculation --verify=--draft-model=tiny-draft-s`, and once more without --verify. Every text has the
-same length (nothing ends early). With eight clients each asks for several domains in an order of its own, one after the
-other, so eight different texts are always being written, as in a batch of plain_8. A run ends with its slowest client;
-with four texts each, that is little of it. All ways take turns in every repetition, each time another one first;
-medians.
+alone gives. Every text has the same length (nothing ends early). With eight clients each asks for several domains in an
+order of its own, one after the other, so eight different texts are always being written, as in a batch of plain_8. A
+run ends with its slowest client; with four texts each, that is little of it. All ways take turns in every repetition,
+each time another one first; medians.
 
 The tiny target costs overhead, not weights, so `padded` is the same target at the cost of 116M parameters
-(`padded.py`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 1b, 8b
-and 14b are the tiny target padded to those sizes, for a GPU: with --device cuda the verify node and `generate` compute
-there, in the checkpoint's precision, and the draft nodes on the CPU's cores beside it.
+(`padded.py`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 14b is the
+tiny target padded to that size, for a GPU: with --device cuda the verify node and `generate` compute there, in the
+checkpoint's precision, and the draft nodes on the CPU's cores beside it.
 
 Each repetition has other held-out prompts, one of each of the eight domains. Draft nodes keep no history, so drafts
 come from a text itself; with --history N every draft node has served N other texts of each domain before, at the same
@@ -46,7 +43,6 @@ import transformers
 from experiments.benchmarks.load import chats, held_out_texts
 from experiments.benchmarks.load.ways import (
     ALONE,
-    SERVED,
     TARGET,
     WAYS,
     Alone,
@@ -58,11 +54,10 @@ from experiments.benchmarks.load.ways import (
     nodes,
 )
 from experiments.benchmarks.nodes.workers import end
-from experiments.benchmarks.padded import LIKE, in_cache
+from experiments.benchmarks.padded import LIKE, SHAPES, in_cache
 from experiments.harness import benchmark
 from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
 from goodspeed.engine import checkpoints
-from goodspeed.engine.exporting import padding
 from goodspeed.engine.tokenizing.text import encode_prompt
 
 NUM_CLIENTS = 8
@@ -77,9 +72,7 @@ tokens; the eight texts have less than 3,000."""
 
 RATIOS = {
     "ratio_1": ("goodspeed_1", ("plain", "assisted", "prompt_lookup")),
-    "ratio_1_no_model": ("goodspeed_1_no_model", ("plain", "assisted", "prompt_lookup")),
     "ratio_8": ("goodspeed_8", ("plain_8", "goodspeed_8_no_speculation")),
-    "ratio_8_no_model": ("goodspeed_8_no_model", ("plain_8", "goodspeed_8_no_speculation")),
     "ratio_8_sequential": ("goodspeed_8", ("assisted",)),
 }
 """A way, and those of which the best one is what it is compared with."""
@@ -204,7 +197,7 @@ def encode(rows: Sequence[Sequence[Prompt]]) -> list[list[Text]]:
 def model_of(target: str, device: str) -> str:
     """The folder of a padded target, made on the device the first time; any other target is itself."""
     size = LIKE if target == PADDED else target
-    if size not in padding.LIKE:
+    if size not in SHAPES:
         return target
     return str(in_cache(TARGET, size, lambda text, *values: benchmark.note(text % values), device=device))
 
@@ -216,7 +209,7 @@ def measure(options: argparse.Namespace, target: str, temperature: float, busy: 
     earlier = encode(held_out_texts.earlier(options.history, len(rows)) if options.history else [])
     sizes = {"history": bool(options.history), "pin": options.pin}
     verify = [f"--device={options.device}", *(GPU_OPTIONS if on_gpu(options.device) else ()), *options.verify]
-    with nodes(options.ways, model, options.clients, verify, options.draft, **sizes) as drafting:
+    with nodes(model, options.clients, verify, options.draft, **sizes) as drafting:
         served = ByGoodSpeed(drafting, options.tokens, options.turns, temperature)
         if earlier:
             benchmark.note(f"T={temperature:g}: {len(earlier) * NUM_DOMAINS} earlier texts for every draft node")
@@ -262,16 +255,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=4, help="texts of each of the eight clients (default 4)")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
-    parser.add_argument(
-        "--ways", nargs="+", choices=WAYS, default=[*ALONE, *SERVED], help="default: all but those without a model"
-    )
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
     parser.add_argument("--history", type=int, default=0, metavar="N", help="earlier texts of each domain (default 0)")
     parser.add_argument(
         "--target",
         nargs="+",
         default=[TARGET, PADDED],
         metavar="NAME",
-        help=f"also {', '.join(padding.LIKE)}: {TARGET} padded to that size (default: {TARGET} {PADDED})",
+        help=f"also {', '.join(SHAPES)}: {TARGET} padded to that size (default: {TARGET} {PADDED})",
     )
     parser.add_argument(
         "--device", default="cpu", help="of the verify node and of generate: cpu, cuda or cuda:N (default cpu)"

@@ -1,8 +1,8 @@
 """A verify round at real size on a GPU: its forward pass, the rest of it, and the floor that memory bandwidth sets.
 
-Weights are made on the device: random ones in the shape of Qwen3-14B, and the embedded target padded to 116M, 1B, 8B
-and 14B parameters (`exporting/padding.py` in the engine). Sessions with a full context have drafts verified by the code
-that `Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and `decide_match`.
+Weights are random ones in the shape of Qwen3-14B, made on the device. Sessions with a full context have drafts verified
+by the code that `Target.forward` and `Target.verify` (`verify_node/model/target.py`) call: `Runner.forward` and
+`decide_match`.
 `forward` is the engine's packed pass from token ids to logits; `dispatch` is the part of it in which Python still hands
 out work. `rest` is `verify_node/model/match_sampling.py`: the target's draw at every position, the one transfer of the
 draws to the host, and their comparison with the drafts there. Rounds under the ratio rule, the planner and the network
@@ -45,7 +45,6 @@ from experiments.benchmarks.gpu_rounds import (
 )
 from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import DTYPES
-from goodspeed.engine.exporting.padding import LIKE
 from goodspeed.engine.paged.memory import bytes_per_page, pages_for
 from goodspeed.engine.runner import Runner, try_model
 
@@ -64,7 +63,6 @@ CASES = {
     "qwen3-14b": [Case(8, 28, 512), Case(8, 28, 4096), Case(64, 256, 512), Case(64, 256, 4096)],
     "micro": [Case(2, 7, 64), Case(8, 28, 100)],
 }
-PADDED = [Case(num, 3 * num, 512) for num in (1, 2, 4, 8, 16, 32, 64)]
 
 
 def measure(runner: Runner, case: Case, repetitions: int, about: dict[str, Any], bandwidth: float) -> dict[str, Any]:
@@ -111,7 +109,7 @@ def run(options: argparse.Namespace, shape: str, say: Callable[[str], None]) -> 
     _, kv_shape, num_layers, _ = try_model(checkpoint, is_split=False)
     page_bytes = bytes_per_page(kv_shape, num_layers, PAGE_SIZE, dtype)
     most = pages_for(page_bytes, device, MEMORY_FRACTION)
-    cases = CASES.get(shape, PADDED)
+    cases = CASES[shape]
     fitting = [case for case in cases if case.num_pages <= most]
     about |= {"kv_bytes_per_token": page_bytes // PAGE_SIZE, "num_graphs": None}
     say(f"{shape} in {options.dtype}, copy {bandwidth / 1e9:.0f} GB/s")
@@ -162,16 +160,15 @@ def device_name(device: torch.device) -> str:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = benchmark.parser("gpu", __doc__, "fewer repetitions; without a GPU: --device cpu --shape micro")
     parser.add_argument("--device", help="cuda, cuda:N, or cpu; default: cuda, and nothing is run without it")
-    parser.add_argument("--shape", nargs="+", choices=[*SHAPES, *LIKE], help="default: qwen3-14b and all padded ones")
+    parser.add_argument("--shape", nargs="+", choices=SHAPES, help="default: qwen3-14b")
     parser.add_argument("--dtype", default="bfloat16", choices=DTYPES)
     parser.add_argument("--repetitions", type=int, default=40, metavar="N", help="rounds timed per case (default 40)")
-    parser.add_argument("--without-cudnn", action="store_true", help="keep torch's attention from choosing cuDNN")
     parser.add_argument("--out", type=Path, metavar="FILE", help="append each row to this file, a JSON object a line")
     parser.add_argument("--limit-s", type=float, default=420, metavar="S", help="begin no case later (default 420)")
     options = parser.parse_args(argv)
     if options.quick and options.device is None and not torch.cuda.is_available():
         options.device, options.shape = "cpu", options.shape or ["micro"]
-    options.shape = options.shape or ["qwen3-14b", *LIKE]
+    options.shape = options.shape or ["qwen3-14b"]
     options.repetitions = max(4, options.repetitions // 4 if options.quick else options.repetitions)
     options.ends_at = time.monotonic() + options.limit_s
     return options
@@ -186,8 +183,6 @@ def main(argv: list[str] | None = None) -> int:
         benchmark.report(options, {"not_run": NO_CUDA})
         return 1 if options.device else 0
     options.device = options.device or "cuda"
-    if options.without_cudnn:
-        torch.backends.cuda.enable_cudnn_sdp(False)
     say = partial(benchmark.say, options)
     about, shapes = machine(torch.device(options.device)), list[dict[str, Any]]()
     say(", ".join(f"{name} {value}" for name, value in (about | {"wanted": WANTED}).items()))

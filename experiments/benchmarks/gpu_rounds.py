@@ -4,17 +4,15 @@ Like `gpu.py` it needs torch, transformers and numpy only.
 """
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
+from transformers import AutoModelForCausalLM, Qwen3Config
 
 from goodspeed.engine.engine import Checkpoint, mark
-from goodspeed.engine.exporting import padding
 from goodspeed.engine.runner import Chunk, Runner
 from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 
@@ -40,7 +38,6 @@ SHAPES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 8192,
     },
 }
-TARGET = "tiny-target"
 PAGE_SIZE = 16
 PREFILL = 2048  # tokens of one prefill pass
 
@@ -149,22 +146,11 @@ def wait(device: torch.device) -> None:
 
 
 def build(shape: str, device: torch.device, dtype: torch.dtype) -> Checkpoint:
-    """Random weights, made on the device itself in their own dtype: the host never holds them.
-
-    A shape of `LIKE` is the embedded target, padded: it writes that target's texts.
-    """
-    weights: Iterable[tuple[str, Tensor]] = ()
-    if shape in padding.LIKE:
-        padded, weights = padding.tensors(TARGET, padding.LIKE[shape], str(device))
-        config = AutoConfig.for_model(**padded)
-    else:
-        config = Qwen3Config(**SHAPES[shape], tie_word_embeddings=False)
+    """Makes random weights on the device itself in their own dtype: the host never holds them."""
+    config = Qwen3Config(**SHAPES[shape], tie_word_embeddings=False)
     torch.manual_seed(0)
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype).eval().requires_grad_(False)
-    places = model.state_dict()
-    for name, tensor in weights:
-        places[name].copy_(tensor)
     tensors = chain(model.named_parameters(), model.named_buffers())
     elsewhere = [name for name, tensor in tensors if tensor.device.type != device.type]
     if elsewhere:

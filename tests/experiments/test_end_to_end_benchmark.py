@@ -37,13 +37,9 @@ def asked(monkeypatch):
 
 
 def make_nodes(*, history: bool) -> Nodes:
-    def named(*names):
-        return [SimpleNamespace(name=name) for name in names]
-
-    eight = named(*(f"m{number}" for number in range(NUM_CLIENTS)))
-    without = named(*(f"n{number}" for number in range(NUM_CLIENTS)))
-    [one, plain, one_without] = named("one", "plain", "one-n") if history else [eight[0], eight[0], without[0]]
-    return Nodes(eight, one, plain, without, one_without)
+    eight = [SimpleNamespace(name=f"m{number}") for number in range(NUM_CLIENTS)]
+    one, plain = (SimpleNamespace(name=name) for name in ("one", "plain")) if history else (eight[0], eight[0])
+    return Nodes(eight, one, plain)
 
 
 def by_goodspeed(*, history: bool, turns: int = 2) -> ByGoodSpeed:
@@ -53,7 +49,7 @@ def by_goodspeed(*, history: bool, turns: int = 2) -> ByGoodSpeed:
 @pytest.mark.parametrize("turns", [1, 2, 4])
 def test_with_a_history_no_node_is_asked_for_the_same_text_twice(asked, turns):
     served = by_goodspeed(history=True, turns=turns)
-    for way in (*ways.SERVED, *ways.NO_MODELS):
+    for way in ways.SERVED:
         getattr(served, way)(TEXTS)
     for name, own in asked.items():
         seeds = [one.seed for one in own]
@@ -95,9 +91,8 @@ def test_texts_that_differ_are_counted(temperature, num_different):
 def test_ratios_are_over_the_best_rival_and_only_where_all_ran():
     median = {"plain": 2.0, "assisted": 4.0, "prompt_lookup": 5.0, "goodspeed_1": 10.0, "goodspeed_8": 20.0}
     assert ratios(median) == {"ratio_1": 2.0, "ratio_8_sequential": 5.0}
-    more = {"plain_8": 40.0, "goodspeed_8_no_speculation": 10.0, "goodspeed_8_no_model": 60.0}
+    more = {"plain_8": 40.0, "goodspeed_8_no_speculation": 10.0}
     assert ratios(median | more)["ratio_8"] == 0.5
-    assert ratios(median | more)["ratio_8_no_model"] == 1.5
 
 
 @pytest.mark.parametrize("turns", ["0", "5"])

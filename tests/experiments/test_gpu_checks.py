@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from experiments.benchmarks import gpu, gpu_rounds
-from goodspeed.engine.exporting.padding import LIKE, Shape
 from goodspeed.engine.runner import Runner
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
@@ -57,20 +56,17 @@ def test_a_failed_check_is_named_and_the_rest_still_runs(capsys, monkeypatch):
     assert "two is not three" in shown.err
 
 
-def test_every_row_is_kept(capsys, monkeypatch, tmp_path):
-    """Of the embedded target's own size, so that nothing is padded."""
-    monkeypatch.setitem(LIKE, "116m", Shape(384, 768, 8, 384, 384))
-    monkeypatch.setattr(gpu, "PADDED", [gpu_rounds.Case(2, 6, 40)])
+def test_every_row_is_kept(capsys, tmp_path):
     file = tmp_path / "rows.jsonl"
-    options = ["--device", "cpu", "--shape", "116m", "micro", "--repetitions", "4", "--out", str(file)]
+    options = ["--device", "cpu", "--shape", "micro", "--repetitions", "4", "--out", str(file)]
     assert gpu.main([*options, "--dtype", "float32"]) == 0
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [row["shape"] for row in rows] == ["116m", "micro", "micro"]
+    assert [row["shape"] for row in rows] == ["micro", "micro"]
     assert all({"date", "device", "driver", "torch", "wanted"} <= row.keys() for row in rows)
-    assert rows[0]["num_sessions"] == 2
+    assert [row["num_sessions"] for row in rows] == [2, 8]
     assert gpu.main([*options, "--limit-s", "0"]) == 0
-    assert "not run, too late: 116m" in capsys.readouterr().out
-    assert len(file.read_text().splitlines()) == 3
+    assert "not run, too late: micro" in capsys.readouterr().out
+    assert len(file.read_text().splitlines()) == 2
 
 
 def test_the_benchmark_runs_on_a_cpu_at_a_micro_size(capsys):

@@ -11,7 +11,6 @@ import torch
 
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from goodspeed.engine import checkpoints
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.wire.fields import MAX_DRAFT
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")
@@ -19,8 +18,7 @@ LOOKUP_TOKENS = 10  # what the documentation of transformers shows
 
 ALONE = ("plain", "assisted", "prompt_lookup", "plain_8")
 SERVED = ("goodspeed_1", "goodspeed_1_no_speculation", "goodspeed_8", "goodspeed_8_no_speculation")
-NO_MODELS = ("goodspeed_1_no_model", "goodspeed_8_no_model")
-WAYS = (*ALONE, *SERVED, *NO_MODELS)
+WAYS = (*ALONE, *SERVED)
 
 
 @dataclass(frozen=True)
@@ -101,43 +99,18 @@ class Nodes:
     eight: list[DraftWorker]
     one: DraftWorker
     one_no_speculation: DraftWorker
-    eight_no_model: list[DraftWorker]
-    one_no_model: DraftWorker | None
-
-    @property
-    def with_history(self) -> list[DraftWorker]:
-        """Those that are given earlier texts."""
-        single = [one for one in (self.one, self.one_no_model) if one is not None]
-        return list({id(one): one for one in [*self.eight, *self.eight_no_model, *single]}.values())
 
 
 @contextmanager
 def nodes(
-    ways: Sequence[str],
-    target: str,
-    num_clients: int,
-    verify: Sequence[str],
-    draft: Sequence[str],
-    *,
-    history: bool,
-    pin: bool,
+    target: str, num_clients: int, verify: Sequence[str], draft: Sequence[str], *, history: bool, pin: bool
 ) -> Iterator[Nodes]:
     """Yields a verify node's draft nodes; with a history, ways of one stream have nodes of their own."""
-    num_single, has_no_model = 2 if history else 0, any(way in ways for way in NO_MODELS)
-    models = [DRAFTS[number % len(DRAFTS)] for number in range(num_clients)] + [DRAFTS[0]] * num_single
-    num_with_model = len(models)
-    models += [NO_MODEL] * (num_clients + num_single // 2) * has_no_model
+    models = [DRAFTS[number % len(DRAFTS)] for number in range(num_clients)] + [DRAFTS[0]] * (2 if history else 0)
     draft = [f"--history={'node' if history else 'off'}", *draft]
     with cluster(models, verify, draft, target=target, pin=pin) as workers:
-        with_model, without = workers[:num_with_model], workers[num_with_model:]
-        single_without = without[-1 if history else 0] if without else None
-        yield Nodes(
-            eight=with_model[:num_clients],
-            one=with_model[num_clients] if history else with_model[0],
-            one_no_speculation=with_model[-1] if history else with_model[0],
-            eight_no_model=without[:num_clients],
-            one_no_model=single_without,
-        )
+        one, plain = workers[num_clients:] if history else (workers[0], workers[0])
+        yield Nodes(workers[:num_clients], one, plain)
 
 
 class ByGoodSpeed:
@@ -157,23 +130,16 @@ class ByGoodSpeed:
     def goodspeed_1_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
         return self._one("goodspeed_1_no_speculation", self.nodes.one_no_speculation, texts, max_draft=0)
 
-    def goodspeed_1_no_model(self, texts: Sequence[Text]) -> list[Written]:
-        assert self.nodes.one_no_model is not None
-        return self._one("goodspeed_1_no_model", self.nodes.one_no_model, texts)
-
     def goodspeed_8(self, texts: Sequence[Text]) -> list[Written]:
-        return self._everybody("goodspeed_8", self.nodes.eight, texts)
+        return self._everybody("goodspeed_8", texts)
 
     def goodspeed_8_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
         """Each node is asked for other texts than in `goodspeed_8`: they would be in its history."""
-        return self._everybody("goodspeed_8_no_speculation", self.nodes.eight, texts, max_draft=0, first=self.turns)
-
-    def goodspeed_8_no_model(self, texts: Sequence[Text]) -> list[Written]:
-        return self._everybody("goodspeed_8_no_model", self.nodes.eight_no_model, texts)
+        return self._everybody("goodspeed_8_no_speculation", texts, max_draft=0, first=self.turns)
 
     def give_history(self, rows: Sequence[Sequence[Text]]) -> None:
-        """Has every draft node serve the same earlier texts, at once, each beginning with another domain."""
-        workers = self.nodes.with_history
+        """Has every draft node that drafts serve the same earlier texts, at once, each from another domain on."""
+        workers = [*self.nodes.eight, self.nodes.one]
         everything = [text for row in rows for text in row]
         own = [everything[number:] + everything[:number] for number in range(len(workers))]
         serve_all(workers, [[self._wanted(text, MAX_DRAFT) for text in texts] for texts in own])
@@ -181,10 +147,8 @@ class ByGoodSpeed:
     def _one(self, way: str, worker: DraftWorker, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
         return self._serve(way, [worker], [list(range(len(texts)))], texts, max_draft)
 
-    def _everybody(
-        self, way: str, workers: list[DraftWorker], texts: Sequence[Text], max_draft: int = MAX_DRAFT, first: int = 0
-    ) -> list[Written]:
-        turns = range(first, first + self.turns)
+    def _everybody(self, way: str, texts: Sequence[Text], max_draft: int = MAX_DRAFT, first: int = 0) -> list[Written]:
+        workers, turns = self.nodes.eight, range(first, first + self.turns)
         numbers = [[(client + turn) % len(texts) for turn in turns] for client in range(len(workers))]
         return self._serve(way, workers, numbers, texts, max_draft)
 
