@@ -81,7 +81,7 @@ def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
 
 
 def test_texts_of_different_lengths_are_computed_as_alone(file: Path, target: Target) -> None:
-    batch = Batch(target, PROMPTS, room=3)
+    batch = Batch(target, PROMPTS)
     found = [batch.prefill()]
     batch.keep(torch.tensor([2, 0, 0]))
     found += [batch.step(torch.tensor([1, 2, 3])), batch.step(torch.tensor([4, 5, 6]))]
@@ -116,7 +116,7 @@ def test_answers_end_and_have_the_likeliest_tokens_of_each_place(target: Target)
 def test_answers_are_drawn_from_the_target(target: Target) -> None:
     """With so many draws the shares of first tokens are the target's probabilities, the rare ones' included."""
     prompt, num = PROMPTS[0], 4000
-    logits = Batch(target, [prompt], room=1).prefill()
+    logits = Batch(target, [prompt]).prefill()
     wanted = (logits[0] / 0.7).softmax(-1)
     drawn = answers.write(target, [job(prompt, 0.7)] * num, frozenset(), Random(3), longest=1)
     found = torch.bincount(torch.tensor([int(each.tokens[0]) for each in drawn]), minlength=VOCAB) / num

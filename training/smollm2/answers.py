@@ -145,7 +145,7 @@ def write(
     """Writes the answers to jobs. ends: tokens that end one; each answer has its own."""
     different = list({id(job.prompt): job.prompt for job in jobs}.values())
     places = {id(prompt): place for place, prompt in enumerate(different)}
-    batch = Batch(target, different, longest)
+    batch = Batch(target, different)
     copies = torch.tensor([places[id(job.prompt)] for job in jobs])
     logits = batch.prefill()[copies]
     batch.keep(copies)
