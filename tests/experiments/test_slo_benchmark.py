@@ -1,4 +1,4 @@
-"""The bursts of the benchmark `slo` without nodes: when which requests come, what is counted, what tiers are told."""
+"""The benchmark `slo` without nodes: when which requests come, what is counted, what tiers are told."""
 
 from itertools import pairwise
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from experiments.benchmarks.nodes.workers import Served
-from experiments.benchmarks.slo_bursts import BEGIN_S, LEAD_S, LENGTHS, TRACE, Comparison, Plain, measures, requests
+from experiments.benchmarks.slo import BEGIN_S, LEAD_S, LENGTHS, TRACE, Comparison, Plain, measures, requests
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives, parse_tiers
@@ -53,7 +53,7 @@ def test_what_is_counted():
 def test_a_text_that_differs_is_found(monkeypatch):
     one, other = asked(2)
     answers = [[served(one.expected)], [served([*other.expected[:-1], 4000])]]
-    monkeypatch.setattr("experiments.benchmarks.slo_bursts.serve_all", lambda workers, wanted: (1.0, answers))
+    monkeypatch.setattr("experiments.benchmarks.slo.serve_all", lambda workers, wanted: (1.0, answers))
     comparison = Comparison()
     nodes: list[Any] = [None, None]
     comparison.serve(nodes, [one, other])
