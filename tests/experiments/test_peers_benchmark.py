@@ -100,7 +100,7 @@ def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
 def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
     words = ["--peers", "genai", "vllm", "goodspeed_draft", "--draft", "no-such-model"]
     monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", *words])
-    monkeypatch.setattr(files, "prepare", lambda *_: Files("name", "folder", "m.gguf", "m-q8_0.gguf"))
+    monkeypatch.setattr(files, "prepare", lambda *_: Files("name", "folder", "m.gguf"))
     monkeypatch.setattr(peers, "requests", lambda *_: (REQUEST, REQUEST))
     assert peers.main() == 0
     told = capsys.readouterr()

@@ -22,7 +22,7 @@ class Rival:
 
     way: str
     module: str  # of this folder; also the name of its environment
-    reads: Literal["name", "checkpoint", "gguf", "q8_0"]
+    reads: Literal["name", "checkpoint", "gguf"]
     drafts: Literal["ngram", "model"] | None = None
 
     @property
@@ -57,7 +57,6 @@ RIVALS = (
     Rival("genai_prompt_lookup", "genai", "gguf", "ngram"),
     Rival("genai_draft", "genai", "gguf", "model"),
     Rival("llama", "llama", "gguf"),
-    Rival("llama_q8_0", "llama", "q8_0"),
     Rival("llama_draft", "llama", "gguf", "model"),
     Rival("vllm", "vllm", "checkpoint"),
     Rival("vllm_ngram", "vllm", "checkpoint", "ngram"),

@@ -1,4 +1,4 @@
-"""The forms in which the rivals read one model: the GGUF file as it is, one in Q8_0, and a plain checkpoint."""
+"""The forms in which the rivals read one model: the GGUF file as it is, and a plain checkpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ class Files:
     name: str | None = None  # as our nodes take it
     checkpoint: str | None = None  # in safetensors; in bfloat16 if it was made from a GGUF file
     gguf: str | None = None
-    q8_0: str | None = None
     missing: str | None = None  # why there is no form for rivals
 
 
@@ -30,9 +29,7 @@ def prepare(target: str, given: str | None, folder: Path) -> Files:
     if gguf is None:
         gguf = str(folder / "model-f16.gguf")
         export(checkpoint, Path(gguf), "f16")
-    q8_0 = folder / "model-q8_0.gguf"
-    export(checkpoint, q8_0, "q8_0")
-    return Files(target, checkpoint, gguf, str(q8_0))
+    return Files(target, checkpoint, gguf)
 
 
 def prepare_draft(draft: str | None, folder: Path) -> Files:
