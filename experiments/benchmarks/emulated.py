@@ -9,16 +9,14 @@ real time, which is next to nothing beside that.
 *default*: GoodSpeed's defaults, but with `table1`'s C. *none*: the same without drafts. *paper*: --preset paper.
 *fixed*: --policy fixed. One and eight clients, several texts each, one after the other; with T = 1 the same texts are
 then simulated. Speeds are measured in three ways, live and simulated alike: *own*, the sum of the clients' own, as in
-`table1`; *until_last*, of all until the last client is done; *all_active*, until the first one is. *drafted* is the
-share of all tokens that were. Ratios are medians over repetitions that have other texts and in which all ways take
-turns.
+`table1`; *until_last*, of all until the last client is done; *all_active*, until the first one is. Ratios are medians
+over repetitions that have other texts and in which all ways take turns.
 
 It takes about 17 minutes on two cores; about 30 s with --quick, at sizes at which its figures mean nothing.
 """
 
 import argparse
 import contextlib
-import statistics
 import sys
 import tempfile
 import time
@@ -153,8 +151,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         **{name: by_measure[MEASURE] for name, by_measure in found.items()},
         "simulated": {name: one[MEASURE] for name, one in ratios(simulated, options.clients).items()},
         "by_measure": {"live": found, "simulated": ratios(simulated, options.clients)},
-        "speed_over_simulated": over(live, simulated, options.factor),
-        "drafted": {"live": drafted(live), "simulated": drafted(simulated)},
         "share_late": max(num / max(1, num_passes) for num, num_passes in late.values()),
         "late": late,
         "num_different": asking.num_different,
@@ -196,28 +192,6 @@ def ratios(measured: Speeds, most_clients: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def over(live: Speeds, simulated: Speeds, factor: float) -> dict[str, dict[str, float]]:
-    """Live speed without the dilation over the simulated one, by way with its number of clients, and by measure."""
-    return {
-        f"{name}_{num_clients}": {
-            measure: statistics.median(
-                factor * ours[measure] / theirs[measure]
-                for ours, theirs in zip(repetitions, simulated[num_clients, name], strict=True)
-            )
-            for measure in MEASURES
-        }
-        for (num_clients, name), repetitions in live.items()
-        if (num_clients, name) in simulated
-    }
-
-
-def drafted(measured: Speeds) -> dict[str, float]:
-    """The share of the tokens that were drafted, by way with its number of clients."""
-    return {
-        f"{way}_{number}": statistics.median(one["drafted"] for one in ones) for (number, way), ones in measured.items()
-    }
-
-
 def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     few = "" if options.clients == 8 else f", with {options.clients} clients instead of 8"
     what = f"{SETTING.family}, C = {SETTING.budget}, T = {options.temperature:g}"
@@ -227,10 +201,6 @@ def show(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
         simulated = found["by_measure"]["simulated"].get(name)
         cells = (f"{live[one]:.2f}, " + (f"{simulated[one]:.2f}" if simulated else "-") for one in MEASURES)
         benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells))
-    for name, live in found["speed_over_simulated"].items():
-        cells = (f"{live[one]:.2f} of simulated" for one in MEASURES)
-        shares = "{:.2f}, {:.2f}".format(*(found["drafted"][which][name] for which in ("live", "simulated")))
-        benchmark.say(options, f"{name:<22}" + "".join(f"{cell:>30}" for cell in cells) + f"   drafted: {shares}")
     late = ", ".join(f"{kind} nodes {num} of {num_passes}" for kind, (num, num_passes) in found["late"].items())
     benchmark.say(options, f"passes later than emulated: {late}; texts that differ: {found['num_different']}")
 

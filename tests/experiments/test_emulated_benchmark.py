@@ -93,13 +93,7 @@ def test_every_way_is_simulated_with_the_tokens_that_are_asked_for(name, recordi
 
 @pytest.mark.parametrize(("share", "words", "status"), [(0.02, [], 1), (0.01, [], 0), (0.9, ["--quick"], 0)])
 def test_a_run_with_late_passes_fails(share, words, status, monkeypatch, capsys):
-    found = {
-        "share_late": share,
-        "late": {"verify": (1, 9)},
-        "num_different": 0,
-        "speed_over_simulated": {},
-        "drafted": {},
-    }
+    found = {"share_late": share, "late": {"verify": (1, 9)}, "num_different": 0}
     found["by_measure"] = {"live": {}, "simulated": {}}
     monkeypatch.setattr(emulated, "run", lambda options: found)
     monkeypatch.setattr("sys.argv", ["emulated", *words])

@@ -96,7 +96,7 @@ class Found:
 
     def measures(self) -> dict[str, float]:
         """Tokens per second: of each client until it has all, summed, as in `table1`; of all until the last client is
-        done; and of all while every client is active. And the share of the tokens that were drafted."""
+        done; and of all while every client is active."""
         done = [own[-1][0] for own in self.clients]
         totals = [sum(num for _, num in own) for own in self.clients]
         first = min(done)
@@ -104,7 +104,6 @@ class Found:
             "own": sum(total / seconds for total, seconds in zip(totals, done, strict=True)),
             "until_last": sum(totals) / max(done),
             "all_active": sum(num for own in self.clients for at, num in own if at <= first) / first,
-            "drafted": self.num_accepted / sum(totals),
         }
 
 
