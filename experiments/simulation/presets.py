@@ -77,11 +77,6 @@ class Model:
         return self.vocab_size * self.hidden
 
     @property
-    def num_weights(self) -> int:
-        """All of them, as model cards count."""
-        return self.layer_weights + self.table_weights * (1 if self.tied else 2)
-
-    @property
     def bytes_read(self) -> float:
         """The bytes of weights that one pass reads; of an embedding table that is not tied it reads only some rows."""
         return self.layer_weights * self.layer_bits / 8 + 2 * self.table_weights

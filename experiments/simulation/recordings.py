@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +12,19 @@ import msgspec
 from goodspeed.errors import ConfigError, first_line, reason
 from goodspeed.serving.measuring.recording import AnyLine, Opened, Round
 from goodspeed.untrusted import read_bytes, sanitize
-from goodspeed.wire.fields import Verification
 
 MAX_BYTES = 1 << 28  # also of what was compressed
 GZIP = b"\x1f\x8b"
 RECORD = "`goodspeed-verify --json --record`"
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The run's settings. None: sessions differ in it, or none has it."""
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """The recording of one run, with its verify node's settings."""
 
     model: str
     policy: str
-    rounds: str
-    verification: Verification | None
+    rounds_kind: str
     budget: int
-    max_tokens: int | None
-    temperature: float | None
-    top_k: int | None = 0
-    top_p: float | None = 1.0
-    clients: int
-    versions: dict[str, str]  # of libraries
-
-
-class Recording(msgspec.Struct, frozen=True):
-    """The recording of one run."""
-
-    header: Header
     sessions: tuple[Opened, ...]
     rounds: tuple[Round, ...]
 
@@ -75,9 +60,10 @@ def load(path: str | Path) -> Recording:
             lines.append(event.line)
     if ready is None or not lines:
         raise ConfigError(f"recording {path} has no run with `recorded` events; give goodspeed-verify --json --record")
-    opened = [line for line in lines if isinstance(line, Opened)]
+    sessions = tuple(line for line in lines if isinstance(line, Opened))
     rounds = tuple(line for line in lines if isinstance(line, Round))
-    return _checked(Recording(ready.header(opened), tuple(opened), rounds), path)
+    node = {"model": ready.model, "policy": ready.policy, "rounds_kind": ready.rounds, "budget": ready.budget}
+    return _checked(Recording(**node, sessions=sessions, rounds=rounds), path)
 
 
 def _checked(recording: Recording, path: str | Path) -> Recording:
@@ -106,19 +92,6 @@ class _Ready(msgspec.Struct):
     policy: str
     rounds: str
     budget: int
-    versions: dict[str, str] = {}  # msgspec copies it
-
-    def header(self, sessions: Sequence[Opened]) -> Header:
-        """Returns the settings of a run with these sessions."""
-
-        def shared(name: str) -> Any:
-            found = {getattr(session, name) for session in sessions}
-            return found.pop() if len(found) == 1 else None
-
-        names = ("verification", "max_tokens", "temperature", "top_k", "top_p")
-        own = {name: getattr(self, name) for name in self.__struct_fields__}
-        clients = len({session.client for session in sessions})
-        return Header(clients=clients, **own, **{name: shared(name) for name in names})
 
 
 class _Version(msgspec.Struct):

@@ -45,17 +45,17 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
 
     ConfigError where a client has several sessions: which of them came when, is not modelled.
     """
-    header, sessions = run.header, run.sessions
+    sessions, rules = run.sessions, {opened.verification for opened in run.sessions}
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError(
             "only a run of one session a client has a twin; record one in which each draft node writes one text"
         )
-    if header.verification is None:
+    if len(rules) > 1:
         raise ConfigError("only a run under one verification rule has a twin; record it again with one")
-    if acceptance is None and header.rounds != "barrier":
+    if acceptance is None and run.rounds_kind != "barrier":
         raise ConfigError("a twin has other continuous rounds than the run: it needs to know what else would agree")
-    preset = "paper" if header.rounds == "barrier" else None
-    node = VerifyConfig(model=header.model, budget=header.budget, policy=header.policy, preset=preset).core
+    preset = "paper" if run.rounds_kind == "barrier" else None
+    node = VerifyConfig(model=run.model, budget=run.budget, policy=run.policy, preset=preset).core
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
     lines = [line_and_step_s(own) for own in drafts]
@@ -65,7 +65,7 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
         num_sessions=1,
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
-        verification=(header.verification,),
+        verification=tuple(rules),
         round_cost=round_cost(run.rounds),
         acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
         draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),

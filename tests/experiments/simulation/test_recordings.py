@@ -7,23 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from experiments.simulation import recordings
-from experiments.simulation.recordings import Header, Recording
+from experiments.simulation.recordings import Recording
 from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 
-HEADER = Header(
-    model="big",
-    policy="fixed",
-    rounds="barrier",
-    verification="match",
-    budget=8,
-    max_tokens=30,
-    temperature=1.0,
-    top_k=0,
-    top_p=1.0,
-    clients=1,
-    versions={},
-)
+NODE = {"model": "big", "policy": "fixed", "rounds_kind": "barrier", "budget": 8}
 OPENED = Opened(
     number=0,
     client="a",
@@ -40,7 +28,7 @@ OPENED = Opened(
 def run_of(*drafts, **changes):
     """A run of one session from drafts: (position after the prompt, what agreed, tokens delivered)."""
     rounds = tuple(round_of(number, *draft) for number, draft in enumerate(drafts, 1))
-    return Recording(HEADER, (replace(OPENED, **changes),), rounds)
+    return Recording(**NODE, sessions=(replace(OPENED, **changes),), rounds=rounds)
 
 
 def round_of(number, base, agreed, num_tokens):
@@ -58,11 +46,11 @@ def round_of(number, base, agreed, num_tokens):
     )
 
 
-def events_of(run, **of_header):
+def events_of(run):
     """Returns what a verify node prints of a run."""
-    header = {name: getattr(run.header, name) for name in ("model", "policy", "rounds", "budget")} | of_header
+    ready = {"model": run.model, "policy": run.policy, "rounds": run.rounds_kind, "budget": run.budget}
     own = [{"event": "recorded", "line": msgspec.to_builtins(line)} for line in (*run.sessions, *run.rounds)]
-    return [{"event": "ready", **header}, *own, {"event": "round", "number": 1}, {"event": "stopped"}]
+    return [{"event": "ready", **ready}, *own, {"event": "round", "number": 1}, {"event": "stopped"}]
 
 
 def written(path, events):
@@ -71,19 +59,8 @@ def written(path, events):
 
 
 def test_what_a_verify_node_prints_is_a_recording(tmp_path):
-    own = {"verification": "ratio", "temperature": 0.5, "top_k": 0, "top_p": 1.0}
-    run = run_of((0, "", 1), (1, "110", 3), **own)
-    loaded = recordings.load(written(tmp_path / "run.jsonl", events_of(run, versions={"torch": "2"})))
-    shared = own | {"max_tokens": 30, "clients": 1, "versions": {"torch": "2"}}
-    assert loaded == Recording(replace(HEADER, **shared), run.sessions, run.rounds)
-
-
-def test_settings_in_which_sessions_differ_are_not_the_runs(tmp_path):
-    run = run_of(temperature=0.5)
-    run = Recording(run.header, (*run.sessions, replace(OPENED, number=1, client="b", temperature=1.0)), ())
-    loaded = recordings.load(written(tmp_path / "run.jsonl", events_of(run)))
-    assert (loaded.header.temperature, loaded.header.max_tokens, loaded.header.clients) == (None, 30, 2)
-    assert [session.temperature for session in loaded.sessions] == [0.5, 1.0]
+    run = run_of((0, "", 1), (1, "110", 3), verification="ratio", temperature=0.5)
+    assert recordings.load(written(tmp_path / "run.jsonl", events_of(run))) == run
 
 
 @pytest.mark.parametrize(

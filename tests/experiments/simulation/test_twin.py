@@ -124,14 +124,13 @@ def really(run: Recording) -> Seen:
 
 def computed(run: Recording) -> Acceptances:
     """What each session's draft model proposes for the target's text, recorded offline."""
-    target, made = checkpoints.load(run.header.model), []
+    target, made = checkpoints.load(run.model), []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
-        assert run.header.temperature is not None
-        wanted, name = asked(target, [prompt], [run.header.temperature]), opened.draft_model
+        wanted, name = asked(target, [prompt], [opened.temperature]), opened.draft_model
         texts = tuple(record(target, {name: checkpoints.load(name)}, wanted, opened.max_tokens))
-        known = Recordings(Path(), Title(proposals.VERSION, run.header.model, (name,), opened.max_tokens), texts)
-        made.append(RecordedText(texts, name, known.off_path(name, run.header.temperature)))
+        known = Recordings(Path(), Title(proposals.VERSION, run.model, (name,), opened.max_tokens), texts)
+        made.append(RecordedText(texts, name, known.off_path(name, opened.temperature)))
     return lambda client, number: made[client]
 
 
