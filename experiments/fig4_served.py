@@ -68,7 +68,7 @@ class Served:
 
 
 def measures(ours: Floats, speeds: Floats) -> dict[str, Any]:
-    """What a way's tokens/s say beside ours; both are [seeds, clients]."""
+    """Returns the measures of a way's tokens/s, beside ours; both are [seeds, clients]."""
     utility = np.log(speeds).mean(axis=1)
     by_seed = {
         "log_utility": utility,

@@ -115,7 +115,8 @@ def _query_places(old: Any, new: Any) -> Tensor:
     old_group, new_group = (one.num_attention_heads // one.num_key_value_heads for one in (old, new))
     heads = torch.arange(old.num_attention_heads)
     new_heads = heads // old_group * new_group + heads % old_group
-    return (new_heads[:, None] * old.head_dim + torch.arange(old.head_dim)).flatten()
+    places: Tensor = (new_heads[:, None] * old.head_dim + torch.arange(old.head_dim)).flatten()
+    return places
 
 
 def _digest(file: Path) -> bytes:

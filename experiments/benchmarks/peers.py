@@ -58,7 +58,7 @@ SMOLLM2, SMOLLM2_DRAFT = "smollm2", "smollm2-draft"
 
 AT_ONCE = {"1": 1, "8": 8}
 CORES = {"one": "", "both": "_both"}
-"""How many cores, and the end of the names of their results."""
+"""Numbers of cores, and the end of the names of their results."""
 
 QUICK = ("transformers", "genai", "llama", OWN_ENGINE.way, PLAIN, NGRAM)
 """For all but genai the project's own environment is enough."""

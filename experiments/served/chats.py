@@ -17,7 +17,7 @@ SEEDS_APART = 1_000_003
 
 
 class Requests:
-    """What each client asks for: chats of its domain, one after the other, in an order of each seed."""
+    """Asks for chats of each client's domain, one after the other, in an order of each seed."""
 
     def __init__(self, chats: dict[str, list[Chat]], target: str, temperature: float, max_tokens: int) -> None:
         """Raises ConfigError for a domain whose prompts are all too long."""

@@ -17,7 +17,7 @@ PAPER, DEFAULT, UNEQUAL = "the paper's rounds", "default rounds", "unequal users
 """The kinds of rounds; the last are default ones, too."""
 
 FIG4, SERVED = "fig4", "served"
-"""Which rows of the results are which figure's."""
+"""The figures that rows of the results name as theirs."""
 
 TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
@@ -51,7 +51,7 @@ def speeds(panel: Axes, results: Results, world: str = DEFAULT) -> None:
 
 
 def above(panel: Axes, results: Results) -> None:
-    """How far the log-utility of tokens a second is above that of each other policy, in every kind of rounds."""
+    """Draws how far the log-utility of tokens/s is above that of each other policy, in every kind of rounds."""
     served = [row for row in results.rows if row["figure"] == SERVED and row["way"] != OURS]
     worlds = list(dict.fromkeys(row["world"] for row in served))
     for policy, number in styles.numbers((row["way"] for row in served), OURS).items():

@@ -1,4 +1,4 @@
-"""What a verify node recorded of a run (`--record`), and what it says of goodput, acceptance and time."""
+"""Reads what a verify node recorded of a run (`--record`): goodput, acceptance and time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Run:
 
     @cached_property
     def estimates(self) -> Floats:
-        """What the verify node thought of each client's goodput before each round [rounds, clients]."""
+        """Returns each client's goodput as the verify node estimated it before each round [rounds, clients]."""
         known, found = np.zeros(len(self.clients)), []
         for done in (*self.before, *self.rounds):
             found.append(known.copy())
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def forecast(self) -> Floats:
-        """What Eq. (5) expected of each round [rounds]. A client between two texts begins the next by one token."""
+        """Returns the tokens that Eq. (5) expected of each round [rounds]. A next text begins with one token."""
         open_: dict[int, float] = {}  # expected tokens by session
         found = []
         for done in (*self.before, *self.rounds):

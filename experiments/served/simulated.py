@@ -45,7 +45,7 @@ class Placed(Acceptance):
 
 
 def placed(runs: Sequence[Run], client: int, length: int, *, waits: bool) -> Placed:
-    """What a client's drafts of at most `length` tokens show.
+    """Returns the agreement that a client's drafts of at most `length` tokens show.
 
     waits: rounds wait for drafts, so what is not there was not proposed.
     """

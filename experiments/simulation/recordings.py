@@ -18,7 +18,7 @@ GZIP = b"\x1f\x8b"
 RECORD = "`goodspeed-verify --json --record`"
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class Recording(msgspec.Struct, frozen=True):
     """The recording of one run, with its verify node's settings."""
 
     model: str
@@ -62,8 +62,8 @@ def load(path: str | Path) -> Recording:
         raise ConfigError(f"recording {path} has no run with `recorded` events; give goodspeed-verify --json --record")
     sessions = tuple(line for line in lines if isinstance(line, Opened))
     rounds = tuple(line for line in lines if isinstance(line, Round))
-    node = {"model": ready.model, "policy": ready.policy, "rounds_kind": ready.rounds, "budget": ready.budget}
-    return _checked(Recording(**node, sessions=sessions, rounds=rounds), path)
+    found = Recording(ready.model, ready.policy, ready.rounds, ready.budget, sessions, rounds)
+    return _checked(found, path)
 
 
 def _checked(recording: Recording, path: str | Path) -> Recording:

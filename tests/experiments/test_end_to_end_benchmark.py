@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from argparse import Namespace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ def asked(monkeypatch):
 
 
 def make_nodes(*, history: bool) -> Nodes:
-    eight = [SimpleNamespace(name=f"m{number}") for number in range(NUM_CLIENTS)]
-    one, plain = (SimpleNamespace(name=name) for name in ("one", "plain")) if history else (eight[0], eight[0])
+    eight: list[Any] = [SimpleNamespace(name=f"m{number}") for number in range(NUM_CLIENTS)]
+    one, plain = [SimpleNamespace(name=name) for name in ("one", "plain")] if history else [eight[0], eight[0]]
     return Nodes(eight, one, plain)
 
 

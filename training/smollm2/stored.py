@@ -17,7 +17,7 @@ NUM_LIKELY = 16
 
 @dataclass(frozen=True)
 class Answer:
-    """What the target wrote after a prompt."""
+    """The target's text after a prompt, with its likeliest tokens."""
 
     domain: str
     id: str  # of the prompt

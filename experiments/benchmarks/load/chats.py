@@ -16,7 +16,7 @@ from goodspeed.embedded.models import PACKAGED
 from goodspeed.serving.options import draft_words
 
 DRAFTERS = {"ngram": None, "same_size": "smollm2", "smollm2-draft": "smollm2-draft"}
-"""What drafts, by name: a model at each user's draft node; None: n-grams of the text itself."""
+"""Drafters by name: a model at each user's draft node; None: n-grams of the text itself."""
 
 LEAST, LEAST_BUSY = 0.98, 0.95
 """Wanted tokens per second with drafts / without, in every case; beside a busy process."""

@@ -13,7 +13,7 @@ ENVIRONMENTS = ROOT / ".peers"
 """`make peers` makes a virtual environment for each rival there that is not in PACKAGES."""
 
 PACKAGES = {"hugging_face": "transformers", "llama": "xllamacpp", "own_engine": "torch"}
-"""What this Python must have for rivals that run with it, by module."""
+"""Packages that this Python must have for rivals that run with it, by module."""
 
 
 @dataclass(frozen=True)

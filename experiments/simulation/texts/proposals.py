@@ -50,7 +50,7 @@ class Proposal(NamedTuple):
 
 
 class OffPath(NamedTuple):
-    """How often a draft model is right where it is not known at which of the positions."""
+    """Rates at which a draft model is right where it is not known at which of the positions."""
 
     agreed: float  # share of a draft's tokens after its first wrong one that agree again
     second: float  # share of the wrong tokens where its second choice is right
@@ -118,7 +118,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return 1 + self.own.count(",")
 
     def proposals(self, source: Source) -> tuple[Proposal, ...]:
-        """What an index says at every position."""
+        """Returns the proposals of an index at every position."""
         return parted(self.own if source == "own" else self.history)
 
     def fault(self, draft_models: Sequence[str]) -> str:
@@ -139,7 +139,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, eq=False)
 class Recordings:
-    """What a file has."""
+    """The recorded texts of a file."""
 
     path: Path
     title: Title

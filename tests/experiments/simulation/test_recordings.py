@@ -11,7 +11,7 @@ from experiments.simulation.recordings import Recording
 from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 
-NODE = {"model": "big", "policy": "fixed", "rounds_kind": "barrier", "budget": 8}
+NODE = ("big", "fixed", "barrier", 8)
 OPENED = Opened(
     number=0,
     client="a",
@@ -28,7 +28,7 @@ OPENED = Opened(
 def run_of(*drafts, **changes):
     """A run of one session from drafts: (position after the prompt, what agreed, tokens delivered)."""
     rounds = tuple(round_of(number, *draft) for number, draft in enumerate(drafts, 1))
-    return Recording(**NODE, sessions=(replace(OPENED, **changes),), rounds=rounds)
+    return Recording(*NODE, (replace(OPENED, **changes),), rounds)
 
 
 def round_of(number, base, agreed, num_tokens):

@@ -127,6 +127,7 @@ def computed(run: Recording) -> Acceptances:
     target, made = checkpoints.load(run.model), []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
+        assert opened.temperature is not None
         wanted, name = asked(target, [prompt], [opened.temperature]), opened.draft_model
         texts = tuple(record(target, {name: checkpoints.load(name)}, wanted, opened.max_tokens))
         known = Recordings(Path(), Title(proposals.VERSION, run.model, (name,), opened.max_tokens), texts)
