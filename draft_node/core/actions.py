@@ -65,7 +65,6 @@ class Statistics:
     num_cached: int = 0  # prompt tokens found in the verify node's prefix cache at the first prefill
     drafted: Counter[Source] = field(default_factory=Counter)  # num_drafted by source
     accepted: Counter[Source] = field(default_factory=Counter)  # num_accepted by source
-    drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # num_drafts by (tokens verified, accepted)
 
     def count(self, verdict: Verdict, num_new: int) -> None:
         """Counts an applied verdict. num_new: tokens of the verdict that were new."""
@@ -76,8 +75,6 @@ class Statistics:
         self.num_drafts += verdict.num_verified > 0
         self.num_drafted += verdict.num_verified
         self.num_accepted += verdict.num_accepted
-        if verdict.num_verified:
-            self.drafts[verdict.num_verified, verdict.num_accepted] += 1
         if verdict.source is not None:
             self.drafted[verdict.source] += verdict.num_verified
             self.accepted[verdict.source] += verdict.num_accepted
@@ -88,7 +85,7 @@ class Statistics:
 
     def by_name(self) -> dict[str, object]:
         """Returns all counts by name, for JSON. `dataclasses.asdict` would count a Counter's items, not copy them."""
-        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "drafts"}
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return numbers | {"drafted": by_source(self.drafted), "accepted": by_source(self.accepted)}
 
 

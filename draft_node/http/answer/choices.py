@@ -1,8 +1,7 @@
-"""State of a request's texts while they are generated, and the answer's fingerprint, usage and metrics."""
+"""State of a request's texts while they are generated, and the answer's fingerprint and usage."""
 
 import secrets
 import string
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,10 +16,8 @@ from goodspeed.serving.web.bodies import (
     CompletionDetails,
     KeptSlo,
     MadeCall,
-    Metrics,
     PromptTokensDetails,
     Speculation,
-    SpeculativeDecoding,
     Usage,
 )
 from goodspeed.slo.kept import Kept
@@ -136,34 +133,6 @@ def _slo(kept: Sequence[Kept]) -> KeptSlo:
         **longest,
         attained=all(one["attained"] for one in told),
         promised=None if None in promised else all(promised),
-    )
-
-
-def metrics_of(choices: Sequence[Choice]) -> Metrics | None:
-    """Returns the metrics of a request's only text; None for several texts (as in vLLM), or without drafts."""
-    if len(choices) != 1 or choices[0].ended is None or not choices[0].ended.statistics.drafts:
-        return None
-    return Metrics(speculative_decoding=_speculative_decoding(choices[0].ended.statistics.drafts))
-
-
-def _speculative_decoding(drafts: Counter[tuple[int, int]]) -> SpeculativeDecoding:
-    """Computes vLLM's metrics. drafts: number of drafts by (verified tokens, accepted tokens)."""
-    longest = max(num_verified for num_verified, _ in drafts)
-    histogram = [0] * (longest + 1)
-    num_drafted = num_accepted = 0
-    for (verified, accepted), count in drafts.items():
-        histogram[accepted] += count
-        num_drafted += count * verified
-        num_accepted += count * accepted
-    num_steps = drafts.total()
-    return SpeculativeDecoding(
-        mean_acceptance_length=1 + num_accepted / num_steps,
-        draft_acceptance_rate=num_accepted / num_drafted,
-        acceptance_histogram=histogram,
-        num_spec_steps=num_steps,
-        num_accepted_draft_tokens=num_accepted,
-        num_draft_tokens=num_drafted,
-        num_spec_tokens=longest,
     )
 
 

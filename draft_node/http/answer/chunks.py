@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from draft_node.http.answer.choices import Choice, metrics_of, system_fingerprint_of, usage_of
+from draft_node.http.answer.choices import Choice, system_fingerprint_of, usage_of
 from draft_node.http.answer.shape import Shape, now
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionStreamOptions, TextRequest
@@ -75,16 +75,11 @@ class Chunked(Shape):
     def whole(self) -> bytes:
         """Serializes choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
         frame = self.frame(usage_of(self.batch, self.choices))
-        self._tell_of_all(frame)
+        frame.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
         written = ",".join(
             self.told(i, choice).model_dump_json(exclude_unset=True) for i, choice in enumerate(self.choices)
         )
         return json_with(frame, "choices", written).encode()
-
-    def _tell_of_all(self, answer: ChatCompletion | Chunk) -> None:
-        answer.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
-        if (metrics := metrics_of(self.choices)) is not None:
-            answer.metrics = metrics
 
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
         new = [] if self._is_begun else list(self.beginnings())
@@ -106,7 +101,7 @@ class Chunked(Shape):
             return [DONE]
         last = self.without_choices()
         last.usage = usage_of(self.batch, self.choices)
-        self._tell_of_all(last)
+        last.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
         return [_event(last), DONE]
 
     def broken(self, error: ApiError) -> bytes:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from draft_node.core.generation import Generation
-from draft_node.http.answer.choices import call_id, metrics_of, system_fingerprint_of, usage_of
+from draft_node.http.answer.choices import call_id, system_fingerprint_of, usage_of
 from draft_node.http.answer.items import Event, Itemised, new_id, server_event
 from draft_node.http.answer.shape import BYTES, now
 from draft_node.http.ask.generation import Batch
@@ -45,14 +45,13 @@ class ResponseShape(Itemised):
         yield self._of_body("response.in_progress")
 
     def ended(self, ended: Ended) -> Iterator[Event]:
-        is_cut, metrics = ended.reason == "length", metrics_of(self.choices)
+        is_cut = ended.reason == "length"
         self.body |= {
             "status": "incomplete" if is_cut else "completed",
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
             "completed_at": None if is_cut else now(),
             "usage": self._usage(),
             "system_fingerprint": system_fingerprint_of(self.batch, self.choices),
-            "metrics": metrics and metrics.model_dump(),
         }
         yield self._of_body(f"response.{self.body['status']}")
 
@@ -147,7 +146,7 @@ def _begun_body(request: ResponsesRequest, generation: Generation, model: str) -
     """Returns a response without output, with the parameters of request and sampling."""
     choice, form = request.tool_choice, request.text.format if request.text is not None else None
     described = form.model_dump(by_alias=True, exclude_none=True) if form is not None else {"type": "text"}
-    empty = ("completed_at", "error", "incomplete_details", "usage", "system_fingerprint", "metrics")
+    empty = ("completed_at", "error", "incomplete_details", "usage", "system_fingerprint")
     return {
         "id": new_id("resp"),
         "object": "response",

@@ -76,22 +76,6 @@ class Logprobs(BaseModel):
     text_offset: list[int]
 
 
-class SpeculativeDecoding(BaseModel):
-    """Statistics in vLLM's format, over steps with drafts. `acceptance_histogram[n]`: drafts with n accepted tokens."""
-
-    mean_acceptance_length: float
-    draft_acceptance_rate: float
-    acceptance_histogram: list[int]
-    num_spec_steps: int
-    num_accepted_draft_tokens: int
-    num_draft_tokens: int
-    num_spec_tokens: int
-
-
-class Metrics(BaseModel):
-    speculative_decoding: SpeculativeDecoding
-
-
 class CompletionChoice(BaseModel):
     index: int
     text: str
@@ -111,7 +95,6 @@ class Completion(BaseModel):
     system_fingerprint: str | None = None
     choices: list[CompletionChoice]
     usage: Usage | None = None
-    metrics: Metrics | None = None
 
 
 class TopLogprob(BaseModel):
@@ -176,7 +159,6 @@ class ChatCompletion(BaseModel):
     choices: list[ChatChoice]
     usage: Usage
     prompt_token_ids: list[int] | None = None
-    metrics: Metrics | None = None
 
 
 class Delta(BaseModel):
@@ -204,7 +186,6 @@ class ChatChunk(BaseModel):
     choices: list[ChatChunkChoice]
     usage: Usage | None = None
     prompt_token_ids: list[int] | None = None
-    metrics: Metrics | None = None
 
 
 class Models(BaseModel):

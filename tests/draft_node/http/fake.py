@@ -117,7 +117,6 @@ class FakeService(Service):
         statistics.num_cached = self.cached.pop(0) if self.cached else 0
         statistics.drafted.update(ngram=2, model=1)
         statistics.accepted.update(ngram=1)
-        statistics.drafts.update({(2, 1): 1, (1, 0): 1})
         kept = self._kept(generation.slo) if generation.slo is not None else None
         yield Ended("length", None, generation.max_tokens, statistics, kept)
 

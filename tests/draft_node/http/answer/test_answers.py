@@ -28,15 +28,6 @@ SPECULATION = {
     "drafted_by": {"model": 1, "ngram": 2, "self": 0},
     "accepted_by": {"model": 0, "ngram": 1, "self": 0},
 }
-METRICS = {
-    "mean_acceptance_length": 1.5,
-    "draft_acceptance_rate": 1 / 3,
-    "acceptance_histogram": [1, 1, 0],
-    "num_spec_steps": 2,
-    "num_accepted_draft_tokens": 1,
-    "num_draft_tokens": 3,
-    "num_spec_tokens": 2,
-}
 
 
 def chunks_of(answer: Any) -> list[dict[str, Any]]:
@@ -61,7 +52,6 @@ def test_a_completion(api: Api) -> None:
             "prompt_tokens_details": {"cached_tokens": 0},
             "goodspeed": SPECULATION,
         },
-        "metrics": {"speculative_decoding": METRICS},
     }
 
 

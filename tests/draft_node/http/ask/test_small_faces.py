@@ -95,7 +95,7 @@ def test_ids_of_tokens_in_a_chats_chunks(api: Api) -> None:
     assert not any("prompt_token_ids" in chunk for chunk in others)
 
 
-# -- predictions, priorities, metrics ----------------------------------------------------------------------------------
+# -- predictions, priorities -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", ["abc", [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]])
@@ -135,10 +135,3 @@ def test_a_prediction_beyond_the_context_is_refused(api: Api) -> None:
 def test_a_priority_reaches_the_line(api: Api) -> None:
     api.complete(max_tokens=1, priority=-3)
     assert api.service.generations[0].priority == -3
-
-
-def test_metrics_are_of_a_single_text_and_come_last(api: Api) -> None:
-    assert "metrics" not in api.complete(n=2, max_tokens=1).json()
-    *others, last = chunks_of(api.chat(max_tokens=2, stream=True, stream_options={"include_usage": True}))
-    assert last["metrics"]["speculative_decoding"]["num_spec_steps"] == 2
-    assert not any("metrics" in chunk for chunk in others)
