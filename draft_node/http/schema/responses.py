@@ -31,7 +31,7 @@ from draft_node.http.schema.response_tools import (
     as_arguments,
     shown_name,
 )
-from draft_node.http.schema.strict import ByType, LeftOut, Strict, few, refused, tell_ignored
+from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
@@ -222,23 +222,10 @@ class TextConfig(Strict):
     format: Annotated[PlainFormat | SchemaFormat, ByType("text")] | None = None
 
 
-Summary = Literal["auto", "concise", "detailed"]
-
-
 class Reasoning(Strict):
-    effort: Effort | None = None
-    summary: Summary | None = Field(default=None, description="ignored: reasoning is in plain text")
-    generate_summary: Summary | None = Field(default=None, description="likewise")
-    context: Literal["auto", "current_turn", "all_turns"] | None = Field(
-        default=None, description="ignored: the chat template says which reasoning the model is shown again"
-    )
+    ignores = IGNORED | {"summary", "generate_summary", "context"}  # reasoning is in plain text
 
-    @model_validator(mode="after")
-    def _tells_what_is_ignored(self, info: ValidationInfo) -> Self:
-        for name in ("summary", "generate_summary", "context"):
-            if getattr(self, name) is not None:
-                tell_ignored(name, info)
-        return self
+    effort: Effort | None = None
 
 
 class ResponseStreamOptions(StreamOptions):
