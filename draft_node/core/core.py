@@ -32,7 +32,6 @@ from draft_node.core.queue import Queue
 from draft_node.core.session import LATER, Session, State
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.errors import PeerRefused
-from goodspeed.ngram.history import History
 from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import DownMessage, Redirect, Refusal, Verdict
@@ -62,7 +61,6 @@ class DraftCore:
         self.connect_timeout_s = connect_timeout_s
         self.stays = stays
         self.ngrams = ngrams
-        self._predictions = Ngrams(History(1, per_user=True), keeps=False)  # drafts from predictions alone
         self._num_parallel = num_parallel
         self.queue = Queue(max_sessions)  # gives places to sessions
         self.sessions: dict[bytes, Session] = {}
@@ -90,8 +88,7 @@ class DraftCore:
 
         The session exists until `forget`, even if this node is stopping and its user gets a Fail at once.
         """
-        known = self.ngrams if self.ngrams is not None or not request.prediction else self._predictions
-        ngrams = known.begin(request) if known is not None else None
+        ngrams = self.ngrams.begin(request) if self.ngrams is not None else None
         session = Session(request, ngrams, self.resting, self._num_parallel, story=self._story)
         self.sessions[request.session_id] = session
         if self._last_word is not None:

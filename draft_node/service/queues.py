@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from draft_node.core.generation import Generation
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
 from goodspeed.engine.tokenizing.control_tokens import ControlTokens
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_part, encode_prompt
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_prompt
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 
@@ -171,10 +171,6 @@ class Encoder:
             return encode_chat(tokenizer, messages, inputs)
 
         return tuple(await self._run(num_chat_chars(messages, inputs), user, encode))
-
-    async def part(self, text: str, user: str) -> tuple[int, ...]:
-        """Returns the token ids of a text without special tokens; () for an empty text. Busy as in `prompt`."""
-        return tuple(await self._run(len(text), user, lambda tokenizer: encode_part(tokenizer, text)))
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Returns the text of token ids, without special tokens; Busy as in `prompt`."""

@@ -264,11 +264,6 @@ class Service:
         check_ids(self._vocabulary.tokenizer, token_ids, self.vocab_size)
         return token_ids
 
-    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
-        """Returns the token ids of an expected answer, with the leading blank that the model would emit; Busy."""
-        blank = " " if leaves_blank(self._vocabulary.tokenizer, prompt, chat=True) else ""
-        return await self._encoder.part(blank + text, user)
-
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         """Returns the text of token ids, without special tokens; Busy if too much of this user's work waits."""
         return await self._encoder.decode(token_ids, user)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
 
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import banned_at
@@ -18,9 +17,6 @@ DEFAULT_LEAST_PROBABILITY = 0.3
 least probability. Measured on the embedded models' texts, at temperature 0 with histories: with 0.3 a round yields 2.24
 tokens for 1.6 drafted ones."""
 
-LEAD = 32
-"""Prompt tokens put before a prediction, so that the prompt's end can match."""
-
 LIKELIEST = Sampling(temperature=0.0)
 
 
@@ -31,36 +27,17 @@ class Ngrams:
     history: History
     keeps: bool = True  # ended texts draft for later ones of their user
     least_probability: float = DEFAULT_LEAST_PROBABILITY
-    expected: "WeakValueDictionary[tuple[int, ...], NgramIndex]" = field(default_factory=WeakValueDictionary)
-    """Indexes of predictions, alive while a session uses them: the choices of a request share one."""
 
     def begin(self, request: Generation) -> "NgramDrafter | None":
         """Returns the drafter of this request; None if the request permits no n-gram drafts."""
         if not permits(request.drafter, NGRAM) or not request.max_draft:
             return None
-        return NgramDrafter(request, self.history, self.least_probability, self._predicted(request))
+        return NgramDrafter(request, self.history, self.least_probability)
 
     def keep(self, request: Generation, tokens: Sequence[int]) -> None:
         """Adds an ended text, complete or not, with its prompt to its user's history, unless no token was generated."""
         if self.keeps and len(tokens) > len(request.prompt):
             self.history.add(request.user, tokens)
-
-    def _predicted(self, request: Generation) -> NgramIndex | None:
-        """Returns an index of the user's prediction, which drafts for this request alone; None under the ratio rule.
-
-        The user may have taken the prediction from an answer to the same request. Such a prediction depends on the same
-        noise that verifies the draft. The index begins with the prompt's end, so that the prediction's beginning is
-        drafted at once.
-        """
-        if not request.prediction or request.verification != "match":
-            return None
-        text = (*request.prompt[-LEAD:], *request.prediction)
-        index = self.expected.get(text)
-        if index is None:
-            index = NgramIndex(len(text))
-            index.add(text)
-            self.expected[text] = index
-        return index
 
 
 @dataclass(slots=True)
@@ -70,7 +47,6 @@ class NgramDrafter:
     request: Generation
     history: History
     least_probability: float = DEFAULT_LEAST_PROBABILITY
-    prediction: NgramIndex | None = None  # of the output that the user expects
     vocab_size: int = 1 << 31  # of the target: drafted ids are below it
     _text: GrowingText = field(default_factory=GrowingText)
 
@@ -108,5 +84,4 @@ class NgramDrafter:
         """
         if self.request.verification != "match":
             return []
-        expected = [self.prediction] if self.prediction is not None else []
-        return expected + self.history.indexes(self.request.user)
+        return self.history.indexes(self.request.user)

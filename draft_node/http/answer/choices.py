@@ -94,21 +94,10 @@ def usage_of(batch: Batch, choices: Sequence[Choice]) -> Usage:
         prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(batch, choices)),
         goodspeed=told,
     )
-    details = _details(batch, choices, all_of.accepted["ngram"])
-    if details.model_fields_set:
-        usage.completion_tokens_details = details
-    return usage
-
-
-def _details(batch: Batch, choices: Sequence[Choice], num_ngram: int) -> CompletionDetails:
-    """Counts reasoning and prediction tokens. num_ngram: accepted tokens of n-gram drafts."""
-    details = CompletionDetails()
     if batch.parser.formats.thinking is not None:
-        details.reasoning_tokens = sum(choice.ended.num_thinking for choice in choices if choice.ended)
-    if num_predicted := sum(len(text.prediction) for text in batch.texts):
-        details.accepted_prediction_tokens = min(num_ngram, num_predicted)
-        details.rejected_prediction_tokens = num_predicted - details.accepted_prediction_tokens
-    return details
+        num_thinking = sum(choice.ended.num_thinking for choice in choices if choice.ended)
+        usage.completion_tokens_details = CompletionDetails(reasoning_tokens=num_thinking)
+    return usage
 
 
 def _num_cached(batch: Batch, choices: Sequence[Choice]) -> int:

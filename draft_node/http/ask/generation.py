@@ -15,7 +15,6 @@ from draft_node.http.ask.prompts import (
     check_ids,
     check_within_reach,
     encode_chat,
-    encode_prediction,
     encoded,
     max_tokens_of,
     prompts_of,
@@ -42,10 +41,6 @@ MAX_PROMPTS = 64
 
 MAX_LOGPROBS_TOLD = 1 << 19
 """Most tokens and alternatives of a whole answer, without those of prompts: about 30 MB of JSON."""
-
-MAX_LEFT_OUT = 256
-"""Most tokens of a prediction beyond its text's max_tokens, for parts that the text omits: predictions are indexed on
-the event loop, at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +109,8 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     parser = options.parser
     if kept is not None:
         parser = replace(parser, formats=parser.formats.under_grammar(has_text=form is None))
-    expected = None if request.prediction is None else await encode_prediction(request.prediction, ids[0], caller)
     fields: dict[str, Any] = {"constraint": kept, "num_logprobs": num_logprobs, "is_chat": True}
-    texts = _generations(request, caller, ids, max_tokens, expected, **fields)
+    texts = _generations(request, caller, ids, max_tokens, **fields)
     return Batch(texts, service.draft_fingerprint, bool(request.return_token_ids), request.n or 1, parser)
 
 
@@ -133,17 +127,16 @@ def _generations(
     caller: Caller,
     ids: Sequence[tuple[int, ...]],
     max_tokens: Sequence[int],
-    expected: tuple[int, ...] | None = None,
     *,
     num_prompt_logprobs: int | None = None,
     **fields: Any,
 ) -> list[Generation]:
     """Builds one `Generation` per prompt and choice.
 
-    expected: the output that the user expects; None: none given; fields: further fields of `Generation`.
+    fields: further fields of `Generation`.
     """
     service, config, own = caller.service, caller.config, request.own
-    drafter, max_draft = _drafting(request, caller, predicts=expected is not None)
+    drafter, max_draft = _drafting(request, caller)
     slo, otherwise = asked_slo(request, service.levels, caller.headers)
     asked = _asked(request, service.vocab_size).filled(config.node_sampling)
     texts = []
@@ -162,7 +155,6 @@ def _generations(
                 drafter=drafter,
                 slo=slo,
                 otherwise=otherwise,
-                prediction=(expected or ())[: most + MAX_LEFT_OUT],
                 prefix_cache=own.prefix_cache is not False,
                 user=caller.user,
                 priority=request.priority or 0,
@@ -220,16 +212,13 @@ def _check_told(texts: Sequence[Generation], request: TextRequest) -> None:
         raise ApiError(400, f"{what}; {ask}", param="logprobs")
 
 
-def _drafting(request: TextRequest, caller: Caller, *, predicts: bool) -> tuple[Drafter, int]:
-    """Returns drafter and longest draft; ApiError 400 for contradictory options. predicts: a prediction drafts, too."""
+def _drafting(request: TextRequest, caller: Caller) -> tuple[Drafter, int]:
+    """Returns drafter and longest draft; ApiError 400 for contradictory options."""
     extension, config = request.own, caller.config
     asked, says_none = extension.drafter, extension.speculate is False or extension.max_draft == 0
     if asked == "model" and not config.has_model:
         raise wrong("goodspeed.drafter: this draft node has no model; send auto, ngram or none")
     if says_none and asked in ("model", "ngram"):
         raise wrong(f"goodspeed.drafter: {asked} drafts, but the request also disables drafts; drop one of the two")
-    if predicts and (says_none or asked in ("model", "none")):
-        raise wrong("prediction: it is a source of drafts, but goodspeed excludes such drafts; leave out one of them")
     longest = config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
-    drafter = "none" if says_none else asked or config.drafter
-    return "auto" if predicts and drafter == "model" else drafter, longest
+    return "none" if says_none else asked or config.drafter, longest

@@ -8,7 +8,7 @@ from typing import Any
 from draft_node.http.ask.body import check_elements
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.options import turn_calls
-from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message, Prediction
+from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.http.schema.parts import text_of
 from draft_node.service.queues import num_chat_chars
@@ -78,19 +78,12 @@ def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
         raise wrong(f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}", "vocabulary")
 
 
-async def encode_prediction(prediction: Prediction, prompt: tuple[int, ...], caller: Caller) -> tuple[int, ...]:
-    """Returns the token ids of a conversation's expected answer; () if empty."""
-    text = text_of(prediction.content)
-    _check_chars(len(text), "prediction", caller.service)
-    return await caller.service.encode_answer(prompt, text, caller.user) if text else ()
-
-
 def _check_chars(num_chars: int, param: str, service: Service) -> None:
     """Refuses a long text before encoding: a tokenizer takes seconds and a gigabyte for some million characters."""
     most, context_len = service.max_chars, service.context_len
     if num_chars <= most:
         return
-    if context_len and param != "prediction":
+    if context_len:
         longest = most / context_len  # characters of a token
         raise _too_long(param, context_len, f"{math.ceil(num_chars / longest)} tokens at least")
     what = f"{param}: {num_chars} characters do not fit into the context; at most {most} can"

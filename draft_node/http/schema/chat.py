@@ -293,13 +293,6 @@ class Message(Strict):
         return self
 
 
-class Prediction(Strict):
-    """Expected output: a text that the answer will probably resemble."""
-
-    type: Literal["content"]
-    content: Text
-
-
 class ChatRequest(TextRequest):
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
     response_format: ResponseFormat | None = None
@@ -322,7 +315,6 @@ class ChatRequest(TextRequest):
     service_tier: ServiceTier | None = Field(
         default=None, description="auto and default ask for nothing; another one for the tier of that name"
     )
-    prediction: Prediction | None = Field(default=None, description="drafts come from it, too")
 
     @model_validator(mode="after")
     def _can_be_seen(self) -> Self:

@@ -36,7 +36,7 @@ IGNORED = frozenset(
         *("defer_loading", "output_schema", "max_tool_calls"),  # about tools that only hosted services run
         *("provider", "safety_settings"),  # options of routers and of hosted models' filters
         *("parsed", "parsed_arguments", "index"),  # added by the official client when it sends an answer back
-        *("verbosity", "budget_tokens"),  # hints that reach no model
+        *("verbosity", "budget_tokens", "prediction"),  # hints that reach no model
         *("timings_per_token", "return_progress"),  # more figures about the server's speed
         "is_error",  # of a tool's result, whose text says so, too
     }

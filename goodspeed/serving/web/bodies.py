@@ -44,12 +44,9 @@ class Speculation(BaseModel):
 
 
 class CompletionDetails(BaseModel):
-    """`reasoning_tokens`: tokens of the model's thinking, with its markers. `accepted_prediction_tokens`: tokens of the
-    prediction that n-gram drafts contributed to the text; `rejected_prediction_tokens`: the others."""
+    """`reasoning_tokens`: tokens of the model's thinking, with its markers."""
 
-    reasoning_tokens: int | None = None
-    accepted_prediction_tokens: int | None = None
-    rejected_prediction_tokens: int | None = None
+    reasoning_tokens: int
 
 
 class PromptTokensDetails(BaseModel):

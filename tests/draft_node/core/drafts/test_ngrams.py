@@ -1,7 +1,5 @@
 """A request's own texts, its user's and shared ones draft for it, and never another user's."""
 
-import gc
-
 import pytest
 
 from draft_node.core.actions import Send
@@ -151,54 +149,9 @@ def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise(
     assert drafted == {"match": {(TEXT[3],), (99,)}, "ratio": {(TEXT[3],)}}
 
 
-# -- predictions -------------------------------------------------------------------------------------------------------
-
-EXPECTED = tuple(range(12, 28))
-
-
-def drafter_of(**changes):
-    return Ngrams(History(100, True)).begin(make_request(prediction=EXPECTED, **changes))
-
-
-def test_a_prediction_is_drafted_from_its_beginning():
-    assert drafter_of().draft(PROMPT, 8).tokens == EXPECTED[:8]
-
-
-def test_a_prediction_is_found_again_after_text_that_was_not_expected():
-    text = (*PROMPT, *EXPECTED[:4], 30, 29, *EXPECTED[6:10])
-    assert drafter_of().draft(text, 4).tokens == EXPECTED[10:14]
-
-
-def test_choices_of_a_request_share_the_index_of_their_prediction_for_as_long_as_they_are_written():
-    ngrams = Ngrams(History(100, True))
-    first, second = (ngrams.begin(make_request(n, prediction=EXPECTED)) for n in (1, 2))
-    assert first.prediction is second.prediction
-    assert ngrams.begin(make_request(3, prediction=EXPECTED[1:])).prediction is not first.prediction
-    second.draft((*PROMPT, *EXPECTED[:3], 5, 6), 4)
-    assert first.draft(PROMPT, 8).tokens == EXPECTED[:8]
-    del first, second
-    gc.collect()
-    assert not ngrams.expected
-
-
-def test_under_the_ratio_rule_a_prediction_drafts_nothing():
-    assert drafter_of(verification="ratio").draft(PROMPT, 8).tokens == ()
-
-
-@pytest.mark.parametrize(("changes", "drafts"), [({}, True), ({"drafter": "none"}, False), ({"max_draft": 0}, False)])
-def test_a_node_without_an_index_drafts_from_predictions(changes, drafts):
-    link = VerifyLink.begin(make_hello(), 3.0, now=0.0)
-    core = DraftCore(link, num_parallel=None)
-    core.receive(WELCOME, 0.0)
-    core.begin(make_request(prediction=EXPECTED, **changes), 0.0)
-    sent = say(core, 1, len(PROMPT), EXPECTED[:1])
-    assert [type(message) for message in sent] == [Draft if drafts else Ack]
-    core.begin(make_request(2), 0.0)
-    assert core.sessions[session_id(2)].ngrams is None
-
-
 def test_a_draft_ends_before_a_token_that_the_target_lacks():
-    """A prediction is encoded with the tokenizer, which may have more tokens than the target has rows."""
+    """A history has what another target wrote, which may have had more tokens."""
     lacking = (*TEXT[:5], WELCOME.vocab_size, *TEXT[5:])
     core = make_core()
-    assert answer_to(core, "", prediction=lacking).tokens == TEXT[3:5]
+    core.ngrams.history.add("", lacking)
+    assert answer_to(core, "").tokens == TEXT[3:5]

@@ -123,7 +123,6 @@ def part(**fields: Any) -> dict[str, Any]:
     return user(content=[{"type": "text", "text": "hi", **fields}])
 
 
-EXPECTED = {"type": "content", "content": "x"}
 CHATS: Rows = [
     ({"logprobs": 1}, "logprobs must be true or false"),
     ({"max_tokens": 0}, "max_tokens must be at least 1"),
@@ -157,13 +156,6 @@ CHATS: Rows = [
         'messages.0.tool_calls is for messages of the role "assistant"; leave it out',
     ),
     (user(tool_calls=[{}]), "messages.0.tool_calls.0.id must be given"),
-    ({"prediction": "hello"}, "prediction must be an object"),
-    *(
-        ({"prediction": EXPECTED, "goodspeed": own}, "prediction: it is a source of drafts, but goodspeed excludes")
-        for own in ({"speculate": False}, {"drafter": "model"})
-    ),
-    ({"prediction": {"type": "content"}}, "prediction.content must be given"),
-    ({"prediction": {**EXPECTED, "type": "guess"}}, "prediction.type must be 'content'"),
     ({"prompt": "hello"}, "prompt is not a supported parameter; send messages"),
     ({"reasoning_effort": "high"}, "reasoning_effort is not supported: this model's chat template knows none"),
     ({"tool_choice": "required"}, "tool_choice requires a call, but there are no tools; send tools"),

@@ -1,16 +1,14 @@
-"""A request may ask for more than text: logprobs of its prompt, ids of tokens, drafts from a prediction."""
+"""A request may ask for more than text: logprobs of its prompt, ids of tokens."""
 
 from typing import Any
 
 import pytest
 
-from draft_node.http.ask.generation import MAX_LEFT_OUT
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from tests.draft_node.http.answer.test_answers import chunks_of
 from tests.draft_node.http.fake import Api, error_of
 
 HARNESS = {"echo": True, "logprobs": 1, "temperature": 0}
-EXPECTED = {"type": "content", "content": "abc"}
 
 
 # -- log-probabilities of prompts --------------------------------------------------------------------------------------
@@ -93,43 +91,6 @@ def test_ids_of_tokens_in_a_chats_chunks(api: Api) -> None:
     assert first["prompt_token_ids"] == list(b"user:hi;")
     assert [token for chunk in others for token in chunk["choices"][0].get("token_ids", [])] == [97, 98]
     assert not any("prompt_token_ids" in chunk for chunk in others)
-
-
-# -- predictions, priorities -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("content", ["abc", [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]])
-def test_a_prediction_reaches_all_choices_and_is_accounted_for(api: Api, content: Any) -> None:
-    answer = api.chat(max_tokens=3, n=2, prediction=EXPECTED | {"content": content}).json()
-    assert [generation.prediction for generation in api.service.generations] == [(97, 98, 99)] * 2
-    details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 4}  # one of an n-gram in each
-    assert answer["usage"]["completion_tokens_details"] == details
-    assert "completion_tokens_details" not in api.chat(max_tokens=3).json()["usage"]
-
-
-@pytest.mark.parametrize(
-    ("node", "drafter"), [("auto", "auto"), ("ngram", "ngram"), ("model", "auto"), ("none", "none")]
-)
-def test_what_drafts_from_a_prediction(node: str, drafter: str) -> None:
-    api = Api(drafter=node)
-    assert api.chat(max_tokens=1, prediction=EXPECTED).status_code == 200
-    assert api.service.generations[0].drafter == drafter
-
-
-def test_of_a_long_prediction_counts_what_the_text_may_need(api: Api) -> None:
-    answer = api.chat(max_tokens=3, prediction=EXPECTED | {"content": "x" * 2000}).json()
-    assert [len(generation.prediction) for generation in api.service.generations] == [3 + MAX_LEFT_OUT]
-    details = answer["usage"]["completion_tokens_details"]
-    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == 3 + MAX_LEFT_OUT
-
-
-def test_an_empty_prediction_is_none(api: Api) -> None:
-    assert api.chat(max_tokens=1, prediction=EXPECTED | {"content": ""}).status_code == 200
-    assert api.service.generations[0].prediction == ()
-
-
-def test_a_prediction_beyond_the_context_is_refused(api: Api) -> None:
-    assert error_of(api.chat(prediction=EXPECTED | {"content": "x" * 2001}))["param"] == "prediction"
 
 
 def test_a_priority_reaches_the_line(api: Api) -> None:
