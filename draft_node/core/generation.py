@@ -33,5 +33,4 @@ class Generation(Struct, frozen=True):
     cache_salt: bytes = b""  # texts with the same salt share cached prefixes; empty: shares with no other
     stop: tuple[str, ...] = ()  # strings that end the text, and are not part of it; the draft node finds them
     is_chat: bool = False  # omit the leading blank that a template leaves to the model
-    restarts: bool = False  # restart, not fail, if the verify node returns with another target
     asked: SamplingRequest | None = None  # what another target's defaults are filled into; None: these never change

@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The text begins, or restarts: earlier items are void."""
+    """The text begins, or begins anew before its first token."""
 
     target_fingerprint: str | None
     session_id: bytes = b""

@@ -91,7 +91,7 @@ class Batch:
             print(f"prompt {index + 1} failed: {what} ({code})", file=sys.stderr, flush=True)
 
     async def _write(self, index: int, prompt: Prompt) -> None:
-        """Writes one text. A text that restarts has its tokens told anew, under another session."""
+        """Writes one text. One that begins anew has another session."""
         generation, started = await self.generation(prompt), time.perf_counter()
         told = dict[str, Any]()
         token_ids, text = list[int](), ""

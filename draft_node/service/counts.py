@@ -46,7 +46,6 @@ class Text:
     times: Times
     slo: Objectives | None = None
     _over: bool = False
-    _has_begun: bool = False  # its first token was delivered, maybe before it began anew
 
     @property
     def num_tokens(self) -> int:
@@ -59,16 +58,11 @@ class Text:
         texts, times = self.texts, self.times
         if times.last_at is not None:
             texts.gap_s.observe(now - times.last_at)
-        elif not self._has_begun:
-            self._has_begun = True
+        else:
             texts.first_token_s.observe(now - times.asked_at)
             texts.num_prompt_tokens += self.num_prompt_tokens
         times.delivered(num_tokens, now, num_thinking)
         texts.num_tokens += num_tokens
-
-    def begin_anew(self) -> None:
-        """Discards the tokens delivered so far: the text is delivered again from its beginning."""
-        self.times = Times(self.times.asked_at, self.times.slo)
 
     def finished(self, reason: FinishReason, now: float, promised: bool | None = None) -> Kept | None:
         """Counts a complete text. Returns whether its objectives were attained; None: it had none."""

@@ -137,7 +137,7 @@ class Service:
         """Yields Begun, pieces of text as they become certain, then Ended. Waits in the queue for admission.
 
         If the verify node returns with another target, a text restarts (yields Begun again) with that target's
-        defaults, if no token was delivered or `restarts` is set. Any other text fails with the code `target_changed`.
+        defaults, if no token was delivered. Any other text fails with the code `target_changed`.
 
         Raises Busy, Draining or VerifyAway at the first step; later VerifyAway (the verify node was away for too long),
         Draining (the drain time is over) or RequestRefused. Leaving the iteration early (`aclosing`, or a cancelled
@@ -152,10 +152,9 @@ class Service:
                             yield item
                     return
                 except RequestRefused as error:
-                    if error.code != "target_changed" or (text.num_tokens and not generation.restarts):
+                    if error.code != "target_changed" or text.num_tokens:
                         raise
                     logger.info("restarting a text: the verify node has another target")
-                    text.begin_anew()
                     generation = self._under_target(generation)
 
     async def _attempt(

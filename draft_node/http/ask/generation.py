@@ -159,7 +159,6 @@ def _generations(
                 user=caller.user,
                 priority=request.priority or 0,
                 verification=config.verification,
-                restarts=own.on_target_change == "restart",
                 **fields,
             )
         except RequestRefused as error:

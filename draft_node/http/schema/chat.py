@@ -181,11 +181,6 @@ class Extension(Strict):
         description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
         "without it the node's --drafter counts",
     )
-    on_target_change: Literal["fail", "restart"] | None = Field(
-        default=None,
-        description="when the verify node comes back with another target model: fail (the default) ends the text with "
-        "`target_changed`, restart begins it anew; not with stream",
-    )
     prefix_cache: bool | None = Field(default=None, description="false: this text and others share no keys and values")
     slo: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | Slo | None = Field(
         default=None, description="what the text is to keep: the name of a tier, or ttft_ms, tpot_ms or both"
@@ -217,9 +212,6 @@ class Asking(Strict):
     def _suits_a_stream(self) -> Self:
         if self.stream_options is not None and not self.stream:
             raise refused("stream_options", "needs stream: true; send both, or neither")
-        if self.stream and self.own.on_target_change == "restart":
-            what = "cannot be restart in a stream, whose tokens are already sent; use fail, or leave out stream"
-            raise refused("goodspeed.on_target_change", what)
         return self
 
 

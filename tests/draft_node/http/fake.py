@@ -105,9 +105,7 @@ class FakeService(Service):
         if self.retargets_after is not None:
             for _ in range(self.retargets_after):
                 yield Piece((Content("?"),), (self.token("?", generation.num_logprobs),))
-            if not generation.restarts:
-                raise RequestRefused("target_changed", "another target")
-            yield Begun("b2")
+            raise RequestRefused("target_changed", "another target")
         for index in range(generation.max_tokens):
             if self.error is not None and index >= self.fails_after:
                 raise self.error

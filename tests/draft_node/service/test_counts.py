@@ -50,13 +50,3 @@ def test_reasons_from_the_network_are_bounded():
         counts.refused(code)
         texts.begin(3, now=0.0).failed(code)
     assert counts.refusals == texts.failed == {"prompt": 1, OTHER: 2}
-
-
-def test_a_text_that_begins_anew_has_one_prompt_and_one_first_token() -> None:
-    texts = Texts()
-    text = texts.begin(100, 1.0, None)
-    text.delivered(1, 2.0)
-    text.begin_anew()
-    text.delivered(1, 5.0)
-    assert texts.num_prompt_tokens == 100
-    assert texts.first_token_s.num_values == 1

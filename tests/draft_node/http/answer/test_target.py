@@ -8,8 +8,6 @@ import pytest
 from draft_node.service.levels import Target
 from tests.draft_node.http.fake import Api, error_of, events_of
 
-RESTART = {"goodspeed": {"on_target_change": "restart"}}
-
 
 def fingerprints(answer: Any) -> set[str | None]:
     """The fingerprints in all chunks of a stream."""
@@ -38,25 +36,9 @@ def test_the_node_names_both_models() -> None:
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])
-@pytest.mark.parametrize("wish", [{}, {"goodspeed": {"on_target_change": "fail"}}])
-def test_a_text_of_which_the_target_changes_fails_by_name(api: Api, ask: Any, wish: dict[str, Any]) -> None:
+def test_a_text_of_which_the_target_changes_fails_by_name(api: Api, ask: Any) -> None:
     api.service.retargets_after = 2
-    assert error_of(ask(api, max_tokens=3, **wish), 503)["code"] == "target_changed"
-    *_, error, done = events_of(ask(api, max_tokens=3, stream=True, **wish))
+    assert error_of(ask(api, max_tokens=3), 503)["code"] == "target_changed"
+    *_, error, done = events_of(ask(api, max_tokens=3, stream=True))
     assert json.loads(error)["error"]["code"] == "target_changed"
     assert done == "[DONE]"
-
-
-def test_a_text_that_may_begins_anew_and_nothing_is_left_of_what_was(api: Api) -> None:
-    api.service.retargets_after = 2
-    answer = api.complete(max_tokens=3, logprobs=0, **RESTART).json()
-    [choice] = answer["choices"]
-    assert (choice["text"], choice["logprobs"]["tokens"]) == ("abc", ["a", "b", "c"])
-    assert answer["system_fingerprint"] == "fp_b2"
-    assert answer["usage"]["completion_tokens"] == 3
-
-
-def test_a_stream_cannot_begin_anew() -> None:
-    error = error_of(Api().complete(stream=True, **RESTART))
-    assert error["param"] == "goodspeed.on_target_change"
-    assert "leave out stream" in error["message"]

@@ -495,12 +495,6 @@ def test_what_is_no_request_at_all(api: Api) -> None:
     )
 
 
-def test_a_text_that_begins_anew_is_one_message(api: Api) -> None:
-    api.service.retargets_after = 2
-    answer = ask(api, max_tokens=2, goodspeed={"on_target_change": "restart"}).json()
-    assert [block["text"] for block in answer["content"]] == ["ab"]
-
-
 def test_an_empty_turn_and_a_call_of_a_tool_that_does_not_exist_are_taken_as_an_answer_had_them(api: Api) -> None:
     assert ask(api, messages=[USER, {"role": "assistant", "content": []}, USER]).status_code == 200
     assert ToolUse.model_validate(USE | {"name": "get the weather"}).name == "get the weather"

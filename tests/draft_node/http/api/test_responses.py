@@ -203,7 +203,6 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
         ({"max_tokens": 5}, "max_tokens"),
         ({"temperature": 3}, "temperature"),
         ({"stream_options": {}}, "stream_options"),
-        ({"goodspeed": {"on_target_change": "restart"}, "stream": True}, "goodspeed.on_target_change"),
         ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
         ({"input": None}, "input"),
         ({"input": []}, "input"),
@@ -279,10 +278,3 @@ def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api, error: Excep
     assert before["type"] == "response.output_text.delta"
     assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
     assert last["response"]["error"] == {"code": "server_error", "message": message}
-
-
-def test_a_text_that_begins_anew_is_one_response(api: Api) -> None:
-    api.service.retargets_after = 2
-    answer = respond(api, max_output_tokens=2, goodspeed={"on_target_change": "restart"}).json()
-    assert [item["content"][0]["text"] for item in answer["output"]] == ["ab"]
-    assert answer["system_fingerprint"] == "fp_b2"
