@@ -39,8 +39,8 @@ def asked(monkeypatch):
 
 def make_nodes(*, history: bool) -> Nodes:
     eight: list[Any] = [SimpleNamespace(name=f"m{number}") for number in range(NUM_CLIENTS)]
-    one, plain = [SimpleNamespace(name=name) for name in ("one", "plain")] if history else [eight[0], eight[0]]
-    return Nodes(eight, one, plain)
+    others: list[Any] = [SimpleNamespace(name=name) for name in ("one", "plain")]
+    return Nodes(eight, *(others if history else eight[:1] * 2))
 
 
 def by_goodspeed(*, history: bool, turns: int = 2) -> ByGoodSpeed:

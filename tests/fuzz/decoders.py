@@ -33,13 +33,12 @@ from goodspeed.serving.measuring import recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Sibling, Welcome
+from goodspeed.wire.handshake import VERSION, Defaults, Heartbeat, Hello, Leave, Sibling, Welcome
 from goodspeed.wire.messages import (
     Ack,
     Close,
     DownMessage,
     Draft,
-    Leave,
     OpenSession,
     Redirect,
     Refusal,
