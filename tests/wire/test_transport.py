@@ -178,35 +178,6 @@ async def test_all_that_is_pending_comes_in_one_go() -> None:
 
 
 @run_async
-async def test_messages_cross_without_a_lost_wakeup() -> None:
-    """Both ends send and wait at once, so that each swallows the other's readiness as often as can be."""
-    async with network() as net:
-        count = 1500
-        draft, peer = await net.greeted("a")
-
-        async def up() -> None:
-            for number in range(count):
-                await draft.send(ack(number))
-                await asyncio.sleep(0)
-
-        async def down() -> None:
-            for number in range(count):
-                while net.verify.send(peer, verdict(number)) is not Delivery.SENT:
-                    await asyncio.sleep(0)  # until there is room
-                await asyncio.sleep(0)
-
-        async def read_up() -> list[object]:
-            return [(await net.verify.receive()).message for _ in range(count)]
-
-        async def read_down() -> list[object]:
-            return [await draft.receive() for _ in range(count)]
-
-        _, _, ups, downs = await asyncio.gather(up(), down(), read_up(), read_down())
-        assert ups == [ack(number) for number in range(count)]
-        assert downs == [verdict(number) for number in range(count)]
-
-
-@run_async
 async def test_sending_does_not_swallow_the_signal_that_something_came() -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, routing_id=b"peer") as peer:
