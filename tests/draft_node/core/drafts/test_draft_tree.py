@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from draft_node.core.drafts.draft_tree import AT_ONCE, DraftTree
+from draft_node.core.drafts.draft_tree import AT_ONCE, MAX_NODES, DraftTree
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.wire.messages import Sampling
@@ -61,3 +61,12 @@ def test_drafting_goes_on_behind_the_likeliest_leaf():
     assert asked.tree.tokens == (4, 5, 9, 8), "first choices first, then the likeliest"
     assert tree.ask(PROMPT, 2, 0.0) is None, "no branch may be deeper, either"
     assert tree.ask(PROMPT, 20, 0.4) is None, "all that is left is too unlikely"
+
+
+def test_a_tree_keeps_no_more_nodes_than_a_bound():
+    """Branches are many: a tree that kept all of them would grow with the text."""
+    tree = begun()
+    tree.ask(PROMPT, 20, 0.0)
+    many = MAX_NODES + 10
+    tree.extend(replace(drafted(*range(4, 4 + many), probabilities=0.5), parents=(-1,) * many))
+    assert len(tree.ask(PROMPT, 20, 0.0).tree.tokens) == MAX_NODES
