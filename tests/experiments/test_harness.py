@@ -4,9 +4,8 @@ import json
 import re
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -16,8 +15,6 @@ from experiments.harness.experiment import (
     Comparing,
     Finding,
     Outcome,
-    _columns,
-    _rows,
     load,
     new_figure,
     run,
@@ -94,13 +91,6 @@ def test_results_are_written_and_the_last_line_is_json(tmp_path, capsys):
     kept = result | {"rows": rows, "curves": {"round": [1, 2], "goodput": [1.0, 0.5]}}
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == kept
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_tables_are_kept_by_column_with_six_digits():
-    rows: list[dict[str, Any]] = [{"share": 1 / 3, "sizes": (np.int64(2), np.float64(2e7 / 3))}, {"name": "b"}]
-    kept: dict[str, list[Any]] = {"share": [0.333333, None], "sizes": [[2, 6666670.0], None], "name": [None, "b"]}
-    assert _columns(rows) == kept
-    assert _rows(kept)[1] == {"share": None, "sizes": None, "name": "b"}
 
 
 def test_a_picture_is_drawn_again_from_what_is_stored(tmp_path, capsys, monkeypatch):

@@ -1,13 +1,11 @@
 """The benchmark `slo` without nodes: when which requests come, what is counted, what tiers are told."""
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from experiments.benchmarks.nodes.workers import Served
-from experiments.benchmarks.slo import BEGIN_S, LEAD_S, LENGTHS, TRACE, Comparison, Plain, measures, requests
-from experiments.simulation.open_loop.traffic import rescaled
+from experiments.benchmarks.slo import LEAD_S, LENGTHS, Comparison, Plain, measures, requests
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.messages import Sampling
@@ -22,14 +20,6 @@ def served(tokens=(), outcome="attained", promised=None):
 
 def asked(number):
     return requests([0.0] * number, TEXTS, TIERS, 2, seed=1)
-
-
-def test_requests_come_at_the_rate_and_in_the_bursts_of_the_trace():
-    times = rescaled(TRACE, 8.0, 45.0, BEGIN_S)
-    assert len(times) == 360
-    assert all(0.0 <= early <= late < 45.0 for early, late in pairwise(times))
-    silence_s = max(late - early for early, late in pairwise(times))
-    assert silence_s > 20 / 8.0, "of twenty requests at a steady rate"
 
 
 def test_a_request_is_for_the_beginning_of_a_text_in_one_of_the_tiers():

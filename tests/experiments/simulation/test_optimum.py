@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from experiments.simulation.arrays.optimum import geometric, optimum, utility_of
+from experiments.simulation.arrays.optimum import geometric, optimum
 from goodspeed.errors import ConfigError
 
 CURVE = (0.95, 0.6, 0.55, 0.1, 0.05)  # as no alpha would have it
@@ -52,10 +52,6 @@ def test_no_mixture_of_decisions_is_better(seed):
     assert mixture.status == 0, mixture.message
     assert best.utility == pytest.approx(np.log(best.goodput).sum())
     assert best.lengths.sum() == pytest.approx(budget, abs=1e-5)
-
-
-def test_utility_is_a_sum_over_the_last_axis():
-    assert utility_of([[1.0, np.e], [1.0, 1.0]]) == pytest.approx([1.0, 0.0])
 
 
 @pytest.mark.parametrize(

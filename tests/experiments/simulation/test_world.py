@@ -11,7 +11,7 @@ from draft_node.core.generation import Generation
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts.acceptance import Acceptance, Independent, Switching
+from experiments.simulation.texts.acceptance import Acceptance, Switching
 from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import Unfinished, World
@@ -126,21 +126,6 @@ def test_a_user_changes_the_topic_now_and_then():
     assert 25 < changes < 75  # 0.05 x 1/2 x 2000 = 50 on average
     with pytest.raises(ConfigError, match="needs domains"):
         Switching((), 0.1, 1)
-
-
-def test_acceptance_may_be_set_in_mid_run():
-    process = Independent(1.0)
-    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", acceptance=lambda client, number: process)
-
-    accepted: list[int] = []
-
-    def note(finished):
-        accepted.extend(verdict.num_accepted for verdict in finished.verdicts if verdict.num_verified)
-        process.alpha = 0.0 if finished.round.number >= 4 else 1.0
-
-    World(1, settings, note).run(1000.0)
-    assert accepted[0] > 0
-    assert set(accepted[6:]) == {0}
 
 
 def test_events_happen_in_order_and_clocks_may_be_wrong():
