@@ -1,4 +1,4 @@
-"""Reads and writes prompts as JSONL, each line with a text, a domain and a seed."""
+"""Reads prompts from JSONL, each line with a text, a domain and a seed."""
 
 import json
 from dataclasses import dataclass
@@ -56,12 +56,6 @@ def parse(line: str, where: str) -> Prompt:
         raise PromptError(f"{where}: the prompt is empty; give at least one character")
     _check_unicode(value["prompt"] + domain, where)
     return Prompt(value["prompt"], domain, seed, drafter)
-
-
-def to_json(prompt: Prompt) -> str:
-    """Serializes a prompt for `parse`, as one ASCII line of JSON."""
-    told = {"prompt": prompt.text, "domain": prompt.domain, "seed": prompt.seed, "drafter": prompt.drafter}
-    return json.dumps(told)
 
 
 def _check_unicode(text: str, where: str) -> None:

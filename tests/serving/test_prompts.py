@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import PromptError
-from goodspeed.serving.prompts import Prompt, parse, read_file, to_json
+from goodspeed.serving.prompts import Prompt, parse, read_file
 
 
 def test_a_file_gives_its_prompts_in_order(tmp_path: Path) -> None:
@@ -21,13 +21,6 @@ def test_a_line_ends_only_at_a_newline(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(json.dumps({"prompt": text}, ensure_ascii=False), encoding="utf-8")
     assert read_file(file) == [Prompt(text)]
-
-
-def test_what_is_written_is_read_again() -> None:
-    prompt = Prompt("zwei\nZeilen \U0001f40c", "story", 3)
-    assert parse(to_json(prompt), "") == prompt
-    assert to_json(prompt).isascii()
-    assert "\n" not in to_json(prompt)
 
 
 @pytest.mark.parametrize(

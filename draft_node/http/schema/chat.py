@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from draft_node.config import MAX_MODEL_NAME
-from draft_node.http.schema.parts import Part, TextPart, Unseen
+from draft_node.http.schema.parts import Part, Unseen
 from draft_node.http.schema.strict import ByType, Strict, few, refused
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
@@ -249,9 +249,6 @@ class CompletionRequest(TextRequest):
     max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
     echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
     logprobs: NumLogprobs | None = None
-
-
-Text: TypeAlias = str | Annotated[list[TextPart], listed(MAX_PARTS, 1)]
 
 
 class Message(Strict):
