@@ -1,7 +1,4 @@
-"""The peers file: the replicas of a fleet and their loads, as JSON that a person can also write.
-
-The keeper of a fleet rewrites the file each second; a file written by hand has no loads and stays the same.
-"""
+"""The table of a fleet's replicas: with their loads, or without, as a person writes it into the peers file (JSON)."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +6,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from goodspeed import files
 from goodspeed.errors import ConfigError, reason
 from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
 from goodspeed.untrusted import read_bytes, sanitize
@@ -49,8 +45,3 @@ def read(path: str | Path) -> Table:
         raise ConfigError(f"--peers {path}: {why}; it looks like {EXAMPLE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigError(f"--peers {path}: it is not JSON; it looks like {EXAMPLE}") from None
-
-
-def write(path: str | Path, table: Table) -> None:
-    """Writes a peers file so that readers find either the old or the new one, whole; OSError on failure."""
-    files.write_whole(path, msgspec.json.encode(table))

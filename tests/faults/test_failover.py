@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from goodspeed.fleet.replicas import Replica
-from goodspeed.fleet.table import Table, write
+from goodspeed.fleet.table import Table
 from tests.faults.texts import Stream, Wanted, ask, check, mixed
+from tests.fleet.test_table import write
 from tests.nodes import DraftNode, VerifyNode
 
 pytestmark = pytest.mark.alone

@@ -6,8 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from goodspeed import files
 from goodspeed.errors import ConfigError
 from goodspeed.fleet import table
 from goodspeed.fleet.replicas import MAX_REPLICAS, Load, Replica
@@ -26,6 +28,10 @@ def written(folder: Path, value: object) -> Path:
     return path
 
 
+def write(path: Path, whole: Table) -> None:
+    files.write_whole(path, msgspec.json.encode(whole))
+
+
 def test_what_a_person_writes_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, {"replicas": [entry(1), entry(2, public_key=KEY)]})
     first, second = table.read(path).replicas
@@ -37,7 +43,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     load = Load(told_at=1e9, boot_id="ab", num_sessions=3, max_sessions=8, round_s=0.02)
     whole = Table((Replica("a", "tcp://h:1", KEY, load), Replica("b", "tcp://h:2", KEY)))
     path = tmp_path / "peers.json"
-    table.write(path, whole)
+    write(path, whole)
     assert table.read(path) == whole
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["peers.json"]
@@ -85,15 +91,15 @@ def test_a_reader_finds_the_old_table_or_the_new_one_whole(tmp_path: Path) -> No
     path = tmp_path / "peers.json"
     small = Table((Replica("a", "tcp://h:1"),))
     large = Table(tuple(Replica(f"r{n}", f"tcp://h:{n + 1}") for n in range(MAX_REPLICAS)))
-    table.write(path, small)
+    write(path, small)
     stop = threading.Event()
 
-    def write() -> None:
+    def rewrite() -> None:
         while not stop.is_set():
-            table.write(path, large)
-            table.write(path, small)
+            write(path, large)
+            write(path, small)
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=rewrite)
     writer.start()
     try:
         assert all(table.read(path) in (small, large) for _ in range(300))
@@ -104,13 +110,13 @@ def test_a_reader_finds_the_old_table_or_the_new_one_whole(tmp_path: Path) -> No
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "peers.json"
-    table.write(path, Table((Replica("a", "tcp://h:1"),)))
+    write(path, Table((Replica("a", "tcp://h:1"),)))
 
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        table.write(path, Table((Replica("b", "tcp://h:1"),)))
+        write(path, Table((Replica("b", "tcp://h:1"),)))
     assert [replica.name for replica in table.read(path).replicas] == ["a"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["peers.json"]

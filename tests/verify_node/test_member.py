@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from goodspeed.errors import ConfigError
-from goodspeed.fleet import table as peers
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
-from tests.fleet.test_table import KEY
+from tests.fleet.test_table import KEY, write
 from verify_node.process.member import PeersFile, join
 
 LOAD = Load(0.0)
@@ -20,7 +19,7 @@ A, B = Replica("a", "tcp://127.0.0.1:1001"), Replica("b", "tcp://127.0.0.1:1002"
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "peers.json"
-    peers.write(path, Table((A, B)))
+    write(path, Table((A, B)))
     return path
 
 
@@ -47,7 +46,7 @@ def test_a_node_finds_itself(
 
 
 def test_replicas_that_share_a_key_are_told_apart_by_their_endpoints(path: Path) -> None:
-    peers.write(path, Table((msgspec.structs.replace(A, public_key=KEY), B)))
+    write(path, Table((msgspec.structs.replace(A, public_key=KEY), B)))
     assert join(str(path), KEY, A.endpoint).name == "a"
 
 
@@ -65,9 +64,9 @@ def test_a_change_is_heard_once(path: Path) -> None:
     joined = member(path)
     assert joined.look(LOAD) == (A, B)
     assert joined.look(LOAD) is None
-    peers.write(path, Table((A, B)))
+    write(path, Table((A, B)))
     assert joined.look(LOAD) is None  # the same again
-    peers.write(path, Table((A,)))
+    write(path, Table((A,)))
     assert joined.look(LOAD) == (A,)
 
 
@@ -77,12 +76,12 @@ def test_a_damaged_file_changes_nothing_and_is_told_once(path: Path, caplog: pyt
     path.write_text("{")
     assert joined.look(LOAD) is None
     assert joined.look(LOAD) is None
-    peers.write(path, Table((B,)))
+    write(path, Table((B,)))
     assert joined.look(LOAD) is None  # it is not in it
     path.unlink()
     assert joined.look(LOAD) is None
     told = [vars(record)["why"].args[0] for record in caplog.records if record.levelno == logging.WARNING]
     assert ["it is not JSON" in told[0], "not among" in told[1], "cannot read" in told[2]] == [True] * 3
     assert len(told) == 3
-    peers.write(path, Table((A, B, Replica("c", "tcp://h:1"))))
+    write(path, Table((A, B, Replica("c", "tcp://h:1"))))
     assert [replica.name for replica in joined.look(LOAD)] == ["a", "b", "c"]
