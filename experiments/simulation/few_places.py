@@ -148,20 +148,9 @@ Remaining = Callable[[Request, int], float]
 """(a request, tokens of its text so far) -> the tokens that are left, as an order is told."""
 
 
-def serve(
-    service: Service,
-    requests: Sequence[Request],
-    order: Order,
-    remaining: Remaining | None,
-    *,
-    num_rounds: int,
-    tolerance: float,
-) -> Served:
-    """Serves the requests, to the last one's end. remaining: None for what the verify node learns by itself.
-
-    num_rounds, tolerance: gamma and delta of a stable rate, with which a text's time is guessed.
-    """
-    places = Settings(
+def _places(service: Service, requests: Sequence[Request]) -> Settings:
+    """Returns the world of a verify node with so few places: each text fills a page."""
+    return Settings(
         num_clients=1,
         stops=0.0,
         arrivals=(tuple(one.arrival for one in requests),),
@@ -181,6 +170,21 @@ def serve(
         latency_s=(0.0,),
         order="laps",  # until it is replaced
     )
+
+
+def serve(
+    service: Service,
+    requests: Sequence[Request],
+    order: Order,
+    remaining: Remaining | None,
+    *,
+    num_rounds: int,
+    tolerance: float,
+) -> Served:
+    """Serves the requests, to the last one's end. remaining: None for what the verify node learns by itself.
+
+    num_rounds, tolerance: gamma and delta of a stable rate, with which a text's time is guessed.
+    """
     told = _Told(order, requests, remaining)
     works: dict[bytes, Work] = {}
 
@@ -197,7 +201,7 @@ def serve(
                 if work.guess is None and rate is not None:
                     work.guess = guess(work, told.request(verdict.session_id), rate, service.num_drafted)
 
-    world = World(1, places, note)
+    world = World(1, _places(service, requests), note)
     core = world.verify.core
     assert core is not None
     told.sessions = core.sessions

@@ -3,8 +3,8 @@
 It learns two numbers: how much slower the machine is than modelled, and the additional time of each token (sampling and
 verification, which a profile of the forward pass does not include). It learns only two, because the rounds of a running
 node are similar: four coefficients would drift in every direction that the rounds do not cover. For the same reason,
-the time of a token is learned only from rounds of different sizes: rounds of one token each, with a context that grows,
-once raised it tenfold, after which no drafted token seemed worth its time.
+the time of a token is held, and slowly forgotten, while rounds have one size: rounds of one token each, with a context
+that grows, once raised it tenfold, after which no drafted token seemed worth its time.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ class Refined(CostModel):
         self.num_rounds = 0
         self._usual_error = 0.0
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
-        self._moments = np.zeros((4, 4))  # decayed sums of the products of `_add`'s parts
+        self._moments = np.zeros((3, 4))  # decayed sums of the products of the first three of `_add`'s parts with all
 
     @property
     def usual_error(self) -> float:
@@ -108,14 +108,14 @@ class Refined(CostModel):
 
     def _add(self, *parts: float) -> None:
         """Adds an observation: 1, the model and the tokens, each relative to the prediction, and the observed time."""
-        self._moments = (1.0 - 1.0 / MEMORY) * self._moments + np.outer(parts, parts)
+        self._moments = (1.0 - 1.0 / MEMORY) * self._moments + np.outer(parts[:3], parts)
 
     def _solve(self) -> None:
         """Solves the normal equations, regularised towards the present solution, without negative coefficients.
 
         The less the sizes of rounds vary, the more `token_s` is held, and forgotten: then errors belong to the scale.
         """
-        (one, _, by_one, _), (_, squares, both, on_model), (_, _, tokens, on_tokens), _ = self._moments.tolist()
+        (one, _, by_one, _), (_, squares, both, on_model), (_, _, tokens, on_tokens) = self._moments.tolist()
         varied = min(1.0, (1.0 - by_one * by_one / (one * tokens)) / VARIED) if tokens else 1.0
         inertia = INERTIA + self._trust
         self._trust *= 1.0 - 1.0 / PROFILE_ROUNDS

@@ -123,7 +123,7 @@ class Choice:
 
 
 class Steady:
-    """How many drafted tokens every round verifies, where rounds of varying sizes take longer than their tokens.
+    """Finds the number of drafted tokens that every round verifies, where changes of a round's size take time.
 
     Such an engine (`Engine.change_rows`) goes on computing a size for a while, needed or not. So a round does not
     decide by its own drafts alone: the number is the one that would have brought the most worth per second in the

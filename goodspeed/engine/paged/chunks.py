@@ -1,4 +1,4 @@
-"""What a forward pass is asked for: tokens to append to sessions, and paths to keep of trees.
+"""Requests of a forward pass: tokens to append to sessions, and paths to keep of trees.
 
 Every engine takes these. No tensors: an engine need not be torch's.
 """
