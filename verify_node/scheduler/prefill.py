@@ -7,7 +7,10 @@ that, compared with rounds that prefill nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, log
+
+import numpy as np
+from numpy.typing import NDArray
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import LONGEST_S, SHORTEST_S, Refined
@@ -33,13 +36,22 @@ on a GPU."""
 UNMEASURED = 16
 """Rounds with prefill after which one prefills nothing, so that the time of such a round stays known."""
 
-MOST_SURPRISE = 4.0
-"""Largest factor by which one round's time may differ from its prediction in what is learned from it."""
+MOST_SURPRISE = log(4.0)
+"""Largest logarithm of a round's time over its prediction in what is learned from it."""
 
-CHEAPEST = 1 / 64
-"""Least that anything is found to cost, as a share of what it costs at first: from there it rises in a few rounds."""
+LEAST = 0.0, *(cost / 64 for cost in FIRST)
+"""Least that anything is found to cost: from there it rises in a few rounds."""
 
-PLAIN_SMOOTHING = 0.5
+NOTHING = 0, 0.0, 0
+
+FIRST_DOUBT = np.array([0.02, 1.0, 1.0, 1.0])
+DRIFT = np.array([0.01, 0.002, 0.002, 0.002])
+NOISE = 0.01
+"""Variances of logarithms: of the machine's speed and the costs of `FIRST` as known at first, of what they change by in
+a round, and of a round's time, which scatters by a tenth."""
+
+UNUSUAL = 25.0
+"""Squared surprise over its variance from which on everything is in doubt as at first: five times the usual error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +89,9 @@ class Prefill:
         self.room = UNBOUNDED  # of the next round
         self._pool = pool
         self._model = cost.model if cost.profiled else Linear(fixed_s=1.0, token_s=1.0 / FIRST_ROWS)
-        self._scale = 1.0 if cost.profiled else 0.0  # of the model, in rounds without prefill; 0: unknown
-        self._row, self._context, self._logits = FIRST  # as in `Room`
+        scale = 1.0 if cost.profiled else 0.0  # of the model, 0: unknown
+        self._known = np.array([scale, *FIRST])  # and costs as in `Room`
+        self._doubt = np.diag(FIRST_DOUBT)  # covariances of their logarithms
         self._num_unmeasured = 0
 
     def begin(self, ready: Sequence[Session], awaited: Sequence[Session] = ()) -> None:
@@ -98,43 +111,47 @@ class Prefill:
         return len(session.tokens) - self._pool.length(session.session_id) <= 1
 
     def _room(self, rows: float) -> Room:
-        return Room(rows, self._row, self._context, self._logits)
+        return Room(rows, *self._known[1:].tolist())
 
     def observe(self, done: Round, seconds: float, num_spare: float = 0.0) -> None:
         """Learns from a finished round. seconds: of the target. num_spare: rows that it computed beside its tokens."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock error must not stop a node
-        num_rows = sum(entry.num_prefill for entry in done.entries)
+        has_prefill = any(entry.num_prefill for entry in done.entries)
+        prefilled = [sum(each) for each in zip(*map(_prefilled, done.entries), strict=True)] if has_prefill else NOTHING
         plain = [entry for entry in done.entries if not entry.num_prefill]
         shape = len(done.entries), sum(entry.start for entry in plain)
-        usual = max(self._model.round_s(done.num_tokens - num_rows + num_spare, *shape), SHORTEST_S)
-        if num_rows:
+        num_decided = done.num_tokens - prefilled[0] + num_spare
+        usual_s = max(self._model.round_s(num_decided, *shape), SHORTEST_S)
+        if has_prefill:
             self._num_unmeasured += bool(plain)
-            self._learn(done.entries, seconds, usual, done.num_tokens - num_rows + num_spare, shape)
-            return
-        self._num_unmeasured = 0
-        known = self._scale or seconds / usual
-        self._scale = known * _bounded(seconds / usual / known) ** PLAIN_SMOOTHING
+        else:
+            self._num_unmeasured = 0
+            self._known[0] = self._known[0] or seconds / usual_s
+        if self._known[0]:
+            rows = self._known[1:] * prefilled
+            num_rows = float(rows.sum())
+            round_s = max(self._model.round_s(num_decided + num_rows, *shape), usual_s) if num_rows else usual_s
+            measured_s = seconds / float(self._known[0])
+            each = (1.0 - usual_s / max(round_s, measured_s)) / (num_rows or 1.0)
+            self._learn(log(measured_s / round_s), np.array([1.0, *(each * rows)]))
 
-    def _learn(
-        self, entries: Sequence[Entry], seconds: float, usual: float, num_decided: float, shape: tuple[int, int]
-    ) -> None:
-        """Corrects what prefill costs, each part by as much of the difference as it has of the predicted time.
+    def _learn(self, surprise: float, shares: NDArray[np.float64]) -> None:
+        """Corrects the machine's speed and what prefill costs by a Kalman filter.
 
-        usual: modelled seconds of the round without its prefill, which had `num_decided` tokens.
+        If rounds without prefill alone told the machine's speed, and the others what rows cost, rows would look dear
+        when the machine became slower, rounds would have few of them, and the few would look dearer still: prompts were
+        once read token by token.
+
+        surprise: logarithm of the round's time over its prediction. shares: 1.0, and of each cost.
         """
-        rows, context, logits = (sum(each) for each in zip(*map(_prefilled, entries), strict=True))
-        parts = self._row * rows, self._context * context, self._logits * logits
-        more = self._model.round_s(num_decided + sum(parts), *shape) - usual
-        if not self._scale or more <= 0.0:
-            return
-        measured = seconds / self._scale
-        ratio = _bounded(measured / (usual + more))
-        share = 1.0 - usual / max(usual + more, measured)  # of prefill, where too little was predicted as measured
-        self._row, self._context, self._logits = (
-            max(CHEAPEST * first, known * ratio ** (share * part / sum(parts)))
-            for first, known, part in zip(FIRST, (self._row, self._context, self._logits), parts, strict=True)
-        )
+        surprise = min(max(surprise, -MOST_SURPRISE), MOST_SURPRISE)
+        if surprise * surprise > UNUSUAL * (NOISE + shares @ self._doubt @ shares):
+            self._doubt = np.diag(FIRST_DOUBT)
+        pulls = self._doubt @ shares
+        gains = pulls / (NOISE + shares @ pulls)
+        self._known = np.maximum(self._known * np.exp(gains * surprise), LEAST)
+        self._doubt += np.diag((shares > 0.0) * DRIFT) - np.outer(gains, pulls)
 
 
 def _prefilled(entry: Entry) -> tuple[int, float, int]:
@@ -146,7 +163,3 @@ def _prefilled(entry: Entry) -> tuple[int, float, int]:
 def attended(start: int, num_tokens: int) -> float:
     """Returns the tokens that each token of a chunk from position `start` on attends to, added up."""
     return num_tokens * (start + num_tokens / 2)
-
-
-def _bounded(ratio: float) -> float:
-    return min(max(ratio, 1.0 / MOST_SURPRISE), MOST_SURPRISE)

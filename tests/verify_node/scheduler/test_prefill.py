@@ -137,6 +137,19 @@ def test_so_does_one_after_the_other_for_ever() -> None:
     assert 1 <= num_plain <= 1 + len(gaps) / UNMEASURED
 
 
+def test_a_machine_that_became_slower_reads_as_many_tokens_a_round() -> None:
+    """Rows were once blamed for it, so rounds had fewer, which looked dearer still: at the end one a round."""
+
+    serving = Serving(Machine(0.04, 0.002), CPU.profile())
+    serving.open("b", 9, prompt=prompt(600), max_tokens=5)
+    serving.serve(100, partial(serving.has_begun, 9))
+    serving.machine = Machine(0.07, 0.0035)
+    for number in range(10, 16):
+        serving.open("b", number, prompt=prompt(50, number), max_tokens=5)
+        serving.serve(100, partial(serving.has_begun, number))
+    assert all(len(serving.prefill_of(number)) == 2 for number in range(10, 16))
+
+
 def test_behind_a_long_context_a_prompt_goes_on_row_by_row() -> None:
     machine = Machine(0.04, 0.002, 1e-4)
     serving = Serving(machine, machine.profile())
