@@ -2,12 +2,12 @@
 
 A row of a prompt costs time, and more of it behind a long context, or with logits for prompt logprobs. The profile of
 the forward pass knows only rows without context, if there is one at all. So finished rounds teach what rows cost beyond
-that, compared with rounds that prefill nothing.
+that, and how much slower the machine is than modelled.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import exp, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,18 +40,27 @@ MOST_SURPRISE = log(4.0)
 """Largest logarithm of a round's time over its prediction in what is learned from it."""
 
 LEAST = 0.0, *(cost / 64 for cost in FIRST)
-"""Least that anything is found to cost: from there it rises in a few rounds."""
+"""Least scale, and least that anything is found to cost: from there it rises in a few rounds."""
 
-NOTHING = 0, 0.0, 0
+NO_PREFILL = 0, 0.0, 0  # as of `_prefilled`
 
-FIRST_DOUBT = np.array([0.02, 1.0, 1.0, 1.0])
+FIRST_DOUBT = np.array([0.1, 1.0, 1.0, 1.0])
+"""Variances of the logarithms of the scale and of the costs of `FIRST`, as known at first."""
+
 DRIFT = np.array([0.01, 0.002, 0.002, 0.002])
-NOISE = 0.01
-"""Variances of logarithms: of the machine's speed and the costs of `FIRST` as known at first, of what they change by in
-a round, and of a round's time, which scatters by a tenth."""
+"""Variances of what these change by in a round, where they make up all of it."""
 
-UNUSUAL = 25.0
-"""Squared surprise over its variance from which on everything is in doubt as at first: five times the usual error."""
+NOISE = 0.01
+"""Variance of the logarithm of a round's time, which scatters by a tenth."""
+
+BEYOND_NOISE = exp(-2.0 * sqrt(NOISE))
+"""Share of a longer time than predicted that is not taken for noise."""
+
+UNUSUAL = 3.0
+"""Errors, relative to the usual one, beyond which a round counts only so much. A real change repeats itself: then all
+that the round shows is in doubt."""
+
+MOST_DOUBT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,7 @@ class Prefill:
         scale = 1.0 if cost.profiled else 0.0  # of the model, 0: unknown
         self._known = np.array([scale, *FIRST])  # and costs as in `Room`
         self._doubt = np.diag(FIRST_DOUBT)  # covariances of their logarithms
+        self._unusual = [0.0, 0.0]  # surprises of the previous round without prefill, and with, if they were unusual
         self._num_unmeasured = 0
 
     def begin(self, ready: Sequence[Session], awaited: Sequence[Session] = ()) -> None:
@@ -117,41 +127,51 @@ class Prefill:
         """Learns from a finished round. seconds: of the target. num_spare: rows that it computed beside its tokens."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock error must not stop a node
-        has_prefill = any(entry.num_prefill for entry in done.entries)
-        prefilled = [sum(each) for each in zip(*map(_prefilled, done.entries), strict=True)] if has_prefill else NOTHING
+        prefills = [_prefilled(entry) for entry in done.entries if entry.num_prefill]
         plain = [entry for entry in done.entries if not entry.num_prefill]
+        prefilled = np.array(prefills or [NO_PREFILL]).sum(axis=0)
         shape = len(done.entries), sum(entry.start for entry in plain)
-        num_decided = done.num_tokens - prefilled[0] + num_spare
+        num_decided = done.num_tokens - int(prefilled[0]) + num_spare
         usual_s = max(self._model.round_s(num_decided, *shape), SHORTEST_S)
-        if has_prefill:
-            self._num_unmeasured += bool(plain)
-        else:
-            self._num_unmeasured = 0
+        self._num_unmeasured = self._num_unmeasured + bool(plain) if prefills else 0
+        if not prefills:
             self._known[0] = self._known[0] or seconds / usual_s
         if self._known[0]:
             rows = self._known[1:] * prefilled
             num_rows = float(rows.sum())
-            round_s = max(self._model.round_s(num_decided + num_rows, *shape), usual_s) if num_rows else usual_s
+            round_s = max(self._model.round_s(num_decided + num_rows, *shape), usual_s) if prefills else usual_s
             measured_s = seconds / float(self._known[0])
-            each = (1.0 - usual_s / max(round_s, measured_s)) / (num_rows or 1.0)
-            self._learn(log(measured_s / round_s), np.array([1.0, *(each * rows)]))
+            share = 1.0 - usual_s / max(round_s, measured_s * BEYOND_NOISE) if round_s > usual_s else 0.0  # of prefill
+            self._learn(log(measured_s / round_s), np.array([1.0, *(share * rows / (num_rows or 1.0))]))
+            if prefills and self._unusual[True]:
+                self._num_unmeasured = UNMEASURED  # a round without prefill is to show whether the machine is slower
 
     def _learn(self, surprise: float, shares: NDArray[np.float64]) -> None:
-        """Corrects the machine's speed and what prefill costs by a Kalman filter.
+        """Corrects the scale and what prefill costs by a Kalman filter, which tells them apart by rounds with and
+        without prefill.
 
-        If rounds without prefill alone told the machine's speed, and the others what rows cost, rows would look dear
-        when the machine became slower, rounds would have few of them, and the few would look dearer still: prompts were
-        once read token by token.
+        If the latter alone told the scale, and the former the costs, rows would look dear when the machine became
+        slower, rounds would have few of them, and the few would look dearer still: prompts were once read token by
+        token.
 
-        surprise: logarithm of the round's time over its prediction. shares: 1.0, and of each cost.
+        surprise: logarithm of the round's time over its prediction. shares: 1.0, and of each cost in the longer of both
+        times, less noise, so that costs that are far too low rise at once.
         """
-        surprise = min(max(surprise, -MOST_SURPRISE), MOST_SURPRISE)
-        if surprise * surprise > UNUSUAL * (NOISE + shares @ self._doubt @ shares):
-            self._doubt = np.diag(FIRST_DOUBT)
+        usual = sqrt(NOISE + shares @ self._doubt @ shares)
+        kind = bool(shares[1:].any())
+        is_unusual, is_repeated = abs(surprise) > UNUSUAL * usual, surprise * self._unusual[kind] > 0.0
+        self._unusual[kind] = surprise if is_unusual else 0.0
+        most = MOST_SURPRISE
+        if is_unusual and is_repeated:
+            self._doubt += np.diag((shares > 0.0) * MOST_DOUBT)
+        else:
+            most = min(most, UNUSUAL * usual)
         pulls = self._doubt @ shares
         gains = pulls / (NOISE + shares @ pulls)
-        self._known = np.maximum(self._known * np.exp(gains * surprise), LEAST)
-        self._doubt += np.diag((shares > 0.0) * DRIFT) - np.outer(gains, pulls)
+        self._known = np.maximum(self._known * np.exp(gains * min(max(surprise, -most), most)), LEAST)
+        self._doubt += np.diag(shares**2 * DRIFT) - np.outer(gains, pulls)
+        bound = np.minimum(1.0, np.sqrt(MOST_DOUBT / self._doubt.diagonal()))
+        self._doubt *= np.outer(bound, bound)
 
 
 def _prefilled(entry: Entry) -> tuple[int, float, int]:

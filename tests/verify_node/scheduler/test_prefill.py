@@ -4,19 +4,23 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import exp
+from random import Random
 from statistics import median
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Slo
+from goodspeed.wire.messages import Sampling, Slo
 from tests.fakes import Desk, session_id, told
 from verify_node.model.own_drafts import LEAST_PREFILL
-from verify_node.scheduler.prefill import LONGEST, UNMEASURED, attended
-from verify_node.scheduler.round import Outcome, Round
+from verify_node.scheduler.prefill import FIRST, LONGEST, UNMEASURED, Prefill, attended
+from verify_node.scheduler.round import Entry, Outcome, Round
 
 LONG = 4000
 
@@ -137,17 +141,57 @@ def test_so_does_one_after_the_other_for_ever() -> None:
     assert 1 <= num_plain <= 1 + len(gaps) / UNMEASURED
 
 
-def test_a_machine_that_became_slower_reads_as_many_tokens_a_round() -> None:
+@pytest.mark.parametrize("times", [1.75, 3.0, 1 / 3])
+def test_a_machine_that_became_slower_reads_as_many_tokens_a_round(times: float) -> None:
     """Rows were once blamed for it, so rounds had fewer, which looked dearer still: at the end one a round."""
-
     serving = Serving(Machine(0.04, 0.002), CPU.profile())
     serving.open("b", 9, prompt=prompt(600), max_tokens=5)
     serving.serve(100, partial(serving.has_begun, 9))
-    serving.machine = Machine(0.07, 0.0035)
-    for number in range(10, 16):
+    serving.machine = Machine(0.04 * times, 0.002 * times)
+    for number in range(10, 18):
         serving.open("b", number, prompt=prompt(50, number), max_tokens=5)
         serving.serve(100, partial(serving.has_begun, number))
-    assert all(len(serving.prefill_of(number)) == 2 for number in range(10, 16))
+    assert all(len(serving.prefill_of(number)) <= 2 for number in range(13, 18))
+    assert max(max(serving.prefill_of(number)) for number in range(13, 18)) < 60
+
+
+@pytest.mark.parametrize("is_beside", [True, False], ids=["beside a prompt", "just before it"])
+def test_one_slow_round_changes_little(*, is_beside: bool) -> None:
+    serving = Serving(CPU, CPU.profile())
+    serving.open("b", 8, prompt=prompt(600, 8), max_tokens=5)
+    serving.serve(100, partial(serving.has_begun, 8))
+    usual_s = median(serving.serve(10))
+    if is_beside:
+        serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    serving.serve(5)
+    serving.machine = Machine(CPU.fixed_s * 4, CPU.row_s * 4, CPU.attended_s * 4)
+    serving.serve(1)
+    serving.machine = CPU
+    if not is_beside:
+        serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    assert max(serving.serve(30)) <= 3.3 * usual_s
+    assert min(serving.prefill_of(9)) > 15
+
+
+GPU = Roofline((Linear(fixed_s=0.01), Linear(fixed_s=0.002, token_s=1e-5)))
+"""Reads its weights for as long as it computes hundreds of rows."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "num_prefill"),
+    [(CPU.profile(), 2), (CPU.profile(), 50), (GPU, 50)],
+    ids=["few rows", "many rows", "rows that cost nothing"],
+)
+def test_the_scatter_of_rounds_makes_no_row_dear(profile: CostModel, num_prefill: int) -> None:
+    prefill, noise, sampling = Prefill(Refined(profile), PagePool(1, 1)), Random(1), Sampling()
+    text = Entry(session_id(1), 200, (1,), 0, True, sampling)
+    prompt = Entry(session_id(2), 0, (1,) * num_prefill, 0, False, sampling)
+    for number in range(1000):
+        done = Round(number, (text, prompt) if number % 4 else (text,))
+        prefill.observe(done, profile.round_s(done.num_tokens, 2, 200) * exp(noise.gauss(0.0, 0.1)))
+    prefill.begin(())
+    assert 0.8 < prefill.room.row < 1.25
+    assert FIRST[1] / 2 < prefill.room.context < 2 * FIRST[1], "short prompts hardly show it"
 
 
 def test_behind_a_long_context_a_prompt_goes_on_row_by_row() -> None:
@@ -170,9 +214,7 @@ def test_logits_for_prompt_logprobs_count() -> None:
 
 
 def test_where_rows_take_no_longer_nothing_changes() -> None:
-    """A GPU reads its weights for as long as it computes hundreds of rows."""
-    gpu = Roofline((Linear(fixed_s=0.01), Linear(fixed_s=0.002, token_s=1e-5)))
-    serving = Serving(Machine(0.01, 0.0), gpu, max_round_tokens=2048)
+    serving = Serving(Machine(0.01, 0.0), GPU, max_round_tokens=2048)
     serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
     serving.serve(10, lambda: serving.has_begun(9))
     assert serving.prefill_of(9) == [1024, 1024, 1024, 927]
