@@ -20,7 +20,8 @@ temperature. Nothing that is asked for is in anybody's history. With --busy anot
 
 With `--target smollm2`, a real model, users ask the questions of `peers`, and answers end by themselves: n-grams, a
 draft model of the target's own size and the one made for it, each beside no drafts at the same nodes. `never_worse` has
-tokens per second with drafts / without for each case. It takes about 15 minutes.
+tokens per second with drafts / without for each case, until the last chat ends; `own_speed` the geometric mean of the
+chats' own tokens per second. It takes about 15 minutes.
 
 It takes about 8 minutes with the tiny target on two cores, with --history 15 about 14; about 35 minutes with the
 padded one; about 45 s with --quick.

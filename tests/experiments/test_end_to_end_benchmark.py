@@ -112,7 +112,8 @@ def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeyp
 
     def write(ours, request):
         per_s = 10.0 * request.at_once * (1.5 if ours._own["speculate"] else 1.0)
-        return Rated([[7] * 20 for _ in request.prompts], 20 * len(request.prompts) / per_s)
+        own_s = [20 / per_s if ours._own["speculate"] else 20 / (per_s * 2)] * len(request.prompts)
+        return Rated([[7] * 20 for _ in request.prompts], 20 * len(request.prompts) / per_s, own_s)
 
     started: list[list[str]] = []
     monkeypatch.setattr(chats, "http_nodes", no_nodes)
@@ -123,5 +124,7 @@ def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeyp
     assert started == [["--model=none"] * 2, ["--model=smollm2"] * 2]
     assert len(found["never_worse"]) == 2 * 2 * 2
     assert found["never_worse"]["same_size, 2 at once, T=1"] == pytest.approx(1.5)
+    assert found["own_speed"]["same_size, 2 at once, T=1"] == pytest.approx(0.75)
     assert found["tokens_per_s"]["ngram, 1 at once, T=0"] == pytest.approx([10.0, 15.0])
-    assert all(line.endswith("1.50 (wanted: at least 0.95)") for line in chats.lines(found))
+    ending = "1.50 (wanted: at least 0.95); a chat's own speed 0.75 times"
+    assert all(line.endswith(ending) for line in chats.lines(found))

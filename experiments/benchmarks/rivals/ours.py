@@ -27,13 +27,14 @@ class Ours:
 
     def write(self, request: Request) -> Written:
         started = time.perf_counter()
-        written: list[list[int]] = []
+        written: list[tuple[list[int], float]] = []
         with ThreadPoolExecutor(request.at_once) as threads:
             for group in request.groups():
                 written += threads.map(self._text, self._ports, group.prompts, group.seeds, repeat(group))
-        return Written(written, time.perf_counter() - started)
+        return Written([own for own, _ in written], time.perf_counter() - started, [own_s for _, own_s in written])
 
-    def _text(self, port: int, prompt: Sequence[int], seed: int, request: Request) -> list[int]:
+    def _text(self, port: int, prompt: Sequence[int], seed: int, request: Request) -> tuple[list[int], float]:
+        started = time.perf_counter()
         body = {
             "prompt": prompt,
             "seed": seed,
@@ -44,7 +45,7 @@ class Ours:
             "goodspeed": self._own,
         }
         [choice] = post(port, "/v1/completions", body)["choices"]
-        return without_end(choice["token_ids"], request.end_ids)
+        return without_end(choice["token_ids"], request.end_ids), time.perf_counter() - started
 
 
 @asynccontextmanager

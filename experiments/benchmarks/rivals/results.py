@@ -29,6 +29,7 @@ class Turns:
     at_once: Mapping[str, int]  # how many texts, by key
     rates: Rates = field(default_factory=dict)
     num_tokens: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    own_rates: Rates = field(default_factory=dict)  # of each text, geometric means, where the way tells them
 
     async def measure(self, request: Request, warm_up: Request, repetitions: int) -> None:
         """Has all ways write what is requested, each time beginning with another one."""
@@ -46,13 +47,15 @@ class Turns:
         except RivalFailed as error:
             self.missing[way] = f"it failed: {error}"
             note(f"{way}: {self.missing[way]}")
-            for by_way in (self.ways, self.rates, self.num_tokens):
+            for by_way in (self.ways, self.rates, self.num_tokens, self.own_rates):
                 by_way.pop(way, None)
             return
         if counts:
             num_tokens = sum(map(len, written.tokens))
             self.rates.setdefault(way, {}).setdefault(key, []).append(num_tokens / written.seconds)
             self.num_tokens.setdefault(way, {}).setdefault(key, []).append(num_tokens)
+            if written.own_rate is not None:
+                self.own_rates.setdefault(way, {}).setdefault(key, []).append(written.own_rate)
             note(f"T={request.temperature:g}, {key} at once: {way} {num_tokens / written.seconds:.1f} tokens/s")
 
 

@@ -4,8 +4,10 @@ import json
 import os
 import select
 import signal
+import statistics
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from textwrap import shorten
@@ -29,10 +31,17 @@ class RivalFailed(Exception):
 
 @dataclass(frozen=True)
 class Written:
-    """The tokens of each prompt's text, without ends, and the seconds of all."""
+    """The tokens of each prompt's text, without ends, the seconds of all, and of each from its request on, if known."""
 
     tokens: list[list[int]]
     seconds: float
+    each_s: Sequence[float] = ()
+
+    @property
+    def own_rate(self) -> float | None:
+        """Geometric mean of the texts' own tokens per second, whose logarithms' sum is their log-utility."""
+        rates = [len(own) / seconds for own, seconds in zip(self.tokens, self.each_s, strict=False) if own]
+        return statistics.geometric_mean(rates) if rates else None
 
 
 class Running:
