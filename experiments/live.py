@@ -56,7 +56,7 @@ class Config(Comparing):
 
     OPTIONS: ClassVar[Mapping[str, str]] = {
         "target": "the verify node's model",
-        "draft": f"the draft nodes' model, or {NO_MODEL} for n-grams",
+        "draft": f"the draft nodes' model, {NO_MODEL} for n-grams; several with commas between: in turn",
         "prompts": "a folder with chats: DOMAIN.jsonl with `id` and `turns` a line",
         "num_rounds": "rounds of a run",
         "num_seeds": "runs of a policy in each kind of rounds, 2 at least",
@@ -80,7 +80,7 @@ class Config(Comparing):
     def kinds(self) -> dict[str, Kind]:
         """The kinds of rounds that are served, in this order."""
         budget, preset = f"--budget={self.budget}", "--preset=paper"
-        found = {PAPER: Kind([budget, preset], [preset] if self.draft != NO_MODEL else []), DEFAULT: Kind([budget])}
+        found = {PAPER: Kind([budget, preset], [preset]), DEFAULT: Kind([budget])}
         return found | ({UNEQUAL: Kind([budget], [], self.slower, self.loads)} if self.loads else {})
 
 
@@ -91,7 +91,7 @@ Runs = Mapping[str, Sequence[Run]]
 def serve(config: Config, requests: chats.Requests, world: str) -> Runs:
     found: dict[str, list[Run]] = {policy: [] for policy in config.policies}
     turns = list(product(range(config.num_seeds), range(len(config.policies))))
-    with running.nodes(config.target, config.draft, config.domains, config.kinds[world]) as nodes:
+    with running.nodes(config.target, config.draft.split(","), config.domains, config.kinds[world]) as nodes:
         for seed, turn in parts(f"runs in {world}", turns):
             policy = config.policies[(seed + turn) % len(config.policies)]
             wanted = requests.of(seed, config.num_rounds + SPARE)

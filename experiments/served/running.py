@@ -16,6 +16,7 @@ from typing import Any
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.benchmarks.nodes.workers import DraftWorker, Wanted, fork
 from experiments.served.recorded import Run, collect
+from goodspeed.serving.options import NO_MODEL
 
 SILENCE_S = 300.0
 """The longest time between two events of a verify node, its start included."""
@@ -118,22 +119,23 @@ class Kind:
     """A kind of rounds, and whom they serve."""
 
     verify_options: Sequence[str]
-    draft_options: Sequence[str] = ()
+    draft_options: Sequence[str] = ()  # of draft nodes with a model
     slower: Sequence[float] = ()  # times its own time that each draft model takes; none: once
     loads: Sequence[int] = ()  # texts of each client at once; none: one
 
 
 @contextmanager
-def nodes(target: str, draft: str, names: Sequence[str], kind: Kind) -> Iterator[Nodes]:
-    """Yields a draft node of each name, which has no history; ends all processes at the end."""
+def nodes(target: str, drafts: Sequence[str], names: Sequence[str], kind: Kind) -> Iterator[Nodes]:
+    """Yields a draft node of each name, which has no history; ends all processes at the end. drafts: models in turn."""
     os.environ["OMP_NUM_THREADS"] = "1"  # for the process that is forked
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     of_verify, of_drafts = (cores[-1], cores[:-1]) if len(cores) > 1 else (None, [])
     found = Nodes(target, f"tcp://127.0.0.1:{free_port()}", kind.verify_options, of_verify, kind.loads)
-    options = ["--history=off", *kind.draft_options]
     try:
         for number, (name, factor) in enumerate(zip(names, kind.slower or [1] * len(names), strict=True)):
             core = of_drafts[number % len(of_drafts)] if of_drafts else None
+            draft = drafts[number % len(drafts)]
+            options = ["--history=off", *(kind.draft_options if draft != NO_MODEL else ())]
             words = ["experiments.served.slower", str(factor)] if factor != 1 else []
             found.workers.append(
                 DraftWorker(name, found.endpoint, draft, options, core, words, target=target, launch=fork)
