@@ -157,16 +157,14 @@ def test_the_picture_has_both_figures_and_the_clients(found):
     assert len(live.draw(CONFIG, Results(rows=alike, curves=found.curves)).axes) == 3
 
 
-def test_n_grams_are_served_in_the_papers_rounds_without_the_preset_at_the_draft_nodes():
-    ngrams = load(HERE / "configs" / "live.toml", "full", Config)
-    assert ngrams.kinds[PAPER] == Kind(["--budget=16", "--preset=paper"], ["--preset=paper"])
-    ngrams = replace(ngrams, draft="none")
-    assert ngrams.kinds[PAPER] == Kind(["--budget=16", "--preset=paper"], [])
-    assert ngrams.kinds[DEFAULT] == Kind(["--budget=16"])
-    assert ngrams.kinds[UNEQUAL] == Kind(["--budget=16"], [], ngrams.slower, ngrams.loads)
-    assert set(ngrams.slower) == {1, 2, 4}
-    assert len(set(ngrams.loads)) == 3
-    assert list(replace(ngrams, loads=()).kinds) == [PAPER, DEFAULT]
+def test_the_papers_rounds_come_first_and_unequal_users_last():
+    full = load(HERE / "configs" / "live.toml", "full", Config)
+    assert full.kinds[PAPER] == Kind(["--budget=16", "--preset=paper"], ["--preset=paper"])
+    assert full.kinds[DEFAULT] == Kind(["--budget=16"])
+    assert full.kinds[UNEQUAL] == Kind(["--budget=16"], [], full.slower, full.loads)
+    assert set(full.slower) == {1, 2, 4}
+    assert len(set(full.loads)) == 3
+    assert list(replace(full, loads=()).kinds) == [PAPER, DEFAULT]
 
 
 @pytest.mark.parametrize("change", [{"num_rounds": 20}, {"num_seeds": 1}, {"policies": ("fixed",)}])

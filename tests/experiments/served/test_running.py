@@ -97,15 +97,13 @@ def test_draft_nodes_know_their_target_and_its_rounds(monkeypatch):
             made.append("stopped")
 
     monkeypatch.setattr(running, "DraftWorker", Started)
-    for draft in ("none", "own.gguf", "tiny-draft-s"):
-        with running.nodes("t", draft, ["a"], Kind([], ["--preset=paper"])):
-            pass
-    assert [(options, more["target"]) for _, options, more in made[::2]] == [
-        (["--history=off", "--preset=paper"], "t")
-    ] * 3
-    assert made[1::2] == ["stopped"] * 3
+    with running.nodes("t", ["own.gguf", "none"], ["a", "b", "c"], Kind([], ["--preset=paper"])):
+        pass
+    model, none = ["--history=off", "--preset=paper"], ["--history=off"]
+    assert [(options, more["target"]) for _, options, more in made[:3]] == [(model, "t"), (none, "t"), (model, "t")]
+    assert made[3:] == ["stopped"] * 3
     made.clear()
-    with running.nodes("t", "d", ["a", "b"], Kind([], [], (1, 4))):
+    with running.nodes("t", ["d"], ["a", "b"], Kind([], [], (1, 4))):
         assert [before for before, _, _ in made] == [[], ["experiments.served.slower", "4"]]
 
 
