@@ -1,21 +1,27 @@
-"""AdaSpec's figures 10 to 12 and its Table 2: how much sooner texts are done when lengths follow load and confidence.
+"""AdaSpec's figures 7, 8, 10 to 12, its Table 2: how much sooner texts are done if lengths follow load and confidence.
 
 Requests of six kinds of task come by two recorded services, or so many at once. The paper's policies run in its rounds:
 one device drafts for all, step by step, and then verifies (`open_loop/together.py`). Ours runs as it serves by default,
 with draft nodes of their own. Every policy meets the same requests, with texts that are as hard to draft, and the same
 times of passes: those of the paper's Eq. (2), or of a roofline, below whose ridge tokens cost nothing.
+
+There confidence is acceptance, as the paper's figures 7 and 8 have it. What it tells of a real model is found along
+recorded texts: bare, as a draft node claims it, and as the verify node's calibration corrects that while texts come.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, product
 from math import inf
+from operator import mul
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness import styles
@@ -28,7 +34,11 @@ from experiments.simulation.open_loop.service import Service, serve, with_draft_
 from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import LLAMA_1B, Device, Model, charged, roofline
+from experiments.simulation.texts import proposals
+from experiments.simulation.texts.proposals import Text
 from goodspeed.fair.round_time import CostModel
+from goodspeed.wire import probabilities
+from verify_node.session.calibration import Calibration
 
 A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
 EIGHT_A100 = Device(bytes_per_s=8 * A100.bytes_per_s, flops=8 * A100.flops)
@@ -82,6 +92,19 @@ TABLE_2 = {
 OVER_FIXED, OVER_THRESHOLD = (1.07, 1.18), (1.09, 1.58)
 """The paper's ranges."""
 
+BARE, CLAIMED, CALIBRATED = "confidence", "before", "after"
+KNOWN_BY = (BARE, CLAIMED, CALIBRATED)
+"""A draft model's own probability, which the paper takes for acceptance; a draft node's claim; that one calibrated."""
+
+NUM_BINS = 10
+"""Of probabilities, equally wide, as in the paper's Fig. 7."""
+
+FEWEST_SHOWN = 20
+"""Tokens of a bin in the picture: the share of fewer is mostly chance. The error counts all."""
+
+MOST_OFF = 0.05
+"""The expected calibration error that we want in every domain at most."""
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -107,9 +130,13 @@ class Config:
     batches: list[int]  # of requests that come at once (Fig. 12)
     traffic: dict[str, Traffic]
     kinds: list[Kind]
+    temperatures: list[float]  # of the recorded texts
+    draft_length: int  # of drafts along these
+    recordings: str = ""
 
 
 def experiment(config: Config) -> Outcome:
+    known, bins = reliability(config)
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     names = [*config.traffic, *(f"batch {number}" for number in config.batches)]
@@ -118,7 +145,12 @@ def experiment(config: Config) -> Outcome:
         rows += [row(machine, name, policy, one, done[WITHOUT]) for policy, one in done.items()]
         if (machine, name) == (config.machines[0], names[0]):
             curves += scales(config, machine, name, done)
-    return Outcome(rows=rows, curves=curves, findings=findings(rows, curves), facts={"slo": curves})
+    return Outcome(
+        rows=rows,
+        curves=[*curves, *bins],
+        findings=[*findings(rows, curves), *calibrated(known)],
+        facts={"slo": curves, "calibration": known},
+    )
 
 
 def served(config: Config, machine: str, name: str, policy: str, tpot_s: float | None = None) -> Service:
@@ -175,6 +207,88 @@ def scales(config: Config, machine: str, name: str, done: dict[str, Service]) ->
     return found
 
 
+class Verified(NamedTuple):
+    """A draft along a recorded text, and what was told of it before it was verified."""
+
+    probabilities: dict[str, list[float]]  # by KNOWN_BY: of each token, given that those before it are accepted
+    num_accepted: int
+
+
+def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[Verified]:
+    """The drafts of one client, whose texts come in turn; the calibration learns each one's outcome after it."""
+    calibration = Calibration()
+    for text in texts:
+        path = text.models[draft_model]
+        bare, claims = probabilities.decode(proposals.read(path.confidence)), probabilities.encode(path.claims)
+        begin = 0
+        while begin < text.num_tokens:
+            here = slice(begin, begin + length)
+            known = (bare[here], probabilities.decode(claims[here]), calibration.probabilities(claims[here]))
+            num_accepted = (path.agreed[here] + "0").index("0")
+            yield Verified(dict(zip(KNOWN_BY, known, strict=True)), num_accepted)
+            calibration.observe(claims[here], num_accepted)
+            begin += num_accepted + 1  # the target's own token follows
+
+
+def reliability(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What probabilities tell, by draft model, temperature and domain, and the bins from which that is."""
+    recorded = proposals.load(config.recordings)
+    found: dict[str, Any] = {}
+    bins: list[dict[str, Any]] = []
+    models = [recorded.stand_in(0), *recorded.title.draft_models[1:]]  # there is one at least
+    for model, temperature in product(models, config.temperatures):
+        texts = recorded.at(temperature)
+        domains = found.setdefault(model, {}).setdefault(f"{temperature:g}", {})
+        for domain in sorted({text.domain for text in texts}):
+            own = [text for text in texts if text.domain == domain]
+            drafts = list(verified(own, model, config.draft_length))
+            key = {"draft_model": model, "temperature": temperature, "domain": domain}
+            of_domain = {by: binned(drafts, by) for by in KNOWN_BY}
+            bins += [key | {"known_by": by} | one for by, some in of_domain.items() for one in some]
+            domains[domain] = {by: expected_error(some) for by, some in of_domain.items()} | {
+                "num": sum(one["tokens"] for one in of_domain[CALIBRATED]),
+                "accepted": accepted(drafts),
+            }
+    return found, bins
+
+
+def binned(drafts: Sequence[Verified], by: str) -> list[dict[str, Any]]:
+    """Mean probability, and share that was accepted, of the tokens whose predecessors all were, by bins."""
+    decided = [(draft.probabilities[by][: draft.num_accepted + 1], draft.num_accepted) for draft in drafts]
+    told = [(one, at < num_accepted) for known, num_accepted in decided for at, one in enumerate(known)]
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for one in told:
+        bins.setdefault(min(NUM_BINS - 1, int(NUM_BINS * one[0])), []).append(one)
+    means = [(len(some), *np.mean(np.array(some, float), 0)) for _, some in sorted(bins.items())]
+    return [{"tokens": num, "predicted": predicted, "agreed": agreed} for num, predicted, agreed in means]
+
+
+def expected_error(bins: Sequence[Mapping[str, Any]]) -> float:
+    """The expected calibration error."""
+    off = sum(one["tokens"] * abs(one["predicted"] - one["agreed"]) for one in bins)
+    return float(off / sum(one["tokens"] for one in bins))
+
+
+def accepted(drafts: Sequence[Verified]) -> dict[str, float]:
+    """Mean number of a draft's accepted tokens, and of those that were expected (Fig. 8)."""
+    expected = {
+        by: float(np.mean([sum(accumulate(draft.probabilities[by], mul)) for draft in drafts])) for by in KNOWN_BY
+    }
+    return expected | {"actual": float(np.mean([draft.num_accepted for draft in drafts]))}
+
+
+def calibrated(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Finding]:
+    """The worst domain of each draft model and temperature."""
+    found = []
+    for model, temperatures in known.items():
+        for temperature, domains in temperatures.items():
+            worst = max(domains, key=lambda domain: float(domains[domain][CALIBRATED]))
+            off = domains[worst][CALIBRATED]
+            what = f"{model}, T = {temperature}: calibration error in the worst domain ({worst})"
+            found.append(Finding(what, off, None, f"at most {MOST_OFF:g}", off <= MOST_OFF))
+    return found
+
+
 def findings(rows: Sequence[dict[str, Any]], curves: Sequence[dict[str, Any]]) -> list[Finding]:
     found = []
     for machine, name in dict.fromkeys((one["machine"], one["traffic"]) for one in rows):
@@ -216,21 +330,45 @@ def _over(where: str, here: dict[str, dict[str, Any]]) -> list[Finding]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """Speed by service and policy, a panel for each machine."""
-    figure = new_figure(4.6 * len(config.machines) + 1.0, 4.6)
-    panels = figure.subplots(1, len(config.machines), squeeze=False).flat
-    numbers = styles.numbers(SHOWN, OURS)
-    width = 0.8 / len(SHOWN)
-    for panel, machine in zip(panels, config.machines, strict=True):
-        here = [one for one in results.rows if one["machine"] == machine and one["traffic"] in config.traffic]
-        for place, policy in enumerate(SHOWN):
-            own = [one["speedup"] for one in here if one["policy"] == policy]
-            places = np.arange(len(own)) + width * (place - (len(SHOWN) - 1) / 2)
-            panel.bar(places, own, width, label=policy, **styles.bar(numbers[policy]))
-        panel.axhline(1.0, color="black", linewidth=0.8, label=f"without drafts ({WITHOUT})")
-        panel.set_xticks(range(len(config.traffic)), list(config.traffic))
-        panel.set(title=machine, ylabel="times as fast as without drafts")
+    """Speed by service and policy, a panel for each machine; below, how often tokens agree by what was told of them."""
+    bins = [one for one in results.curves if one.get("known_by")]
+    models = list(dict.fromkeys(one["draft_model"] for one in bins))
+    numbers = styles.numbers([*SHOWN, *dict.fromkeys(one["domain"] for one in bins)], OURS)
+    height = 4.0 * len(config.temperatures)
+    figure = new_figure(4.6 * max(len(config.machines), len(models)) + 1.0, 4.6 + height)
+    speeds, told = figure.subfigures(2, 1, height_ratios=[4.6, height])
+    for panel, machine in zip(
+        speeds.subplots(1, len(config.machines), squeeze=False).flat, config.machines, strict=True
+    ):
+        _draw_speeds(panel, [one for one in results.rows if one["machine"] == machine], list(config.traffic), numbers)
+    panels = told.subplots(len(config.temperatures), len(models), squeeze=False).flat
+    for panel, (temperature, model) in zip(panels, product(config.temperatures, models), strict=True):
+        own = [one for one in bins if (one["draft_model"], one["temperature"]) == (model, temperature)]
+        _draw_reliability(panel, own, numbers)
+        panel.set_title(f"{model}, T = {temperature:g}")
     return styles.finish(figure, "Lengths by load and confidence beat fixed ones; ours drafts beside the rounds", OURS)
+
+
+def _draw_speeds(panel: Axes, rows: Sequence[dict[str, Any]], services: list[str], numbers: Mapping[str, int]) -> None:
+    width = 0.8 / len(SHOWN)
+    for place, policy in enumerate(SHOWN):
+        own = [one["speedup"] for one in rows if one["policy"] == policy and one["traffic"] in services]
+        places = np.arange(len(own)) + width * (place - (len(SHOWN) - 1) / 2)
+        panel.bar(places, own, width, label=policy, **styles.bar(numbers[policy]))
+    panel.axhline(1.0, color="black", linewidth=0.8, label=f"without drafts ({WITHOUT})")
+    panel.set_xticks(range(len(services)), services)
+    panel.set(title=rows[0]["machine"], ylabel="times as fast as without drafts")
+
+
+def _draw_reliability(panel: Axes, bins: Sequence[dict[str, Any]], numbers: Mapping[str, int]) -> None:
+    """A curve for each domain: as calibrated, and pale as claimed."""
+    bins = [one for one in bins if one["tokens"] >= FEWEST_SHOWN]
+    panel.plot([0, 1], [0, 1], color="black", linewidth=0.8, label="as told")
+    for domain, by in product(dict.fromkeys(one["domain"] for one in bins), (CLAIMED, CALIBRATED)):
+        own = [one for one in bins if (one["domain"], one["known_by"]) == (domain, by)]
+        style = styles.curve(numbers[domain]) | ({} if by == CALIBRATED else {"alpha": 0.3, "label": None})
+        panel.plot(*zip(*((one["predicted"], one["agreed"]) for one in own), strict=True), **{"label": domain} | style)
+    panel.set(xlabel="probability of acceptance (pale: as claimed)", ylabel="tokens that agree", aspect="equal")
 
 
 def main() -> int:
