@@ -2,11 +2,13 @@
 
 A draft node knows its confidence in each token, but not how often such tokens are right; it may also lie. So the node's
 claims are sorted into buckets, and each bucket counts its hits. A bucket's probability is (hits + k p) / (tries + k),
-where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. A higher claim
-never gets a lower probability (pool adjacent violators).
+where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. k is less for a
+node whose claims in all buckets together came true less often than claimed. A higher claim never gets a lower
+probability (pool adjacent violators).
 """
 
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Literal, TypeAlias
 
 from goodspeed.drafting.sources import Source
@@ -16,7 +18,7 @@ ClaimedOf: TypeAlias = Source | Literal["alternative"]
 """Kinds of tokens that are calibrated separately: by source, and a tree's tokens that are not first choices."""
 
 PRIOR_TRIES = 4.0
-"""k: weight of a claim, in tries."""
+"""k: weight of a claim, in tries, while claims come true."""
 
 UNSEEN = 0.1
 """Prior weight of a bucket, in tries, when neighbours are pooled. One bucket's observations outweigh another's claims:
@@ -78,14 +80,21 @@ class Calibration:
             self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
         self._probabilities = None
 
+    @property
+    def _came_true(self) -> float:
+        """Share of the claimed hits that there were, at most 1. Else each bucket would unlearn its claims alone."""
+        claimed = sum(map(mul, self.tries, CLAIMED))
+        return min(1.0, (PRIOR_TRIES + sum(self.hits)) / (PRIOR_TRIES + claimed))
+
     def _solve(self) -> list[float]:
         """Shrinks each bucket towards its claim, then pools neighbours until higher claims have no lower values."""
         pools: list[
             tuple[float, float, int]
         ] = []  # sum of weighted probabilities, weight, number of buckets; probabilities fall
+        prior = PRIOR_TRIES * self._came_true
         for hits, tries, claimed in zip(self.hits, self.tries, CLAIMED, strict=True):
             weight, number = tries + UNSEEN, 1
-            total = weight * (hits + PRIOR_TRIES * claimed) / (tries + PRIOR_TRIES)
+            total = weight * (hits + prior * claimed) / (tries + prior)
             while pools and pools[-1][0] * weight < total * pools[-1][1]:
                 above = pools.pop()
                 total, weight, number = total + above[0], weight + above[1], number + above[2]

@@ -46,6 +46,18 @@ def test_who_claims_certainty_for_wrong_tokens_is_believed_for_a_few():
     assert all(after < before for before, after in pairwise(believed))
 
 
+def test_all_buckets_unlearn_wrong_claims_together():
+    """One token in five is accepted, whatever is claimed. If each bucket unlearned alone, 0.42 would be believed."""
+    known = Calibration()
+    claims = probabilities.encode([0.99, 0.96, 0.92, 0.87, 0.82, 0.75, 0.65, 0.55])
+    believed = []
+    for number in range(160):
+        code = claims[number % 8 :][:1]
+        believed += known.probabilities(code)
+        known.observe(code, int(number % 5 == 2))
+    assert sum(believed) / len(believed) == pytest.approx(0.3, abs=0.05)
+
+
 def test_a_lie_about_certainty_leaves_lower_claims_no_higher():
     """A higher claim never means lower probabilities: who is wrong when sure is not believed when less sure."""
     liar = Calibration()
