@@ -96,6 +96,9 @@ BARE, CLAIMED, CALIBRATED = "confidence", "before", "after"
 KNOWN_BY = (BARE, CLAIMED, CALIBRATED)
 """A draft model's own probability, which the paper takes for acceptance; a draft node's claim; that one calibrated."""
 
+TOLD = {CLAIMED: "claimed", CALIBRATED: "calibrated"}
+"""Those in the picture."""
+
 NUM_BINS = 10
 """Of probabilities, equally wide, as in the paper's Fig. 7."""
 
@@ -330,45 +333,52 @@ def _over(where: str, here: dict[str, dict[str, Any]]) -> list[Finding]:
 
 
 def draw(config: Config, results: Results) -> Figure:
-    """Speed by service and policy, a panel for each machine; below, how often tokens agree by what was told of them."""
-    bins = [one for one in results.curves if one.get("known_by")]
+    """Speed by machine, service and policy; below, for each draft model, how often tokens agree by what was told."""
+    bins = [one for one in results.curves if one.get("known_by") in TOLD and one["tokens"] >= FEWEST_SHOWN]
     models = list(dict.fromkeys(one["draft_model"] for one in bins))
-    numbers = styles.numbers([*SHOWN, *dict.fromkeys(one["domain"] for one in bins)], OURS)
-    height = 4.0 * len(config.temperatures)
-    figure = new_figure(4.6 * max(len(config.machines), len(models)) + 1.0, 4.6 + height)
-    speeds, told = figure.subfigures(2, 1, height_ratios=[4.6, height])
-    for panel, machine in zip(
-        speeds.subplots(1, len(config.machines), squeeze=False).flat, config.machines, strict=True
-    ):
-        _draw_speeds(panel, [one for one in results.rows if one["machine"] == machine], list(config.traffic), numbers)
-    panels = told.subplots(len(config.temperatures), len(models), squeeze=False).flat
-    for panel, (temperature, model) in zip(panels, product(config.temperatures, models), strict=True):
-        own = [one for one in bins if (one["draft_model"], one["temperature"]) == (model, temperature)]
-        _draw_reliability(panel, own, numbers)
-        panel.set_title(f"{model}, T = {temperature:g}")
-    return styles.finish(figure, "Lengths by load and confidence beat fixed ones; ours drafts beside the rounds", OURS)
+    numbers = styles.numbers([*SHOWN, *(_name(*each) for each in product(TOLD, config.temperatures))], OURS)
+    figure = new_figure(14.0, 9.6)
+    above, below = figure.subfigures(2, 1)
+    _draw_speeds(above.subplots(), config, results.rows, numbers)
+    for panel, model in zip(below.subplots(1, len(models), squeeze=False).flat, models, strict=True):
+        _draw_reliability(panel, [one for one in bins if one["draft_model"] == model], numbers)
+        panel.set_title(f"{model}: a curve for each domain")
+    title = (
+        "Lengths by load and confidence beat fixed ones; calibrated confidence comes true; ours drafts beside rounds"
+    )
+    return styles.finish(figure, title, OURS)
 
 
-def _draw_speeds(panel: Axes, rows: Sequence[dict[str, Any]], services: list[str], numbers: Mapping[str, int]) -> None:
+def _name(by: str, temperature: float) -> str:
+    return f"{TOLD[by]}, T = {temperature:g}"
+
+
+def _draw_speeds(panel: Axes, config: Config, rows: Sequence[dict[str, Any]], numbers: Mapping[str, int]) -> None:
     width = 0.8 / len(SHOWN)
+    groups = list(product(config.machines, config.traffic))
+    speeds = {(one["machine"], one["traffic"], one["policy"]): one["speedup"] for one in rows}
     for place, policy in enumerate(SHOWN):
-        own = [one["speedup"] for one in rows if one["policy"] == policy and one["traffic"] in services]
-        places = np.arange(len(own)) + width * (place - (len(SHOWN) - 1) / 2)
+        places = np.arange(len(groups)) + width * (place - (len(SHOWN) - 1) / 2)
+        own = [speeds[*group, policy] for group in groups]
         panel.bar(places, own, width, label=policy, **styles.bar(numbers[policy]))
-    panel.axhline(1.0, color="black", linewidth=0.8, label=f"without drafts ({WITHOUT})")
-    panel.set_xticks(range(len(services)), services)
-    panel.set(title=rows[0]["machine"], ylabel="times as fast as without drafts")
+    panel.axhline(1.0, color="black", linewidth=0.8)
+    panel.set_xticks(range(len(groups)), ["\n".join(group) for group in groups])
+    panel.set_ylabel(f"times as fast as without drafts ({WITHOUT})")
 
 
 def _draw_reliability(panel: Axes, bins: Sequence[dict[str, Any]], numbers: Mapping[str, int]) -> None:
-    """A curve for each domain: as calibrated, and pale as claimed."""
-    bins = [one for one in bins if one["tokens"] >= FEWEST_SHOWN]
-    panel.plot([0, 1], [0, 1], color="black", linewidth=0.8, label="as told")
-    for domain, by in product(dict.fromkeys(one["domain"] for one in bins), (CLAIMED, CALIBRATED)):
-        own = [one for one in bins if (one["domain"], one["known_by"]) == (domain, by)]
-        style = styles.curve(numbers[domain]) | ({} if by == CALIBRATED else {"alpha": 0.3, "label": None})
-        panel.plot(*zip(*((one["predicted"], one["agreed"]) for one in own), strict=True), **{"label": domain} | style)
-    panel.set(xlabel="probability of acceptance (pale: as claimed)", ylabel="tokens that agree", aspect="equal")
+    """Those of a draft model: a marker for each domain."""
+    panel.plot([0, 1], [0, 1], color="black", linewidth=0.8)
+    curves: dict[tuple[str, float, str], list[tuple[float, float]]] = {}
+    for one in bins:
+        key = one["known_by"], one["temperature"], one["domain"]
+        curves.setdefault(key, []).append((one["predicted"], one["agreed"]))
+    domains = list(dict.fromkeys(domain for *_, domain in curves))
+    for (by, temperature, domain), points in curves.items():
+        name = _name(by, temperature)
+        style = styles.curve(numbers[name]) | {"marker": styles.MARKERS[domains.index(domain) % len(styles.MARKERS)]}
+        panel.plot(*zip(*points, strict=True), label=name, **style)
+    panel.set(xlabel="probability of acceptance", ylabel="share of tokens that agree", xlim=(0, 1), ylim=(0, 1))
 
 
 def main() -> int:

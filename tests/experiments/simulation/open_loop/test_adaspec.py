@@ -49,7 +49,7 @@ def test_every_policy_is_told_for_every_service_and_level():
     ]
     assert all(one["speedup"] == 1.0 for one in outcome.rows if one["policy"] == WITHOUT)
     assert [one["policy"] for one in outcome.curves if "policy" in one] == list(POLICIES)
-    assert len(draw(TINY, outcome).axes) == 1 + 2 * 3  # the machine; temperatures and draft models
+    assert len(draw(TINY, outcome).axes) == 1 + 3  # speeds; draft models
 
 
 def text(agreed: str) -> Text:
