@@ -334,7 +334,7 @@ def _over(where: str, here: dict[str, dict[str, Any]]) -> list[Finding]:
 
 def draw(config: Config, results: Results) -> Figure:
     """Speed by machine, service and policy; below, for each draft model, how often tokens agree by what was told."""
-    bins = [one for one in results.curves if one.get("known_by") in TOLD and one["tokens"] >= FEWEST_SHOWN]
+    bins = [one for one in results.curves if one.get("known_by") in TOLD]
     models = list(dict.fromkeys(one["draft_model"] for one in bins))
     numbers = styles.numbers([*SHOWN, *(_name(*each) for each in product(TOLD, config.temperatures))], OURS)
     figure = new_figure(14.0, 9.6)
@@ -367,12 +367,13 @@ def _draw_speeds(panel: Axes, config: Config, rows: Sequence[dict[str, Any]], nu
 
 
 def _draw_reliability(panel: Axes, bins: Sequence[dict[str, Any]], numbers: Mapping[str, int]) -> None:
-    """Those of a draft model: a marker for each domain."""
+    """Bins of a draft model: a marker for each domain."""
     panel.plot([0, 1], [0, 1], color="black", linewidth=0.8)
     curves: dict[tuple[str, float, str], list[tuple[float, float]]] = {}
     for one in bins:
-        key = one["known_by"], one["temperature"], one["domain"]
-        curves.setdefault(key, []).append((one["predicted"], one["agreed"]))
+        if one["tokens"] >= FEWEST_SHOWN:
+            key = one["known_by"], one["temperature"], one["domain"]
+            curves.setdefault(key, []).append((one["predicted"], one["agreed"]))
     domains = list(dict.fromkeys(domain for *_, domain in curves))
     for (by, temperature, domain), points in curves.items():
         name = _name(by, temperature)
