@@ -338,7 +338,7 @@ def draw(config: Config, results: Results) -> Figure:
     models = list(dict.fromkeys(one["draft_model"] for one in bins))
     numbers = styles.numbers([*SHOWN, *(_name(*each) for each in product(TOLD, config.temperatures))], OURS)
     figure = new_figure(14.0, 9.6)
-    above, below = figure.subfigures(2, 1)
+    above, below = figure.subfigures(2, 1, squeeze=False).flat
     _draw_speeds(above.subplots(), config, results.rows, numbers)
     for panel, model in zip(below.subplots(1, len(models), squeeze=False).flat, models, strict=True):
         _draw_reliability(panel, [one for one in bins if one["draft_model"] == model], numbers)

@@ -83,7 +83,7 @@ class Calibration:
     @property
     def _came_true(self) -> float:
         """Share of the claimed hits that there were, at most 1. Else each bucket would unlearn its claims alone."""
-        claimed = sum(map(mul, self.tries, CLAIMED))
+        claimed: float = sum(map(mul, self.tries, CLAIMED))
         return min(1.0, (PRIOR_TRIES + sum(self.hits)) / (PRIOR_TRIES + claimed))
 
     def _solve(self) -> list[float]:
