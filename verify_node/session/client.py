@@ -80,8 +80,10 @@ class DraftGain:
 
     @property
     def tokens(self) -> float:
-        """Additional tokens accepted if the draft is in time; at least 0."""
-        return max(0.0, self._in_time.value - self._too_late.value)
+        """Additional tokens accepted if the draft is in time; at least 0. What others bring counts the less, the fewer
+        timely drafts there were: else one lucky round would end the waiting, and no timely draft would come again."""
+        known = min(1.0, (self._in_time.num - FIRST_ROUNDS) / (KNOWN - FIRST_ROUNDS))
+        return max(0.0, self._in_time.value - known * self._too_late.value)
 
     @property
     def is_known(self) -> bool:

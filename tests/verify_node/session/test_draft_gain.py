@@ -29,3 +29,14 @@ def test_older_rounds_are_forgotten() -> None:
     for _ in range(int(3 * MEMORY)):
         gain.observe(0, in_time=True)
     assert gain.tokens < 0.2
+
+
+def test_what_few_rounds_had_without_a_draft_ends_no_hope() -> None:
+    """Rounds then waited for no draft, so none was in time, and none could show that waiting pays."""
+    gain = DraftGain()
+    for _ in range(5):
+        gain.observe(5, in_time=False)
+    assert gain.tokens == 1.0
+    for _ in range(8):
+        gain.observe(2, in_time=True)
+    assert gain.tokens == 0.0
