@@ -3,15 +3,17 @@
 Requests come as they did to a real service, rescaled to the paper's rates: code completions that must be nearly as
 quick as a machine without load, chats, and summaries that may take their time. Rounds take what the paper's authors
 measured on four and two A100. Every policy meets the same requests, with texts that are as hard to draft. On the
-paper's hardware the draft model shares the target's devices, and all wait for it (`open_loop/together.py`): so its
-baselines run, and `adaptive`, AdaSpec's lengths. `gradient` is our default, with draft nodes of their own;
-*edge* ones are some way off, and there every text of `fixed` has one of its own for whose drafts it waits (SLED).
+paper's hardware the draft model shares the target's devices, and all wait for it (`open_loop/together.py`): so run
+`adaserve`, the paper's own trees and selection, with and without its SLO phase; `adaserve, tuned`, with the constants
+that serve best here; the paper's baselines; and `adaptive`, AdaSpec's lengths. `gradient` is our default, with eight
+draft nodes of their own, and `fixed, beside rounds` has as many; *edge* ones are some way off, and there every text of
+`fixed` has one of its own for whose drafts it waits (SLED).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -24,24 +26,32 @@ from experiments.harness import styles
 from experiments.harness.experiment import Outcome, Results, new_figure, run
 from experiments.harness.processes import each
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.drafters import Adaptive, Fixed
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Trees
 from experiments.simulation.open_loop.mix import Kind, bells, mixed
 from experiments.simulation.open_loop.service import Service, serve, with_draft_nodes
 from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import Tabled, rescaled
-from experiments.slo.adaserve_claims import BESIDE, BURSTY, HERE, OURS, RATIOS, SLED, findings, ratios, worlds
+from experiments.slo.adaserve_claims import (
+    ADAPTIVE,
+    BASELINES,
+    BESIDE,
+    NO_PHASE,
+    OURS,
+    PUBLISHED,
+    RATIOS,
+    SLED,
+    TUNED,
+    findings,
+    ratios,
+    worlds,
+)
 from goodspeed.fair.round_time import Linear
 
-TOGETHER: dict[str, Callable[[], Drafter]] = {
-    "prefill first": partial(Fixed, 0),
-    "chunked prefill": partial(Fixed, 0),
-    **{f"fixed {length}": partial(Fixed, length) for length in (4, 6, 8)},
-    HERE: Adaptive,
-}
-"""vLLM, Sarathi, and vLLM with drafts of a fixed length; and lengths by load and confidence, as AdaSpec has them."""
+TOGETHER = (*BASELINES, ADAPTIVE, PUBLISHED, NO_PHASE, TUNED)
+"""Where the draft model shares the target's devices."""
 
 POLICIES = (*TOGETHER, OURS)
-SHOWN = (OURS, HERE, "fixed 4", "chunked prefill")
+SHOWN = (OURS, PUBLISHED, ADAPTIVE, "fixed 4", "chunked prefill")
 """Those in the picture: a baseline of each kind."""
 
 NOTES = [
@@ -59,6 +69,20 @@ class Model:
     step_ms: float  # of the draft model, for a token of each text
     baseline_ms: float  # a token without load
     requests_per_s: list[float]
+    adaserve: Trees  # as published
+    tuned: list[int]  # c_1 and c_2 of Eqs. (8) and (9), which the paper does not tell, as they serve best here
+
+    def drafter(self, policy: str) -> Drafter:
+        """Decides on drafts where the draft model shares the target's devices."""
+        c1, c2 = self.tuned
+        known: dict[str, Drafter] = {
+            ADAPTIVE: Adaptive(),
+            PUBLISHED: self.adaserve,
+            NO_PHASE: replace(self.adaserve, slo_phase=False),
+            TUNED: replace(self.adaserve, c1=c1, c2=c2),
+        }
+        length = int(policy.removeprefix("fixed ")) if policy.startswith("fixed ") else 0
+        return known.get(policy, Fixed(length))
 
     @property
     def cost(self) -> Tabled:
@@ -122,7 +146,7 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
     for name, model in config.models.items():
         highest = model.requests_per_s[-1]
         for rate in model.requests_per_s:
-            yield Point("rates", name, rate), POLICIES
+            yield Point("rates", name, rate), (*POLICIES, BESIDE)
         for latency_s in config.edge_s:
             yield Point("edge", name, highest, latency_s=latency_s), (*SLED, BESIDE, OURS)
         for share in config.urgent_shares:
@@ -131,7 +155,7 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
             yield Point("scale", name, config.requests_per_s, slo_scale=scale), POLICIES
         for harder in config.harder:
             yield Point(f"harder by {harder:g}", name, highest, harder=harder), POLICIES
-        yield Point("bursty", name, config.requests_per_s, bursty=True), (*BURSTY["llama"], HERE)
+        yield Point("bursty", name, config.requests_per_s, bursty=True), POLICIES
 
 
 def row(config: Config, cell: tuple[Point, str, int]) -> dict[str, Any]:
@@ -158,7 +182,7 @@ def served(config: Config, point: Point, policy: str, seed: int) -> Service:
         first = policy == "prefill first"
         line_s = 2 * point.latency_s if point.figure == "edge" else None
         server = Server(model.cost, step, config.max_round_tokens, first, line_s)
-        return server.serve(arrivals, TOGETHER[policy]())
+        return server.serve(arrivals, model.drafter(policy))
     settings = with_draft_nodes(
         config.clients, config.budget, config.max_round_tokens, model.cost, step, point.latency_s
     )

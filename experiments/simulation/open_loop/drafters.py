@@ -1,10 +1,12 @@
 """Chooses lengths of drafts where one device drafts for all and then verifies (`together.py`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from experiments.simulation.open_loop.together import Batch, Text
+from goodspeed.fair.selection import Candidate, Cost, rank, take, take_needed
+from verify_node.slo.needs import CROWDING
 
 KEPT = 0.6
 """The weight of earlier rounds in the mean confidence that Alg. 1 predicts by, as in AdaSpec's public code."""
@@ -73,6 +75,46 @@ class Adaptive:
                 return
             best, expected = found, expected - path
             text.paths.pop()
+
+
+@dataclass(frozen=True)
+class Trees:
+    """AdaServe: beams by load (Eqs. 8, 9), of which first come what texts owe, and then the likeliest nodes (Alg. 2).
+
+    What a text owes is Eqs. (2) and (3), and is taken also where it does not suffice, as the paper has it.
+    """
+
+    budget: int  # B_1, of tokens that the target verifies in a round, one of each text among them
+    step_budget: int  # B_2, of tokens in a step of the draft model
+    depths: tuple[int, int]  # least and most
+    most_width: int
+    c1: int = 0
+    c2: int = 0
+    slo_phase: bool = True
+
+    def shape(self, num_texts: int) -> tuple[int, int]:
+        """Depth and width of all trees: Eqs. (8) and (9)."""
+        least, most = self.depths
+        depth = max(least, min(most, self.budget // (num_texts + self.c1) - 1))
+        return depth, max(1, min(self.most_width, self.step_budget // num_texts + self.c2))
+
+    def draft(self, batch: Batch) -> None:
+        depth, width = self.shape(len(batch.texts))
+        for _ in range(depth):
+            batch.step(batch.texts, width)
+        most = max(0, self.budget - len(batch.texts))
+        round_s = batch.seconds(min(0, most - batch.num_drafted))
+        candidates = [Candidate(text.odds, text.parents) for text in batch.texts]
+        ranked = {k: rank(text.odds, text.parents) for k, text in enumerate(batch.texts)}
+        owing = candidates
+        if self.slo_phase:
+            each = int(CROWDING * most / len(batch.texts))
+            needs = [min(text.times.owed(batch.now, round_s), depth + 1) - 1.0 for text in batch.texts]
+            owing = [replace(one, need=need, max_nodes=each) for one, need in zip(candidates, needs, strict=True)]
+        first, _ = take_needed(owing, most, 0.0, ranked)
+        counts, _ = take(candidates, first, most, Cost(), ranked)
+        for text, count, tree in zip(batch.texts, counts, ranked.values(), strict=True):
+            text.keep(sorted(tree.nodes[:count]))
 
 
 def _expected(texts: Sequence[Text]) -> float:

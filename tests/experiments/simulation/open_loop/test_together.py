@@ -7,17 +7,19 @@ import pytest
 
 from experiments.adaspec import MACHINES
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold, Trees
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance
 from goodspeed.fair.round_time import Linear
+from goodspeed.slo.objectives import Objectives
 
 TARGET = Linear(fixed_s=0.010, token_s=0.001)
 STEP = Linear(fixed_s=0.001)
 ALONE = Server(TARGET, STEP, 100)
+TREES = Trees(budget=20, step_budget=6, depths=(2, 4), most_width=3)
 KINDS = [Kind("short", 0.5, 30, 40, 0.5), Kind("long", 0.5, 400, 80, 0.7)]
 
 
@@ -34,8 +36,8 @@ class Known(Acceptance):
         return self.rate(position, offset, True)
 
 
-def batch(*texts: tuple[float, ...]) -> Batch:
-    arrivals = [Arrival(0.0, 1, 50, Known(one)) for one in texts]
+def batch(*texts: tuple[float, ...], slo: Objectives | None = None) -> Batch:
+    arrivals = [Arrival(0.0, 1, 50, Known(one), slo) for one in texts]
     return Batch([Text(number, one) for number, one in enumerate(arrivals)], TARGET, STEP)
 
 
@@ -105,6 +107,69 @@ def test_no_round_exceeds_the_service_level():
     made = batch((0.9,) * 9)
     Adaptive(most_s=0.016, confidence=0.9).draft(made)
     assert lengths(made) == [2]  # 2 steps, 13 ms: 15 ms; a third would be 17
+
+
+def test_a_beam_extends_the_likeliest_nodes_of_its_last_layer():
+    """Second choices are right in two of five cases in which the first is wrong."""
+    made = batch((0.6, 0.5))
+    for _ in range(2):
+        made.step(made.texts, 2)
+    [text] = made.texts
+    assert text.paths == pytest.approx([0.6, 0.16, 0.3, 0.12])
+    assert (text.parents, text.ranks) == ([-1, -1, 0, 0], [0, 1, 0, 1])
+
+
+def test_as_many_nodes_of_trees_are_accepted_as_their_paths_claim():
+    made = batch(*[(0.3, 0.6, 0.5)] * 2000)
+    for _ in range(3):
+        made.step(made.texts, 3)
+    claimed = sum(sum(text.paths) for text in made.texts)
+    assert sum(text.accept(1.0) for text in made.texts) == pytest.approx(claimed, rel=0.05)
+    assert made.num_drafted == 0
+
+
+@pytest.mark.parametrize(("num_texts", "shape"), [(1, (4, 3)), (3, (4, 2)), (5, (3, 1)), (40, (2, 1))])
+def test_trees_are_as_deep_and_wide_as_the_load_allows(num_texts, shape):
+    """Eqs. (8) and (9), with 20 tokens to verify and 6 in a step."""
+    assert TREES.shape(num_texts) == shape
+    assert replace(TREES, c1=100, c2=2).shape(num_texts) == (2, min(3, 6 // num_texts + 2))
+
+
+@pytest.mark.parametrize("slo_phase", [True, False])
+@pytest.mark.parametrize(("num_texts", "num_drafted"), [(1, 12), (4, 16), (19, 1), (30, 0)])
+def test_no_more_is_verified_than_the_budget_allows(num_texts, num_drafted, slo_phase):
+    """Of 20 tokens each text has one; a single one has four layers of three nodes."""
+    made = batch(*[(0.9, 0.8)] * num_texts, slo=Objectives(tpot_s=0.001, tpot_window=0))
+    replace(TREES, slo_phase=slo_phase).draft(made)
+    assert made.num_drafted == num_drafted
+
+
+def test_without_the_slo_phase_the_likeliest_nodes_of_all_are_verified():
+    texts = [(0.9, 0.4), (0.3, 0.6), (0.7, 0.2), (0.5, 0.5), (0.8, 0.1)]
+    every, made = batch(*texts), batch(*texts)
+    depth, width = TREES.shape(len(texts))
+    for _ in range(depth):
+        every.step(every.texts, width)
+    replace(TREES, budget=12, depths=(depth, depth), slo_phase=False).draft(made)
+    likeliest = sorted((path for text in every.texts for path in text.paths), reverse=True)
+    assert sorted((path for text in made.texts for path in text.paths), reverse=True) == likeliest[:7]
+
+
+def test_a_text_behind_its_tpot_gets_its_nodes_before_likelier_ones_of_others():
+    """Of six drafted tokens, each may get three by what it owes (1.2 equal parts)."""
+
+    def made(slo_phase):
+        found = batch((0.3,) * 9, (0.9,) * 9, slo=Objectives(tpot_s=0.05, tpot_window=0))
+        late, early = found.texts
+        late.write(1, 0.0)
+        early.write(1, 0.0)
+        early.write(20, 0.1)
+        found.now = 0.1
+        replace(TREES, budget=8, step_budget=2, depths=(4, 4), slo_phase=slo_phase).draft(found)
+        return lengths(found)
+
+    assert made(False) == [2, 4]
+    assert made(True) == [3, 3]
 
 
 def test_a_draft_model_elsewhere_is_waited_for_by_each_draft():
