@@ -69,6 +69,7 @@ class Model:
     step_ms: float  # of the draft model, for a token of each text
     baseline_ms: float  # a token without load
     requests_per_s: list[float]
+    beyond: float  # the paper's rates, where its own devices are too few
     adaserve: Trees  # as published
     tuned: list[int]  # c_1 and c_2 of Eqs. (8) and (9), which the paper does not tell, as they serve best here
 
@@ -147,6 +148,7 @@ def points(config: Config) -> Iterator[tuple[Point, Sequence[str]]]:
         highest = model.requests_per_s[-1]
         for rate in model.requests_per_s:
             yield Point("rates", name, rate), (*POLICIES, BESIDE)
+        yield Point("beyond", name, model.beyond), (*POLICIES, BESIDE)
         for latency_s in config.edge_s:
             yield Point("edge", name, highest, latency_s=latency_s), (*SLED, BESIDE, OURS)
         for share in config.urgent_shares:

@@ -101,9 +101,10 @@ def findings(models: Iterable[str], rows: Sequence[Row]) -> list[Finding]:
     for name in models:
         claimed: dict[str, Any] = PAPER[name]
         for figure in dict.fromkeys(one["figure"] for one in rows if one["model"] == name):
-            for ours in (OURS, PUBLISHED) if figure != "edge" else ():
+            for ours in (OURS, PUBLISHED) if figure not in ("edge", "beyond") else ():
                 found += _ratios(name, figure, worlds(rows, name, figure), ours, claimed.get(figure))
-        found += _equal(rows, name)
+        for figure in ("rates", "beyond"):
+            found += _equal(rows, name, figure)
         found += _bursty(rows, name)
         found += _edge(rows, name)
         found += _selection(rows, name, claimed["selection"])
@@ -138,23 +139,23 @@ def _edge(rows: Sequence[Row], model: str) -> list[Finding]:
     return found
 
 
-def _equal(rows: Sequence[Row], model: str) -> list[Finding]:
-    """Goodput at the highest rate beside others: `fixed, beside rounds` has as many devices as ours.
+def _equal(rows: Sequence[Row], model: str, figure: str) -> list[Finding]:
+    """Goodput at the figure's highest rate beside others: `fixed, beside rounds` has as many devices as ours.
 
     More devices would not change AdaServe's figures: its rounds wait for the draft model's steps, whose time is fixed.
     """
-    world = worlds(rows, model, "rates")[-1]
+    world = worlds(rows, model, figure)[-1]
     found = []
     for name in (PUBLISHED, TUNED, ADAPTIVE, BESIDE):
         ratio = world[OURS]["goodput_tokens_s"] / world[name]["goodput_tokens_s"]
-        what = f"{model}: goodput over `{name}`"
+        what = f"{model}, {figure}: goodput over `{name}`"
         if name in (PUBLISHED, TUNED):
             is_reached = ratio >= OVER_PUBLISHED
             found.append(Finding(what, ratio, None, f"at least {OVER_PUBLISHED:g}", is_reached))
         else:
             found.append(Finding(what, ratio))
     phase = world[PUBLISHED]["attainment"] - world[NO_PHASE]["attainment"]
-    return [*found, Finding(f"{model}, {PUBLISHED}: attainment by the SLO phase", phase)]
+    return [*found, Finding(f"{model}, {figure}, {PUBLISHED}: attainment by the SLO phase", phase)]
 
 
 def _bursty(rows: Sequence[Row], model: str) -> list[Finding]:
