@@ -26,6 +26,7 @@ class Moved(Struct, frozen=True):
     taken: tuple[int, ...]
     after_wrong: bool = False  # the session's previous round rejected a first choice
     unverified: Drafted | None = None  # a draft for this text, if the round verified none
+    waited_for: int | None = None  # tokens that might be drafted, if rounds waited for the draft, and it came
 
     @property
     def num_verified(self) -> int:
@@ -38,17 +39,25 @@ class Moved(Struct, frozen=True):
 
     @property
     def num_observed(self) -> int:
-        """Drafted tokens that update the acceptance rate: a draft model's, and all tokens that the ratio rule decided.
+        """Tokens that update the acceptance rate: a draft model's, and all tokens that the ratio rule decided.
 
-        N-gram drafts do not count.
+        N-gram drafts count only where rounds wait for them. There a draft that was right, but ended before its
+        permission, counts as wrong in its next token: else a client that proposes little would be permitted much, and
+        so others little.
         """
-        counts = is_awaited(self.entry.source) or self.entry.proposal is not None
+        is_short = self.waited_for is not None and self._num_counted < self.waited_for
+        ended_early = is_short and self._num_first_accepted == self._num_counted and not self.session.finished
+        return self._num_counted + ended_early
+
+    @property
+    def _num_counted(self) -> int:
+        counts = is_awaited(self.entry.source) or self.entry.proposal is not None or self.waited_for is not None
         return len(self.entry.first_choices) if counts else 0
 
     @property
     def num_first_choices(self) -> tuple[int, int]:
         """First choices accepted, and first choices drafted, up to the text's end, which is itself not delivered."""
-        return self._num_first_accepted, min(self.num_observed, len(self.taken) + 1)
+        return self._num_first_accepted, min(self._num_counted, len(self.taken) + 1)
 
     @property
     def _num_first_accepted(self) -> int:
@@ -140,6 +149,8 @@ def commit(
     if entry.verification == "match" and not entry.num_drafted:
         newest = session.drafts.newest
         unverified = newest if newest is not None and newest.codes else passed_over
+    drafts = session.drafts
+    waited_for = drafts.may_draft if drafts.waits and not drafts.is_awaited else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:
@@ -150,7 +161,7 @@ def commit(
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    moved = Moved(session, entry, outcome, base_len, taken, session.drafts.was_wrong, unverified)
+    moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, waited_for)
     session.note_wrong(moved.is_wrong)
     return moved
 

@@ -146,6 +146,22 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pyte
     assert [verdict.may_draft for verdict in desk.round()] == [6]
 
 
+def test_in_barrier_rounds_who_proposes_nothing_is_permitted_little() -> None:
+    """Its tokens once counted for nothing: its rate of acceptance stayed high, and others were permitted less."""
+    desk = Desk(rounds="barrier", budget=8, max_round_tokens=64, context_len=999, num_pages=999, self_draft=False)
+    permitted = {"a": 0, "b": 0}
+    for number, name in enumerate(permitted, 1):
+        desk.hello(name, **({} if name == "a" else {"draft_model": ""}))
+        desk.open(name, number, max_tokens=900)
+    for count in range(60):
+        for verdict in desk.round():
+            name = desk.session(verdict.session_id[-1]).client.name
+            permitted[name] += verdict.may_draft if count > 20 else 0
+        desk.draft("a", 1, alpha=0.6)
+        desk.draft("b", 2, tokens=(), source="ngram")
+    assert permitted["a"] > 2 * permitted["b"]
+
+
 # -- one token, after a time without -----------------------------------------------------------------------------------
 
 
