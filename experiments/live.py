@@ -91,7 +91,9 @@ Runs = Mapping[str, Sequence[Run]]
 def serve(config: Config, requests: chats.Requests, world: str) -> Runs:
     found: dict[str, list[Run]] = {policy: [] for policy in config.policies}
     turns = list(product(range(config.num_seeds), range(len(config.policies))))
-    with running.nodes(config.target, config.draft.split(","), config.domains, config.kinds[world]) as nodes:
+    with running.nodes(
+        config.target, [each.strip() for each in config.draft.split(",")], config.domains, config.kinds[world]
+    ) as nodes:
         for seed, turn in parts(f"runs in {world}", turns):
             policy = config.policies[(seed + turn) % len(config.policies)]
             wanted = requests.of(seed, config.num_rounds + SPARE)

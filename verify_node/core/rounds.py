@@ -249,7 +249,8 @@ class Rounds:
                 why = constraint_failed(outcome.failed) if outcome.breaks_constraint else target_failed(outcome.failed)
                 sends += self.replies.give_up(session, why, now)
             elif entry.samples:
-                moved.append(commit(session, entry, outcome, self.pool, self.choice.passed_over.get(entry.session_id)))
+                passed_over, is_barrier = self.choice.passed_over.get(entry.session_id), self.allocator.is_barrier
+                moved.append(commit(session, entry, outcome, self.pool, passed_over, is_barrier=is_barrier))
         return moved, sends
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:

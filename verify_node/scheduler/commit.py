@@ -26,7 +26,7 @@ class Moved(Struct, frozen=True):
     taken: tuple[int, ...]
     after_wrong: bool = False  # the session's previous round rejected a first choice
     unverified: Drafted | None = None  # a draft for this text, if the round verified none
-    waited_for: int | None = None  # tokens that might be drafted, if rounds waited for the draft, and it came
+    num_awaited: int | None = None  # tokens that might be drafted, where rounds wait for all drafts
 
     @property
     def num_verified(self) -> int:
@@ -41,17 +41,17 @@ class Moved(Struct, frozen=True):
     def num_observed(self) -> int:
         """Tokens that update the acceptance rate: a draft model's, and all tokens that the ratio rule decided.
 
-        N-gram drafts count only where rounds wait for them. There a draft that was right, but ended before its
-        permission, counts as wrong in its next token: else a client that proposes little would be permitted much, and
-        so others little.
+        N-gram drafts count only where rounds wait for all drafts. There a draft that was right, but ended before its
+        permission, or did not come, counts as wrong in its next token: else a client that proposes little would be
+        permitted much, and so others little.
         """
-        is_short = self.waited_for is not None and self._num_counted < self.waited_for
+        is_short = self.num_awaited is not None and self.entry.num_drafted < self.num_awaited
         ended_early = is_short and self._num_first_accepted == self._num_counted and not self.session.finished
         return self._num_counted + ended_early
 
     @property
     def _num_counted(self) -> int:
-        counts = is_awaited(self.entry.source) or self.entry.proposal is not None or self.waited_for is not None
+        counts = is_awaited(self.entry.source) or self.entry.proposal is not None or self.num_awaited is not None
         return len(self.entry.first_choices) if counts else 0
 
     @property
@@ -137,12 +137,19 @@ class Moved(Struct, frozen=True):
 
 
 def commit(
-    session: Session, entry: Entry, outcome: Outcome, pool: PagePool, passed_over: Drafted | None = None
+    session: Session,
+    entry: Entry,
+    outcome: Outcome,
+    pool: PagePool,
+    passed_over: Drafted | None = None,
+    *,
+    is_barrier: bool = False,
 ) -> Moved:
     """Commits the decided tokens, and frees the KV cache of rejected ones, or of the whole text at its end.
 
     Publishes full pages of the text, which contain no rejected tokens. The pages of a finished text that shares with no
     other session are withdrawn. passed_over: its draft when the round was packed, if no token of it was chosen.
+    is_barrier: rounds wait for all drafts.
     """
     base_len = len(session.tokens)
     unverified = None
@@ -150,7 +157,7 @@ def commit(
         newest = session.drafts.newest
         unverified = newest if newest is not None and newest.codes else passed_over
     drafts = session.drafts
-    waited_for = drafts.may_draft if drafts.waits and not drafts.is_awaited else None
+    num_awaited = drafts.may_draft if is_barrier else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
     session.must_follow(outcome.forced)
     if outcome.own_tokens:
@@ -161,7 +168,7 @@ def commit(
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, waited_for)
+    moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, num_awaited)
     session.note_wrong(moved.is_wrong)
     return moved
 

@@ -34,7 +34,8 @@ FIRST_ROWS = 32.0
 on a GPU."""
 
 UNMEASURED = 16
-"""Rounds with prefill after which one prefills nothing, so that the time of such a round stays known."""
+"""Rounds with prefill after which one prefills nothing, so that the time of such a round stays known; so does the one
+after an unusual round."""
 
 MOST_SURPRISE = log(4.0)
 """Largest logarithm of a round's time over its prediction in what is learned from it."""
@@ -101,7 +102,7 @@ class Prefill:
         scale = 1.0 if cost.profiled else 0.0  # of the model, 0: unknown
         self._known = np.array([scale, *FIRST])  # and costs as in `Room`
         self._doubt = np.diag(FIRST_DOUBT)  # covariances of their logarithms
-        self._unusual = [0.0, 0.0]  # surprises of the previous round without prefill, and with, if they were unusual
+        self._unusual = [0.0, 0.0]  # surprise of the latest round without prefill that counts, and with, if unusual
         self._num_unmeasured = 0
 
     def begin(self, ready: Sequence[Session], awaited: Sequence[Session] = ()) -> None:
@@ -142,11 +143,12 @@ class Prefill:
             round_s = max(self._model.round_s(num_decided + num_rows, *shape), usual_s) if prefills else usual_s
             measured_s = seconds / float(self._known[0])
             share = 1.0 - usual_s / max(round_s, measured_s * BEYOND_NOISE) if round_s > usual_s else 0.0  # of prefill
-            self._learn(log(measured_s / round_s), np.array([1.0, *(share * rows / (num_rows or 1.0))]))
-            if prefills and self._unusual[True]:
+            shares = np.array([1.0, *(share * rows / (num_rows or 1.0))])
+            self._learn(log(measured_s / round_s), shares, has_share=share > 0.0)
+            if share and self._unusual[True]:
                 self._num_unmeasured = UNMEASURED  # a round without prefill is to show whether the machine is slower
 
-    def _learn(self, surprise: float, shares: NDArray[np.float64]) -> None:
+    def _learn(self, surprise: float, shares: NDArray[np.float64], *, has_share: bool) -> None:
         """Corrects the scale and what prefill costs by a Kalman filter, which tells them apart by rounds with and
         without prefill.
 
@@ -155,12 +157,11 @@ class Prefill:
         token.
 
         surprise: logarithm of the round's time over its prediction. shares: 1.0, and of each cost in the longer of both
-        times, less noise, so that costs that are far too low rise at once.
+        times, less noise, so that costs that are far too low rise at once. has_share: prefill takes time in it.
         """
         usual = sqrt(NOISE + shares @ self._doubt @ shares)
-        kind = bool(shares[1:].any())
-        is_unusual, is_repeated = abs(surprise) > UNUSUAL * usual, surprise * self._unusual[kind] > 0.0
-        self._unusual[kind] = surprise if is_unusual else 0.0
+        is_unusual, is_repeated = abs(surprise) > UNUSUAL * usual, surprise * self._unusual[has_share] > 0.0
+        self._unusual[has_share] = surprise if is_unusual else 0.0
         most = MOST_SURPRISE
         if is_unusual and is_repeated:
             self._doubt += np.diag((shares > 0.0) * MOST_DOUBT)

@@ -80,8 +80,8 @@ class DraftGain:
 
     @property
     def tokens(self) -> float:
-        """Additional tokens accepted if the draft is in time; at least 0. What others bring counts the less, the fewer
-        timely drafts there were: else one lucky round would end the waiting, and no timely draft would come again."""
+        """Additional tokens accepted if the draft is in time; at least 0. What rounds without a timely draft brought
+        counts the less, the fewer had one: else one lucky round would end the waiting, and no draft would be timely."""
         known = min(1.0, (self._in_time.num - FIRST_ROUNDS) / (KNOWN - FIRST_ROUNDS))
         return max(0.0, self._in_time.value - known * self._too_late.value)
 

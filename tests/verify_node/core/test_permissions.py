@@ -9,7 +9,7 @@ from goodspeed.fair.policies import ClientState, OwnPolicy
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft
-from tests.fakes import VOCAB, Desk, alone, make_open, request_of
+from tests.fakes import VOCAB, Desk, alone, make_open, request_of, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, PROBE_ROUNDS
 
 TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
@@ -155,7 +155,7 @@ def test_in_barrier_rounds_who_proposes_nothing_is_permitted_little() -> None:
         desk.open(name, number, max_tokens=900)
     for count in range(60):
         for verdict in desk.round():
-            name = desk.session(verdict.session_id[-1]).client.name
+            name = "a" if verdict.session_id == session_id(1) else "b"
             permitted[name] += verdict.may_draft if count > 20 else 0
         desk.draft("a", 1, alpha=0.6)
         desk.draft("b", 2, tokens=(), source="ngram")
