@@ -144,7 +144,7 @@ class Prefill:
             measured_s = seconds / float(self._known[0])
             share = 1.0 - usual_s / max(round_s, measured_s * BEYOND_NOISE) if round_s > usual_s else 0.0  # of prefill
             shares = np.array([1.0, *(share * rows / (num_rows or 1.0))])
-            self._learn(log(measured_s / round_s), shares, has_share=share > 0.0)
+            self._learn(log(measured_s / round_s), shares, has_share=bool(share))
             if share and self._unusual[True]:
                 self._num_unmeasured = UNMEASURED  # a round without prefill is to show whether the machine is slower
 
