@@ -218,7 +218,7 @@ class Verified(NamedTuple):
 
 
 def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[Verified]:
-    """The drafts of one client, whose texts come in turn; the calibration learns each one's outcome after it."""
+    """Yields the drafts of one client, whose texts come in turn; the calibration learns each outcome after its draft."""
     calibration = Calibration()
     for text in texts:
         path = text.models[draft_model]
@@ -234,7 +234,7 @@ def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[V
 
 
 def reliability(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What probabilities tell, by draft model, temperature and domain, and the bins from which that is."""
+    """Returns how far probabilities are off, by draft model, temperature and domain, and the bins that show it."""
     recorded = proposals.load(config.recordings)
     found: dict[str, Any] = {}
     bins: list[dict[str, Any]] = []
@@ -256,7 +256,7 @@ def reliability(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def binned(drafts: Sequence[Verified], by: str) -> list[dict[str, Any]]:
-    """Mean probability, and share that was accepted, of the tokens whose predecessors all were, by bins."""
+    """Returns, by bins, the mean probability and the accepted share of the tokens whose predecessors were accepted."""
     decided = [(draft.probabilities[by][: draft.num_accepted + 1], draft.num_accepted) for draft in drafts]
     told = [(one, at < num_accepted) for known, num_accepted in decided for at, one in enumerate(known)]
     bins: dict[int, list[tuple[float, bool]]] = {}
@@ -267,13 +267,13 @@ def binned(drafts: Sequence[Verified], by: str) -> list[dict[str, Any]]:
 
 
 def expected_error(bins: Sequence[Mapping[str, Any]]) -> float:
-    """The expected calibration error."""
+    """Returns the expected calibration error: the mean distance over bins, by their tokens."""
     off = sum(one["tokens"] * abs(one["predicted"] - one["agreed"]) for one in bins)
     return float(off / sum(one["tokens"] for one in bins))
 
 
 def accepted(drafts: Sequence[Verified]) -> dict[str, float]:
-    """Mean number of a draft's accepted tokens, and of those that were expected (Fig. 8)."""
+    """Returns the mean number of a draft's accepted tokens, and of those that were expected (Fig. 8)."""
     expected = {
         by: float(np.mean([sum(accumulate(draft.probabilities[by], mul)) for draft in drafts])) for by in KNOWN_BY
     }
@@ -281,7 +281,7 @@ def accepted(drafts: Sequence[Verified]) -> dict[str, float]:
 
 
 def calibrated(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Finding]:
-    """The worst domain of each draft model and temperature."""
+    """Judges the worst domain of each draft model and temperature."""
     found = []
     for model, temperatures in known.items():
         for temperature, domains in temperatures.items():

@@ -271,7 +271,7 @@ def fairness(world: str, runs: Runs, rates: Mapping[str, float]) -> list[dict[st
 
 
 def _unequal(served: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Where users are unequal, ours is to be above the baselines beyond the interval."""
+    """Judges whether ours is above the baselines beyond the interval where users are unequal."""
     found = []
     for row in served:
         if row["world"] == UNEQUAL and row["way"] in fig4_served.BASELINES:

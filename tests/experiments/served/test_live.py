@@ -1,4 +1,4 @@
-"""What the experiment `live` says of runs, which are made here: no node is started."""
+"""The experiment `live` says what runs show, which are made here: no node is started."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How runs follow each other, with nodes that are fakes; and what a draft worker does with a list that comes early."""
+"""Runs follow each other, with nodes that are fakes; and a draft worker takes a list that comes early."""
 
 import asyncio
 import io
@@ -150,7 +150,7 @@ def test_a_draft_node_that_has_ended_is_named(monkeypatch):
 
 
 def worked(monkeypatch, capsys, *lists):
-    """What a worker prints for some lists, and the prompts whose texts it left. A text of prompt 1 is endless."""
+    """Returns what a worker prints for some lists, and the prompts whose texts it left. A text of prompt 1 is endless."""
     left = []
 
     class Daemon:

@@ -1,4 +1,4 @@
-"""What waiting for drafts brings is the difference between rounds with an answer in time and rounds without."""
+"""Waiting for drafts brings what rounds with an answer in time have beyond rounds without."""
 
 import pytest
 

@@ -138,7 +138,7 @@ def test_trees_are_as_deep_and_wide_as_the_load_allows(num_texts, shape):
 @pytest.mark.parametrize("slo_phase", [True, False])
 @pytest.mark.parametrize(("num_texts", "num_drafted"), [(1, 12), (4, 16), (19, 1), (30, 0)])
 def test_no_more_is_verified_than_the_budget_allows(num_texts, num_drafted, slo_phase):
-    """Of 20 tokens each text has one; a single one has four layers of three nodes."""
+    """Each text has one of 20 tokens; a single one drafts four layers of three nodes."""
     made = batch(*[(0.9, 0.8)] * num_texts, slo=Objectives(tpot_s=0.001, tpot_window=0))
     replace(TREES, slo_phase=slo_phase).draft(made)
     assert made.num_drafted == num_drafted
@@ -156,7 +156,7 @@ def test_without_the_slo_phase_the_likeliest_nodes_of_all_are_verified():
 
 
 def test_a_text_behind_its_tpot_gets_its_nodes_before_likelier_ones_of_others():
-    """Of six drafted tokens, each may get three by what it owes (1.2 equal parts)."""
+    """Each may get three of six drafted tokens by what it owes (1.2 equal parts)."""
 
     def made(slo_phase):
         found = batch((0.3,) * 9, (0.9,) * 9, slo=Objectives(tpot_s=0.05, tpot_window=0))
