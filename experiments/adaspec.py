@@ -218,7 +218,7 @@ class Verified(NamedTuple):
 
 
 def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[Verified]:
-    """Yields the drafts of one client, whose texts come in turn; the calibration learns each outcome after its draft."""
+    """Yields the drafts of one client, text after text; the calibration learns each outcome after its draft."""
     calibration = Calibration()
     for text in texts:
         path = text.models[draft_model]

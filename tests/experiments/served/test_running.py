@@ -150,7 +150,7 @@ def test_a_draft_node_that_has_ended_is_named(monkeypatch):
 
 
 def worked(monkeypatch, capsys, *lists):
-    """Returns what a worker prints for some lists, and the prompts whose texts it left. A text of prompt 1 is endless."""
+    """Returns what a worker prints for some lists, and the prompts that it left. A text of prompt 1 is endless."""
     left = []
 
     class Daemon:
