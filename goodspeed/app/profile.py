@@ -61,7 +61,7 @@ def run(namespace: argparse.Namespace) -> int:
     )
     runner = engines.start(checkpoint)
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
-    profile = profiler.profile(runner, grid, config.seconds)
+    profile = profiler.profile(runner, grid, config.seconds, threads=config.threads or 1)
     show(profile, sys.stderr if namespace.json else sys.stdout)
     if namespace.json:
         print_json(msgspec.to_builtins(profile) | {"budget": knee(profile.roofline, profile.trusted_tokens)})

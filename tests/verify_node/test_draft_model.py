@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
+from tests import gguf_files
 from tests.micro import make_checkpoint
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly
@@ -47,3 +49,14 @@ def test_both_models_share_the_memory() -> None:
     alone = Runner(target, memory_fraction=1e-3).pool.num_pages
     config = VerifyConfig(model="t", draft_model="d", memory_fraction=1e-3)
     assert assembly.make_runner(config, target, draft=draft).pool.num_pages == alone // 2
+
+
+def test_a_draft_model_on_openvino_leaves_torch_the_threads_of_the_target() -> None:
+    before = torch.get_num_threads()
+    try:
+        assembly.load_runners(
+            VerifyConfig(model="tiny-target", draft_model=gguf_files.made("tiny-draft-s"), threads=2), None
+        )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -51,7 +51,6 @@ def assemble(
     found: result of `preflight.check`. vacate: frees the address until which it was used, and returns it; None: nobody
     uses it.
     """
-    torch.set_num_threads(config.threads or 1)
     ranks = None
     if config.tp > 1:
         from goodspeed.engine.parallel.joining import Part  # these import transformers' models
@@ -110,6 +109,8 @@ def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
             **split,
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
+        if checkpoint.engine != "openvino":
+            torch.set_num_threads(config.threads or 1)  # a draft model on OpenVINO has left torch one thread
         runner = make_runner(config, checkpoint, ranks, draft)
         return runner, None if draft is None else OwnDrafts(draft, make_draft_runner(draft, runner))
 

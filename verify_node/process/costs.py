@@ -23,7 +23,7 @@ def measure(config: VerifyConfig, runner: Engine, reporter: Reporter = QUIET) ->
         return None
     most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # larger rounds may exceed the memory
     reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)
-    found = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S)
+    found = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S, threads=config.threads or 1)
     shapes = f"{found.num_passes} forward passes of {len(found.samples)} shapes in {found.wall_s:.1f} s"
     poor = "; a poor fit, which rounds correct" if found.roofline_r2 < POOR_R2 else ""
     reporter.say("profiled %s: %s: R2 of the roofline is %.3f%s", found.where, shapes, found.roofline_r2, poor)

@@ -111,8 +111,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return max(ALWAYS_TRUSTED, *(sample.num_tokens for sample in self.samples))
 
 
-def profile(runner: Engine, grid: Grid, seconds: float) -> Profile:
-    """Measures for about `seconds` and fits the roofline."""
+def profile(runner: Engine, grid: Grid, seconds: float, *, threads: int) -> Profile:
+    """Measures for about `seconds` and fits the roofline. threads: those that the model was loaded with."""
     measured, checkpoint = measure(runner, grid, seconds), runner.checkpoint
     device, folder = checkpoint.device, Path(checkpoint.name)
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
@@ -123,7 +123,7 @@ def profile(runner: Engine, grid: Grid, seconds: float) -> Profile:
         hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
         engine=checkpoint.engine,
         dtype=checkpoint.precision,
-        threads=torch.get_num_threads(),
+        threads=threads,
         versions={"goodspeed": __version__}
         | {name: str(sys.modules[name].__version__) for name in LIBRARIES & {*sys.modules}},
         num_passes=measured.num_passes,
