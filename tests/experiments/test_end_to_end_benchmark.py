@@ -111,8 +111,8 @@ def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeyp
         yield SimpleNamespace(urls=["http://127.0.0.1:1"] * len(named))
 
     def write(ours, request):
-        per_s = 10.0 * request.at_once * (1.5 if ours._own["speculate"] else 1.0)
-        own_s = [20 / per_s if ours._own["speculate"] else 20 / (per_s * 2)] * len(request.prompts)
+        per_s = 10.0 * request.at_once * (1.5 if ours._own["drafter"] is None else 1.0)
+        own_s = [20 / per_s if ours._own["drafter"] is None else 20 / (per_s * 2)] * len(request.prompts)
         return Rated([[7] * 20 for _ in request.prompts], 20 * len(request.prompts) / per_s, own_s)
 
     started: list[list[str]] = []

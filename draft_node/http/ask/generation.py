@@ -212,12 +212,8 @@ def _check_told(texts: Sequence[Generation], request: TextRequest) -> None:
 
 
 def _drafting(request: TextRequest, caller: Caller) -> tuple[Drafter, int]:
-    """Returns drafter and longest draft; ApiError 400 for contradictory options."""
-    extension, config = request.own, caller.config
-    asked, says_none = extension.drafter, extension.speculate is False or extension.max_draft == 0
-    if asked == "model" and not config.has_model:
+    """Returns drafter and longest draft; ApiError 400 for a drafter that the node does not have."""
+    own, config = request.own, caller.config
+    if own.drafter == "model" and not config.has_model:
         raise wrong("goodspeed.drafter: this draft node has no model; send auto, ngram or none")
-    if says_none and asked in ("model", "ngram"):
-        raise wrong(f"goodspeed.drafter: {asked} drafts, but the request also disables drafts; drop one of the two")
-    longest = config.max_draft if extension.max_draft is None else min(extension.max_draft, config.max_draft)
-    return "none" if says_none else asked or config.drafter, longest
+    return own.drafter or config.drafter, min(own.max_draft or config.max_draft, config.max_draft)

@@ -174,8 +174,7 @@ class Slo(Strict):
 class Extension(Strict):
     """GoodSpeed's own parameters."""
 
-    speculate: bool | None = Field(default=None, description="false: the target alone decodes, token by token")
-    max_draft: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0: no draft")
+    max_draft: Annotated[int, Field(ge=1, le=MAX_CONTEXT)] | None = Field(default=None, description="longest draft")
     drafter: Drafter | None = Field(
         default=None,
         description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "

@@ -53,8 +53,8 @@ async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
         async with http_nodes(named, "--threads=1", *options.verify, target=target, cores=cores) as nodes:
             ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
             ways: dict[str, Way] = {
-                PLAIN: Ours(ports, speculate=False).write,
-                drafter: Ours(ports, speculate=True).write,
+                PLAIN: Ours(ports, drafter="none").write,
+                drafter: Ours(ports, drafter=None).write,
             }
             for temperature in options.temperature:
                 turns = Turns(ways, {}, at_once)

@@ -19,11 +19,13 @@ WAYS = (PLAIN, NGRAM, DRAFT)
 
 
 class Ours:
-    """One way of asking some draft nodes; each text at once has a node, and so a user, of its own."""
+    """One way of asking some draft nodes; each text at once has a node, and so a user, of its own.
 
-    def __init__(self, ports: Sequence[int], *, speculate: bool) -> None:
+    drafter: of all requests; None: the nodes' own choice."""
+
+    def __init__(self, ports: Sequence[int], *, drafter: str | None) -> None:
         self._ports = ports
-        self._own = {"speculate": speculate, "prefix_cache": False}  # every repetition has the same prompts
+        self._own = {"drafter": drafter, "prefix_cache": False}  # every repetition has the same prompts
 
     def write(self, request: Request) -> Written:
         started = time.perf_counter()
@@ -60,4 +62,4 @@ async def ours(
     async with http_nodes(options, f"--threads={len(cores)}", target=target, cores=(cores, cores_of_drafts)) as nodes:
         ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
         of = {way: ports[num_plain:] if way == DRAFT else ports[:num_plain] for way in ways}
-        yield {way: Ours(of[way], speculate=way != PLAIN) for way in ways}
+        yield {way: Ours(of[way], drafter="none" if way == PLAIN else None) for way in ways}

@@ -78,7 +78,7 @@ def tokens_of(sampling: Sampling, prompt: Sequence[int], max_tokens: int, **opti
         {},
         {"temperature": 0.7, "top_p": 0.9},
         {"temperature": 0.9, "top_k": 20},
-        {"goodspeed": {"speculate": False}},
+        {"goodspeed": {"drafter": "none"}},
         {"presence_penalty": 0.6, "frequency_penalty": 0.3, "repetition_penalty": 1.2, "min_p": 0.05},
     ],
 )

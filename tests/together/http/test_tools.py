@@ -70,7 +70,7 @@ def test_streams_and_drafts_say_the_same(client: openai.OpenAI) -> None:
     for seed in SEEDS:
         asked = request(seed, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, reasoning_effort="none")
         (whole,) = client.chat.completions.create(**asked).choices
-        (alone,) = client.chat.completions.create(**asked, extra_body={"goodspeed": {"speculate": False}}).choices
+        (alone,) = client.chat.completions.create(**asked, extra_body={"goodspeed": {"drafter": "none"}}).choices
         assert (calls_of(alone.message), alone.finish_reason) == (calls_of(whole.message), whole.finish_reason)
         stream: ChatCompletionStream[Any]
         with client.chat.completions.stream(**asked) as stream:

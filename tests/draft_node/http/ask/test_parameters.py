@@ -127,8 +127,6 @@ def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api
         ({"drafter": "none"}, {}, ("none", 0)),
         ({}, {"drafter": "none"}, ("none", 0)),
         ({}, {"drafter": "none", "max_draft": 4}, ("none", 0)),
-        ({}, {"speculate": False}, ("none", 0)),
-        ({}, {"drafter": "auto", "max_draft": 0}, ("none", 0)),
         ({"model": "none", "tokenizer": "t"}, {"drafter": "ngram"}, ("ngram", 9)),
     ],
 )
@@ -142,10 +140,6 @@ def test_what_drafts_is_the_requests_choice_and_else_the_nodes(settings, extensi
     ("extension", "message"),
     [
         ({"drafter": "model"}, "goodspeed.drafter: this draft node has no model; send auto, ngram or none"),
-        (
-            {"drafter": "ngram", "speculate": False},
-            "goodspeed.drafter: ngram drafts, but the request also disables drafts; drop one of the two",
-        ),
         ({"drafter": "assistant"}, "goodspeed.drafter must be 'auto', 'model', 'ngram' or 'none'"),
     ],
 )

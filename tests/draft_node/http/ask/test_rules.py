@@ -58,7 +58,7 @@ LARGEST: list[dict[str, Any]] = [
     {"temperature": 0, "top_k": -1, "top_p": 1e-6, "seed": -(1 << 63), "n": 3},
     {"presence_penalty": 2, "frequency_penalty": -2, "repetition_penalty": 100, "min_p": 1, "min_tokens": 4},
     {"repetition_penalty": 0.01, "goodspeed": {"slo": {"ttft_ms": 3_600_000, "tpot_ms": 0.1}, "max_draft": 1024}},
-    {"structured_outputs": {"json": {"description": "x" * 65_000}}, "goodspeed": {"max_draft": 0}},
+    {"structured_outputs": {"json": {"description": "x" * 65_000}}, "goodspeed": {"drafter": "none"}},
 ]
 
 
