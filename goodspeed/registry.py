@@ -20,8 +20,8 @@ logger = logging.getLogger("goodspeed.verify")
 T = TypeVar("T")
 Rule = TypeVar("Rule", bound=Callable[..., object])
 
-OWN = "; or name one of your own, as MODULE:CLASS or FILE.py:CLASS"
-"""What an error adds to the names where `load` is called."""
+OWN = "name one of your own, as MODULE:CLASS or FILE.py:CLASS"
+"""What else an error tells to do where `load` is called."""
 
 
 class Registry(Generic[T]):
@@ -38,7 +38,7 @@ class Registry(Generic[T]):
     ) -> None:
         """kind: what an error calls one of them. group: of the entry points. guard: wraps what is not ours.
 
-        modules: ours that are imported when they are chosen, by name. takes: what else an error tells to choose.
+        modules: ours that are imported when they are chosen, by name. takes: what else an error tells to do.
         """
         self.kind, self.group, self._takes = kind, group, takes
         self._guard = guard
@@ -71,8 +71,10 @@ class Registry(Generic[T]):
         if name not in self._known:
             place = self._places.get(name)
             if place is None:
-                known = f"choose one of: {', '.join(self.names)}"
-                raise UnknownPolicyError(f"no {self.kind} is named {name!r}; {known}{self._takes}")
+                ways = [f"choose one of: {', '.join(self.names)}"] * bool(self.names) + [self._takes] * bool(
+                    self._takes
+                )
+                raise UnknownPolicyError(f"no {self.kind} is named {name!r}; {'; or '.join(ways)}")
             found = self._imported(name, place.value, place.load)
             self._known[name] = found if name in self._modules else self._guard(name, found)
         return self._known[name]

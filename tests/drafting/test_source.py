@@ -228,7 +228,13 @@ def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(SOURCES, "_known", {})
     assert type(create("others")).__name__ == "Mine"
-    with pytest.raises(ConfigError, match="no draft source is named 'nobodys'; choose one of: others"):
+    with pytest.raises(ConfigError, match="no draft source is named 'nobodys'; choose one of: others; or name one"):
+        create("nobodys")
+
+
+def test_where_no_package_has_a_source_an_error_names_only_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SOURCES, "_known", {})
+    with pytest.raises(ConfigError, match="no draft source is named 'nobodys'; name one of your own, as MODULE:CLASS"):
         create("nobodys")
 
 
