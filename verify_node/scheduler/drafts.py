@@ -9,7 +9,7 @@ from typing import NamedTuple
 from goodspeed.drafting.sources import FORCED, SELF
 from goodspeed.exact import trees
 from goodspeed.fair.selection import Candidate, path_probability, rank
-from goodspeed.ngram.drafting import draft
+from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
 from verify_node.session.client import Client
@@ -155,20 +155,24 @@ class SelfDrafts:
 
     def _draft(self, session: Session, least_probability: float) -> Drafted:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
-        opened, stop_ids = session.opened, session.opened.stop_ids
         if forced := session.forced_next[: session.max_length]:
-            tokens = tuple(takewhile(lambda token: token not in stop_ids, forced))
+            tokens = tuple(takewhile(lambda token: token not in session.opened.stop_ids, forced))
             return Drafted(tokens, bytes(len(tokens)), FORCED)
-        found = draft(
+        found = self.find(session, min(MAX_LENGTH, session.max_length), least_probability)
+        return Drafted(found.tokens, probabilities.encode(found.probabilities), SELF)
+
+    def find(self, session: Session, length: int, least_probability: float) -> Continuation:
+        """Returns what the index of the session's text proposes, at most `length` tokens; simulations replay it."""
+        opened = session.opened
+        return draft(
             self._text(session),
             (),
-            min(MAX_LENGTH, session.max_length),
+            length,
             sampling=opened.sampling,
             least_probability=least_probability,
-            banned=stop_ids if len(session.tokens) < session.may_stop_at else (),
-            stop_ids=stop_ids,
+            banned=opened.stop_ids if len(session.tokens) < session.may_stop_at else (),
+            stop_ids=opened.stop_ids,
         )
-        return Drafted(found.tokens, probabilities.encode(found.probabilities), SELF)
 
     def _num_unknown(self, session: Session) -> int:
         known = self._texts.get(session.session_id)

@@ -19,7 +19,7 @@ from experiments.simulation.texts.proposals import OffPath, Proposal, Source, Te
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
-from verify_node.scheduler.drafts import MAX_LENGTH, SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts
 from verify_node.session.session import Session
 
 
@@ -108,13 +108,13 @@ class RecordedSelfDrafts(SelfDrafts):
         super().__init__()
         self._acceptance = acceptance
 
-    def _find(self, session: Session, length: int, least_probability: float) -> Continuation:
+    def find(self, session: Session, length: int, least_probability: float) -> Continuation:
         recorded = self._acceptance(session.session_id)
         if not isinstance(recorded, RecordedText):
             return Continuation((), ())
         state = feed_all(start(session.opened.sampling.seed), session.tokens)
         proposal = recorded.proposal("own", len(session.tokens))
-        return replayed(proposal, state, min(MAX_LENGTH, length), least_probability)
+        return replayed(proposal, state, length, least_probability)
 
 
 class RecordedTexts:

@@ -8,6 +8,7 @@ import pytest
 from draft_node.core.counts import total
 from experiments.simulation.checking.checks import Findings, Silence, look_back
 from experiments.simulation.network import Line
+from experiments.simulation.paper import TABLE_1, Nodes, serving
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.world import World
@@ -60,3 +61,9 @@ def test_tokens_of_an_index_that_is_right_are_accepted_as_such() -> None:
     drafted, accepted = play(replace(CALM, ngrams=("right",), has_model=(False,)))[0].by_source()
     # Of a draft of n tokens, each right with probability 0.8, 4 (1 - 0.8^n) are accepted: of 15 tokens a quarter.
     assert 0.25 * drafted["ngram"] < accepted["ngram"] < drafted["ngram"]
+
+
+def test_the_verify_node_drafts_from_a_sessions_own_text_what_was_recorded() -> None:
+    settings = serving(TABLE_1[2], Nodes(), "n-gram, own text", temperature=0.0, num_texts=1, seed=1)
+    drafted, accepted = play(settings)[0].by_source()
+    assert 0.2 * drafted["self"] < accepted["self"] < drafted["self"]  # an index of hashes is right by chance only
