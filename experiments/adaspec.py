@@ -6,19 +6,18 @@ with draft nodes of their own. Every policy meets the same requests, with texts 
 times of passes: those of the paper's Eq. (2), or of a roofline, below whose ridge tokens cost nothing.
 
 There confidence is acceptance, as the paper's figures 7 and 8 have it. What it tells of a real model is found along
-recorded texts: bare, as a draft node claims it, and as the verify node's calibration corrects that while texts come.
+recorded texts (`texts/reliability.py`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, product
+from itertools import product
 from math import inf
-from operator import mul
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,11 +33,8 @@ from experiments.simulation.open_loop.service import Service, serve, with_draft_
 from experiments.simulation.open_loop.together import Drafter, Server
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.presets import LLAMA_1B, Device, Model, charged, roofline
-from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import Text
+from experiments.simulation.texts.reliability import CALIBRATED, CLAIMED, reliability
 from goodspeed.fair.round_time import CostModel
-from goodspeed.wire import probabilities
-from verify_node.session.calibration import Calibration
 
 A100 = Device(bytes_per_s=1.555e12, flops=312e12)  # 40 GB
 EIGHT_A100 = Device(bytes_per_s=8 * A100.bytes_per_s, flops=8 * A100.flops)
@@ -92,15 +88,8 @@ TABLE_2 = {
 OVER_FIXED, OVER_THRESHOLD = (1.07, 1.18), (1.09, 1.58)
 """The paper's ranges."""
 
-BARE, CLAIMED, CALIBRATED = "confidence", "before", "after"
-KNOWN_BY = (BARE, CLAIMED, CALIBRATED)
-"""A draft model's own probability, which the paper takes for acceptance; a draft node's claim; that one calibrated."""
-
 TOLD = {CLAIMED: "claimed", CALIBRATED: "calibrated"}
 """Those in the picture."""
-
-NUM_BINS = 10
-"""Of probabilities, equally wide, as in the paper's Fig. 7."""
 
 FEWEST_SHOWN = 20
 """Tokens of a bin in the picture: the share of fewer is mostly chance. The error counts all."""
@@ -139,7 +128,7 @@ class Config:
 
 
 def experiment(config: Config) -> Outcome:
-    known, bins = reliability(config)
+    known, bins = reliability(config.recordings, config.temperatures, config.draft_length)
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     names = [*config.traffic, *(f"batch {number}" for number in config.batches)]
@@ -208,76 +197,6 @@ def scales(config: Config, machine: str, name: str, done: dict[str, Service]) ->
             key = {"machine": machine, "slo_scale": scale, "policy": policy}
             found.append(key | {"attainment": attained, "speedup": speedup})
     return found
-
-
-class Verified(NamedTuple):
-    """A draft along a recorded text, and what was told of it before it was verified."""
-
-    probabilities: dict[str, list[float]]  # by KNOWN_BY: of each token, given that those before it are accepted
-    num_accepted: int
-
-
-def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[Verified]:
-    """Yields the drafts of one client, text after text; the calibration learns each outcome after its draft."""
-    calibration = Calibration()
-    for text in texts:
-        path = text.models[draft_model]
-        bare, claims = probabilities.decode(proposals.read(path.confidence)), probabilities.encode(path.claims)
-        begin = 0
-        while begin < text.num_tokens:
-            here = slice(begin, begin + length)
-            known = (bare[here], probabilities.decode(claims[here]), calibration.probabilities(claims[here]))
-            num_accepted = (path.agreed[here] + "0").index("0")
-            yield Verified(dict(zip(KNOWN_BY, known, strict=True)), num_accepted)
-            calibration.observe(claims[here], num_accepted)
-            begin += num_accepted + 1  # the target's own token follows
-
-
-def reliability(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Returns how far probabilities are off, by draft model, temperature and domain, and the bins that show it."""
-    recorded = proposals.load(config.recordings)
-    found: dict[str, Any] = {}
-    bins: list[dict[str, Any]] = []
-    models = [recorded.stand_in(0), *recorded.title.draft_models[1:]]  # there is one at least
-    for model, temperature in product(models, config.temperatures):
-        texts = recorded.at(temperature)
-        domains = found.setdefault(model, {}).setdefault(f"{temperature:g}", {})
-        for domain in sorted({text.domain for text in texts}):
-            own = [text for text in texts if text.domain == domain]
-            drafts = list(verified(own, model, config.draft_length))
-            key = {"draft_model": model, "temperature": temperature, "domain": domain}
-            of_domain = {by: binned(drafts, by) for by in KNOWN_BY}
-            bins += [key | {"known_by": by} | one for by, some in of_domain.items() for one in some]
-            domains[domain] = {by: expected_error(some) for by, some in of_domain.items()} | {
-                "num": sum(one["tokens"] for one in of_domain[CALIBRATED]),
-                "accepted": accepted(drafts),
-            }
-    return found, bins
-
-
-def binned(drafts: Sequence[Verified], by: str) -> list[dict[str, Any]]:
-    """Returns, by bins, the mean probability and the accepted share of the tokens whose predecessors were accepted."""
-    decided = [(draft.probabilities[by][: draft.num_accepted + 1], draft.num_accepted) for draft in drafts]
-    told = [(one, at < num_accepted) for known, num_accepted in decided for at, one in enumerate(known)]
-    bins: dict[int, list[tuple[float, bool]]] = {}
-    for one in told:
-        bins.setdefault(min(NUM_BINS - 1, int(NUM_BINS * one[0])), []).append(one)
-    means = [(len(some), *np.mean(np.array(some, float), 0)) for _, some in sorted(bins.items())]
-    return [{"tokens": num, "predicted": predicted, "agreed": agreed} for num, predicted, agreed in means]
-
-
-def expected_error(bins: Sequence[Mapping[str, Any]]) -> float:
-    """Returns the expected calibration error: the mean distance over bins, by their tokens."""
-    off = sum(one["tokens"] * abs(one["predicted"] - one["agreed"]) for one in bins)
-    return float(off / sum(one["tokens"] for one in bins))
-
-
-def accepted(drafts: Sequence[Verified]) -> dict[str, float]:
-    """Returns the mean number of a draft's accepted tokens, and of those that were expected (Fig. 8)."""
-    expected = {
-        by: float(np.mean([sum(accumulate(draft.probabilities[by], mul)) for draft in drafts])) for by in KNOWN_BY
-    }
-    return expected | {"actual": float(np.mean([draft.num_accepted for draft in drafts]))}
 
 
 def calibrated(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Finding]:

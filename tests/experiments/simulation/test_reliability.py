@@ -1,0 +1,50 @@
+"""What a draft model's confidence tells of acceptance, along texts made by hand."""
+
+import pytest
+
+from experiments.simulation.texts.proposals import ModelPath, Text, written
+from experiments.simulation.texts.reliability import (
+    CALIBRATED,
+    CLAIMED,
+    KNOWN_BY,
+    Verified,
+    binned,
+    expected_error,
+    verified,
+)
+
+
+def text(agreed: str) -> Text:
+    """One in which a draft model is sure of every token."""
+    sure = written([0] * len(agreed))
+    path = ModelPath(ranks=agreed, confidence=sure, p=sure, q=sure, off_path="")
+    nothing = "," * (len(agreed) - 1)
+    return Text(
+        domain="chat", temperature=1.0, seed=0, prompt_len=1, own=nothing, history=nothing, models={"sure": path}
+    )
+
+
+def test_a_draft_is_foretold_before_its_outcome_is_learned():
+    """The first draft of a client is foretold as claimed, however wrong; those after it are not."""
+    drafts = list(verified([text("0"), text("0")], "sure", 4))
+    first, second = (draft.probabilities for draft in drafts)
+    assert [draft.num_accepted for draft in drafts] == [0, 0]
+    assert first[CLAIMED] == second[CLAIMED] == [1.0]
+    assert first[CALIBRATED] == pytest.approx([1.0], abs=0.01)
+    assert second[CALIBRATED][0] < 0.85
+    assert expected_error(binned(drafts, CLAIMED)) == 1.0
+
+
+def test_drafts_follow_each_other_along_a_text():
+    """After a wrong token, and after a whole draft, comes the target's own."""
+    drafts = list(verified([text("11011110")], "sure", 2))
+    assert [draft.num_accepted for draft in drafts] == [2, 2, 1]
+    assert len(list(verified([text("1101")], "sure", 2))[-1].probabilities[CLAIMED]) == 1
+
+
+def test_the_calibration_error_by_hand():
+    """Tokens behind the first wrong one tell nothing."""
+    known = {by: [0.95, 0.65, 0.95] for by in KNOWN_BY}
+    bins = binned([Verified(known, 1), Verified(known, 2)], CLAIMED)
+    assert [(one["tokens"], one["agreed"]) for one in bins] == [(2, 0.5), (3, pytest.approx(2 / 3))]
+    assert expected_error(bins) == pytest.approx(0.4 * 0.15 + 0.6 * (0.95 - 2 / 3))
