@@ -105,7 +105,7 @@ class DraftConfig(NodeSettings, SamplingSettings):
     verification: Verification = option(
         None, DRAFTING, "how drafts are verified", shown="match; of the preset ratio", choices=get_args(Verification)
     )
-    max_draft: int = MAX_DRAFT  # longest draft wanted; 0: no speculation
+    max_draft: int = MAX_DRAFT  # longest draft wanted; 0: none
     drafter: Drafter = option(
         None,
         DRAFTING,

@@ -17,7 +17,7 @@ class Generation(Struct, frozen=True):
     max_tokens: int
     stop_ids: tuple[int, ...] = ()  # tokens that end the text, the target's EOS tokens included
     verification: Verification = "match"
-    max_draft: int = MAX_DRAFT  # 0: no speculation
+    max_draft: int = MAX_DRAFT  # 0: no drafts
     num_logprobs: int | None = None  # alternatives reported per position; None: no logprobs
     num_prompt_logprobs: int | None = None  # the same for each prompt token but the first
     min_tokens: int = 0  # output tokens before which neither stop_ids nor stop strings end the text

@@ -179,6 +179,7 @@ def run(options: argparse.Namespace) -> int:
     target, *drafts = [
         engines.load(name, device=options.device, num_threads=options.threads) for name in (options.model, *names)
     ]
+    engines.set_threads(options.threads, *(model.engine for model in (target, *drafts)))
     for draft in drafts:
         check(target, draft)
     context_len = min(model.context_len for model in (target, *drafts))

@@ -51,12 +51,13 @@ def test_both_models_share_the_memory() -> None:
     assert assembly.make_runner(config, target, draft=draft).pool.num_pages == alone // 2
 
 
-def test_a_draft_model_on_openvino_leaves_torch_the_threads_of_the_target() -> None:
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_torch_has_its_threads_whichever_of_both_models_it_computes(is_swapped: bool) -> None:
+    models = "tiny-draft-s", gguf_files.made("tiny-draft-s")
+    target, draft = reversed(models) if is_swapped else models
     before = torch.get_num_threads()
     try:
-        assembly.load_runners(
-            VerifyConfig(model="tiny-target", draft_model=gguf_files.made("tiny-draft-s"), threads=2), None
-        )
+        assembly.load_runners(VerifyConfig(model=target, draft_model=draft, threads=2), None)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import torch
 from msgspec.structs import replace as replace_fields
 
 from goodspeed.constraint.compiling import Constraints
@@ -109,8 +108,7 @@ def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
             **split,
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
-        if checkpoint.engine != "openvino":
-            torch.set_num_threads(config.threads or 1)  # a draft model on OpenVINO has left torch one thread
+        engines.set_threads(config.threads or 1, *(one.engine for one in (checkpoint, draft) if one is not None))
         runner = make_runner(config, checkpoint, ranks, draft)
         return runner, None if draft is None else OwnDrafts(draft, make_draft_runner(draft, runner))
 

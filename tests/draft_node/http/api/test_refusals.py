@@ -45,7 +45,7 @@ BOTH: Rows = [
     ),
     *(({name: most + 0.001}, f"{name} must be at most {most}") for name, (_, most) in NUMBERS.items()),
     *(({name: wrong}, f"{name} must be a number") for name in NUMBERS for wrong in ("1", True)),
-    ({"goodspeed": {"max_draft": -1}}, "goodspeed.max_draft must be at least 1"),
+    ({"goodspeed": {"max_draft": 0}}, "goodspeed.max_draft must be at least 1"),
     ({"goodspeed": {"slo": "fast"}}, "goodspeed.slo: there is no tier 'fast'; there are none here; leave it out"),
     ({"goodspeed": {"slo": {}}}, "goodspeed.slo must have ttft_ms, tpot_ms or both"),
     ({"goodspeed": {"slo": {"ttft_ms": 9, "tpot_window": 9}}}, "goodspeed.slo must have tpot_ms, because"),
