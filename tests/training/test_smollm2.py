@@ -1,6 +1,7 @@
 """The training of smollm2's draft model, with a random target of 258 tokens."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -72,7 +73,7 @@ def test_jobs_come_from_all_domains_and_answers_become_passages() -> None:
 def test_the_target_asks_after_some_prompts_of_a_domain() -> None:
     tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
     tokenizer.encode, tokenizer.decode = lambda text, **_: text.split("|"), "decoded {}".format
-    jobs = answers.Jobs(tokenizer, [("qa", "real", "x" * (answers.LONGEST_BEFORE + 1))], seed=1)
+    jobs = answers.Jobs(tokenizer, [], seed=1)
     made = {domain: {text for of, _, text in answers.prompts(answers.MADE) if of == domain} for domain in ("qa", "sql")}
     contexts = jobs.contexts()
     assert len(contexts) == answers.NUM_CONTEXTS * answers.NUM_ASKED
@@ -87,6 +88,21 @@ def test_the_target_asks_after_some_prompts_of_a_domain() -> None:
     drawn = [job for _ in range(200) for job in jobs.batch()]
     asked = [(job.domain, str(job.prompt[0])) for job in drawn if job.id == "asked"]
     assert asked == [(contexts[0].domain, "decoded [1, 2, 3, 4]")]
+
+
+def test_long_prompts_are_none_to_ask_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "LONGEST_BEFORE", 0)
+    assert answers.Jobs(None, [("qa", "real", "?")], seed=1).contexts() == []
+
+
+def test_answers_are_written_to_asked_prompts(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "LONGEST_ASKED", 8)
+    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
+    tokenizer.encode, tokenizer.decode = lambda text, **_: list(text.encode())[-20:], lambda ids: f"What is {ids}?"
+    jobs = answers.Jobs(tokenizer, [], seed=1)
+    ends = frozenset(range(0, VOCAB, 4))
+    found = [answer for batch in islice(answers.write_for(target, tokenizer, jobs, ends, 60.0), 8) for answer in batch]
+    assert {answer.id == answers.ASKED for answer in found} == {True, False}
 
 
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
@@ -194,6 +210,13 @@ def test_batches_have_all_answers_once() -> None:
     found = batches(given, 80, Random(1))
     assert sorted(map(id, given)) == sorted(id(one) for batch in found for one in batch)
     assert len(found) > 2
+
+
+def test_training_leaves_out_a_share_of_the_outputs(small: None) -> None:
+    model, ids = draft.create(50, 64), torch.arange(9)[None]
+    first, second = (model(ids).logits for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(model.eval()(ids).logits, model(ids).logits)
 
 
 def test_a_model_learns_what_the_target_says(tmp_path: Path, target: Target, small: None) -> None:

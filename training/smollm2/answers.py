@@ -41,6 +41,9 @@ FEWEST_PASSAGES, MOST_PASSAGES = 20, 400
 MADE = Path(__file__).parents[1] / "prompts"
 """Prompts of the project's own making in eight domains, of which no id is real; `articles.jsonl` asks for passages."""
 
+ASKED = "asked"
+"""Id of a prompt that the target asked itself."""
+
 HERE = "\x00"
 """Stands where the target's own prompt begins."""
 
@@ -70,7 +73,7 @@ class Job:
     id: str  # of the prompt
     prompt: list[int]
     temperature: float
-    topic: str | None = None  # of an answer that becomes a passage; "": news; None: it becomes none
+    topic: str | None = None  # of an answer that becomes a passage, or a question on it; "": neither; None: no passage
 
 
 def prompts(folder: Path) -> list[Prompt]:
@@ -84,7 +87,7 @@ def real(folder: Path, *, held_out: bool) -> list[Prompt]:
 
 
 class Jobs:
-    """Draws what is to be answered. Answers that are articles become passages to be summarised or asked about."""
+    """Draws what is to be answered. Some answers become passages, to be summarised or asked about."""
 
     def __init__(self, tokenizer: Any, real_prompts: list[Prompt], seed: int) -> None:
         self._tokenizer, self._real, self.seed, self._random = tokenizer, real_prompts, seed, Random(seed)
@@ -116,13 +119,15 @@ class Jobs:
             if len(text) <= LONGEST_BEFORE:
                 by_domain[domain].append(text)
         domains = sorted(domain for domain, own in by_domain.items() if len(own) > NUM_BEFORE)
+        if not domains:
+            return []
         found = []
         for domain in self._random.choices(domains, k=NUM_CONTEXTS):
             turns = [{"role": "user", "content": text} for text in self._random.sample(by_domain[domain], NUM_BEFORE)]
             turns.append({"role": "user", "content": HERE})
             shown, _, _ = self._tokenizer.apply_chat_template(turns, tokenize=False).partition(HERE)
             ids = list(self._tokenizer.encode(shown, add_special_tokens=False))
-            found += [Job(domain, "asked", ids, ASKING)] * NUM_ASKED
+            found += [Job(domain, ASKED, ids, ASKING)] * NUM_ASKED
         return found
 
     def ask(self, context: Job, tokens: list[int], ends: frozenset[int]) -> None:
@@ -137,7 +142,8 @@ class Jobs:
 
     def again(self, job: Job) -> Job:
         """Returns the same job at another temperature."""
-        most = (0.7, 1.0) if job.topic is not None or job.temperature == 0 else TEMPERATURES
+        is_article = job.topic is not None and job.id != ASKED
+        most = (0.7, 1.0) if is_article or job.temperature == 0 else TEMPERATURES
         return replace(job, temperature=self._random.choice(most))
 
     def learn(self, topic: str, text: str) -> None:
@@ -272,8 +278,7 @@ def write_for(
     """Writes batches of answers for so long."""
     random, began, total = Random(jobs.seed), time.monotonic(), 0
     while time.monotonic() - began < seconds:
-        while jobs.is_short:
-            contexts = jobs.contexts()
+        if jobs.is_short and (contexts := jobs.contexts()):
             for context, asked in zip(contexts, write(target, contexts, ends, random, LONGEST_ASKED), strict=True):
                 jobs.ask(context, asked.tokens.tolist(), ends)
         first = jobs.batch()

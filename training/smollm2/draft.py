@@ -15,7 +15,7 @@ from training.smollm2.stored import Answer
 SHAPE = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 768}
 NUM_KEPT = 12_288
 DROPOUT = 0.15
-"""Share of the embedding's and the layers' outputs that training leaves out: answers are soon learned by heart."""
+"""Share of the outputs of embedding, attention and MLP that training leaves out: answers are soon learned by heart."""
 
 PRIOR = 0.25
 """Share of the counts that comes from the tokens' ids: byte-level BPE finds frequent ones first."""
