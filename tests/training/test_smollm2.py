@@ -1,6 +1,7 @@
 """The training of smollm2's draft model, with a random target of 258 tokens."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -67,6 +68,41 @@ def test_jobs_come_from_all_domains_and_answers_become_passages() -> None:
         jobs.learn("tides", f"Passage {number} " + "is long. " * 20)
     shown = [str(job.prompt[0]) for _ in range(200) for job in jobs.batch()]
     assert any("\n" in text and "tides" in text for text in shown)
+
+
+def test_the_target_asks_after_some_prompts_of_a_domain() -> None:
+    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
+    tokenizer.encode, tokenizer.decode = lambda text, **_: text.split("|"), "decoded {}".format
+    jobs = answers.Jobs(tokenizer, [], seed=1)
+    made = {domain: {text for of, _, text in answers.prompts(answers.MADE) if of == domain} for domain in ("qa", "sql")}
+    contexts = jobs.contexts()
+    assert len(contexts) == answers.NUM_CONTEXTS * answers.NUM_ASKED
+    for context in contexts:
+        *before, last = map(str, context.prompt)
+        assert len(set(before)) == answers.NUM_BEFORE
+        assert not last
+        assert context.domain not in made or made[context.domain] >= set(before)
+    assert jobs.is_short
+    for tokens in ([1, 2, 3, 4, END], [1, 2, 3, 4, 5], [1, END]):  # whole; without an end; too short
+        jobs.ask(contexts[0], tokens, frozenset({END}))
+    drawn = [job for _ in range(200) for job in jobs.batch()]
+    asked = [(job.domain, str(job.prompt[0])) for job in drawn if job.id == "asked"]
+    assert asked == [(contexts[0].domain, "decoded [1, 2, 3, 4]")]
+
+
+def test_long_prompts_are_none_to_ask_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "LONGEST_BEFORE", 0)
+    assert answers.Jobs(None, [("qa", "real", "?")], seed=1).contexts() == []
+
+
+def test_answers_are_written_to_asked_prompts(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "LONGEST_ASKED", 8)
+    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
+    tokenizer.encode, tokenizer.decode = lambda text, **_: list(text.encode())[-20:], lambda ids: f"What is {ids}?"
+    jobs = answers.Jobs(tokenizer, [], seed=1)
+    ends = frozenset(range(0, VOCAB, 4))
+    found = [answer for batch in islice(answers.write_for(target, tokenizer, jobs, ends, 60.0), 8) for answer in batch]
+    assert {answer.id == answers.ASKED for answer in found} == {True, False}
 
 
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
@@ -176,6 +212,13 @@ def test_batches_have_all_answers_once() -> None:
     assert len(found) > 2
 
 
+def test_training_leaves_out_a_share_of_the_outputs(small: None) -> None:
+    model, ids = draft.create(50, 64), torch.arange(9)[None]
+    first, second = (model(ids).logits for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(model.eval()(ids).logits, model(ids).logits)
+
+
 def test_a_model_learns_what_the_target_says(tmp_path: Path, target: Target, small: None) -> None:
     written = answers.write(target, [job(prompt, 1.0) for prompt in PROMPTS * 4], frozenset(), Random(1), longest=20)
     kept = draft.choose_kept(written, torch.randn(VOCAB, 64), [END], 200)
@@ -210,7 +253,7 @@ def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None
     checkpoint = engines.load(str(output), dtype="float32")
     text = PROMPTS[0] + [int(kept.tokens[-1])] * 4
     found = engines.start(checkpoint, num_pages=1).forward([Chunk("a", text, len(text))])
-    wanted = again.model(torch.from_numpy(kept.nearest[text])[None]).logits[0].detach()
+    wanted = again.model.eval()(torch.from_numpy(kept.nearest[text])[None]).logits[0].detach()
     assert found.shape == (len(text), VOCAB)
     assert (found[:, kept.tokens] - wanted).abs().max() < 1e-3 * wanted.abs().max()
 

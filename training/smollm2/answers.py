@@ -1,10 +1,12 @@
-"""Has the target answer prompts: real ones that are not held out, and those of the project's own making.
+"""Has the target answer prompts: real ones that are not held out, those of the project's own making, and most of all
+its own, which it asks after some of these in a row.
 
 Several answers are drawn from each prompt: its prefill costs as much as writing an answer.
 """
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -24,6 +26,11 @@ TEMPERATURES = (0.0, 0.0, 0.7, 1.0, 1.0, 1.0)
 """Drawn from. At temperature 1, labels are the most."""
 
 MADE_PER_REAL = 4
+ASKED_PER_OTHER = 3
+NUM_BEFORE, LONGEST_BEFORE = 4, 600  # prompts before one that the target asks, and their longest, in characters
+NUM_CONTEXTS, NUM_ASKED = 16, 8  # rows of such prompts that are read at once, and prompts drawn after each
+SHORTEST_ASKED, LONGEST_ASKED = 5, 120  # tokens of such a prompt
+ASKING = 0.9  # the temperature
 LONGEST = 192  # tokens of an answer
 LONG = 150  # tokens of a prompt from which more answers are drawn
 NUM_DRAWN, NUM_DRAWN_LONG = 2, 4
@@ -33,6 +40,12 @@ FEWEST_PASSAGES, MOST_PASSAGES = 20, 400
 
 MADE = Path(__file__).parents[1] / "prompts"
 """Prompts of the project's own making in eight domains, of which no id is real; `articles.jsonl` asks for passages."""
+
+ASKED = "asked"
+"""Id of a prompt that the target asked itself."""
+
+HERE = "\x00"
+"""Stands where the target's own prompt begins."""
 
 NEWS = "news"
 """Id of a request for a passage that has no topic."""
@@ -60,7 +73,7 @@ class Job:
     id: str  # of the prompt
     prompt: list[int]
     temperature: float
-    topic: str | None = None  # of an answer that becomes a passage; "": news; None: it becomes none
+    topic: str | None = None  # of an answer that becomes a passage, or a question on it; "": neither; None: no passage
 
 
 def prompts(folder: Path) -> list[Prompt]:
@@ -74,14 +87,15 @@ def real(folder: Path, *, held_out: bool) -> list[Prompt]:
 
 
 class Jobs:
-    """Draws what is to be answered. Answers that are articles become passages to be summarised or asked about."""
+    """Draws what is to be answered. Some answers become passages, to be summarised or asked about."""
 
     def __init__(self, tokenizer: Any, real_prompts: list[Prompt], seed: int) -> None:
-        self._tokenizer, self._real, self._random = tokenizer, real_prompts, Random(seed)
+        self._tokenizer, self._real, self.seed, self._random = tokenizer, real_prompts, seed, Random(seed)
         made = prompts(MADE)
         self._articles = [(name, text) for domain, name, text in made if domain == "articles"]
         self._made = [one for one in made if one[0] != "articles"]
         self._passages: list[tuple[str, str]] = []
+        self._asked: list[Prompt] = []
         self._waiting: list[Job] = []
         self._source = self._endless()
 
@@ -98,9 +112,38 @@ class Jobs:
         del self._waiting[first : first + number]
         return found
 
+    def contexts(self) -> list[Job]:
+        """Returns what the target continues with a prompt of its own: prompts of a domain in a row."""
+        by_domain: dict[str, list[str]] = defaultdict(list)
+        for domain, _, text in (*self._real, *self._made):
+            if len(text) <= LONGEST_BEFORE:
+                by_domain[domain].append(text)
+        domains = sorted(domain for domain, own in by_domain.items() if len(own) > NUM_BEFORE)
+        if not domains:
+            return []
+        found = []
+        for domain in self._random.choices(domains, k=NUM_CONTEXTS):
+            turns = [{"role": "user", "content": text} for text in self._random.sample(by_domain[domain], NUM_BEFORE)]
+            turns.append({"role": "user", "content": HERE})
+            shown, _, _ = self._tokenizer.apply_chat_template(turns, tokenize=False).partition(HERE)
+            ids = list(self._tokenizer.encode(shown, add_special_tokens=False))
+            found += [Job(domain, ASKED, ids, ASKING)] * NUM_ASKED
+        return found
+
+    def ask(self, context: Job, tokens: list[int], ends: frozenset[int]) -> None:
+        """Takes a prompt that the target asked, if it came to an end."""
+        if len(tokens) >= SHORTEST_ASKED and tokens[-1] in ends:
+            self._asked.append((context.domain, context.id, self._tokenizer.decode(tokens[:-1])))
+
+    @property
+    def is_short(self) -> bool:
+        """True if more prompts are to be asked before the next batch."""
+        return len(self._asked) < BATCH
+
     def again(self, job: Job) -> Job:
         """Returns the same job at another temperature."""
-        most = (0.7, 1.0) if job.topic is not None or job.temperature == 0 else TEMPERATURES
+        is_article = job.topic is not None and job.id != ASKED
+        most = (0.7, 1.0) if is_article or job.temperature == 0 else TEMPERATURES
         return replace(job, temperature=self._random.choice(most))
 
     def learn(self, topic: str, text: str) -> None:
@@ -113,6 +156,10 @@ class Jobs:
         while True:
             for one in self._random.sample(self._made, len(self._made)):
                 yield self._own(one)
+                for _ in range(min(ASKED_PER_OTHER, len(self._asked))):
+                    yield self._answered(self._asked.pop(self._random.randrange(len(self._asked))))
+                if len(self._passages) >= FEWEST_PASSAGES:
+                    yield self._on_a_passage()
                 if self._real and self._random.random() < 1 / MADE_PER_REAL:
                     yield self._job(*self._random.choice(self._real))
 
@@ -123,10 +170,20 @@ class Jobs:
             name, text = self._random.choice(self._articles)
             topic = "" if name == NEWS else name
             return replace(self._job("chat", name, text), temperature=self._random.choice((0.7, 1.0)), topic=topic)
+        return self._on_a_passage()
+
+    def _on_a_passage(self) -> Job:
         passage, topic = self._random.choice(self._passages)
-        if not topic:
+        is_question = topic.endswith("?")
+        if not topic or (is_question and self._random.random() < 0.5):
             return self._job("summarization", NEWS, f"Summarize: {passage}")
-        return self._job("rag", topic, f"{passage}\n{self._random.choice(QUESTIONS).format(topic=topic)}")
+        question = topic if is_question else self._random.choice(QUESTIONS).format(topic=topic)
+        return self._job("rag", topic, f"{passage}\n{question}")
+
+    def _answered(self, prompt: Prompt) -> Job:
+        """Returns the job of an asked prompt; some answers become passages."""
+        topic = (prompt[2] if prompt[2].endswith("?") else "") if prompt[0] in ("chat", "qa") else None
+        return replace(self._job(*prompt), topic=topic)
 
     def _job(self, domain: str, name: str, text: str) -> Job:
         return Job(domain, name, chat(self._tokenizer, text), self._random.choice(TEMPERATURES))
@@ -219,8 +276,11 @@ def write_for(
     target: Target, tokenizer: Any, jobs: Jobs, ends: frozenset[int], seconds: float
 ) -> Iterator[list[Answer]]:
     """Writes batches of answers for so long."""
-    random, began, total = Random(0), time.monotonic(), 0
+    random, began, total = Random(jobs.seed), time.monotonic(), 0
     while time.monotonic() - began < seconds:
+        if jobs.is_short and (contexts := jobs.contexts()):
+            for context, asked in zip(contexts, write(target, contexts, ends, random, LONGEST_ASKED), strict=True):
+                jobs.ask(context, asked.tokens.tolist(), ends)
         first = jobs.batch()
         drawn = [each for job in first for each in (job, *(jobs.again(job) for _ in range(_num_drawn(job.prompt) - 1)))]
         found = write(target, drawn, ends, random)

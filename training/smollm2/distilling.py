@@ -17,9 +17,9 @@ from training.smollm2.stored import Answer
 BLOCK = 2560
 """Tokens of a step, prompts included."""
 
-BEGINNING, PROMPTS = 26, (80, 80, 80, 80, 226, 1600)
+BEGINNING, PROMPTS = 26, (80, 80, 80, 226, 1600)
 """Tokens of a prompt that are seen: its beginning, which the chat template gives all prompts, and so many last ones.
-A quarter of the steps sees long prompts, since a draft is made after whatever was asked."""
+Every fifth pass over the answers sees long prompts, since a draft is made after whatever was asked."""
 
 ROWS = 256
 """Rows whose probabilities of all kept tokens are held at once."""

@@ -14,6 +14,9 @@ from training.smollm2.stored import Answer
 
 SHAPE = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 768}
 NUM_KEPT = 12_288
+DROPOUT = 0.15
+"""Share of the outputs of embedding, attention and MLP that training leaves out: answers are soon learned by heart."""
+
 PRIOR = 0.25
 """Share of the counts that comes from the tokens' ids: byte-level BPE finds frequent ones first."""
 
@@ -33,7 +36,11 @@ def create(num_kept: int, context_len: int, seed: int = 0) -> LlamaForCausalLM:
         eos_token_id=None,
         pad_token_id=None,
     )
-    return LlamaForCausalLM(config).float()
+    model = LlamaForCausalLM(config).float()
+    of_layers = [part for layer in model.model.layers for part in (layer.self_attn.o_proj, layer.mlp)]
+    for part in (model.model.embed_tokens, *of_layers):
+        part.register_forward_hook(lambda part, _, output: functional.dropout(output, DROPOUT, part.training))
+    return model
 
 
 def begin_with(model: LlamaForCausalLM, embedding: Tensor) -> None:
