@@ -1,4 +1,4 @@
-"""What a draft model's confidence tells of acceptance along recorded texts: bare, as a draft node claims it, and as the
+"""Compares a draft model's confidence with acceptance along recorded texts: bare, as a draft node claims it, and as the
 verify node's calibration corrects that while texts come (AdaSpec's Figs. 7 and 8)."""
 
 from collections.abc import Iterator, Mapping, Sequence

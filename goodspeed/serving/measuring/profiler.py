@@ -102,7 +102,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """What was measured, for people."""
+        """Says for people what was measured."""
         return f"{self.model} on {self.hardware}, {self.dtype} by {self.engine}, {self.threads} threads"
 
     @property

@@ -1,4 +1,4 @@
-"""What a draft model's confidence tells of acceptance, along texts made by hand."""
+"""Confidence is compared with acceptance along texts made by hand."""
 
 import pytest
 
