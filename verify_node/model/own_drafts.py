@@ -149,7 +149,7 @@ class OwnDrafts:
         while True:
             going = [job for job in drafter.unfinished if not drafter.caches.lags(job)]
             lags = len(going) < len(drafter.unfinished)
-            worth = sum(_expected(job, requests[job.session_id].worth, drafter.num_parallel) for job in going)
+            worth = sum(_expected(job, requests[job.session_id], drafter.num_parallel) for job in going)
             if not (lags and room) and not (going and worth >= planned.worth_per_s * self.pass_s):
                 break
             started = time.perf_counter()
@@ -162,14 +162,13 @@ class OwnDrafts:
         return done + drafter.give_up(empty=False)
 
 
-def _expected(job: Job, worth: float, num_parallel: int) -> float:
-    """Returns the expected worth of a draft's next pass; assumes that each token is as probable as the previous ones.
-
-    worth: of one accepted token.
-    """
+def _expected(job: Job, request: DraftRequest, num_parallel: int) -> float:
+    """Returns what a draft's next pass is expected to bring beyond the time that verifying its tokens takes; assumes
+    that each token is as probable as the previous ones."""
     path, num_drawn = job.tree.path_probability(job.newest), min(num_parallel, job.length - job.num_drafted)
     each = path ** (1.0 / job.num_drafted) if job.num_drafted else FIRST_PROBABILITY
-    return worth * path * sum(each**depth for depth in range(1, num_drawn + 1))
+    likely = (path * each**depth for depth in range(1, num_drawn + 1))
+    return request.worth * sum(max(0.0, probability - request.least_probability) for probability in likely)
 
 
 def _kept(proposed: Proposed, request: DraftRequest) -> tuple[tuple[int, ...], bytes]:

@@ -238,7 +238,8 @@ def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
-    assert draft(own, request_of(), worth_per_s=1.0) != [()]
+    assert draft(own, request_of(least_probability=0.65), worth_per_s=10.0) == [()]  # verifying takes 0.65 of 0.7
+    assert draft(own, request_of(), worth_per_s=10.0) != [()]
     [tokens] = draft(own, request_of(least_probability=0.999999))
     assert len(tokens) == 1  # not worth verifying, but its claim remains tested
 
