@@ -91,10 +91,11 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
     url = None
     if found.http is not None:
-        from verify_node.watch.window import Window
+        from goodspeed.serving import web
+        from verify_node.watch import window
 
-        window = Window(config, daemon.core, daemon.wall, daemon.channel, found.http)
-        serving, url = partial(window.serve, daemon.serve), window.url
+        serving = partial(window.serve, config, daemon.core, daemon.wall, daemon.channel, found.http, daemon.serve)
+        url = web.url(found.http.listener)
     events.write(
         "ready",
         endpoint=daemon.channel.endpoint,

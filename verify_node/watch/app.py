@@ -29,7 +29,6 @@ FILES = {  # path -> file, media type
     "/window.js": ("window.js", "text/javascript"),
     "/charts.js": ("charts.js", "text/javascript"),
     "/drafting.js": ("drafting.js", "text/javascript"),
-    "/tiers.js": ("tiers.js", "text/javascript"),
     "/elements.js": ("elements.js", "text/javascript"),
     "/terms.js": ("terms.js", "text/javascript"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),

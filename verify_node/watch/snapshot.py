@@ -13,10 +13,8 @@ from msgspec.structs import replace
 from goodspeed.drafting.sources import by_source
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import Counts, DiaryEntry
-from verify_node.watch import tiers
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
-from verify_node.watch.tiers import TierRow
 
 WINDOW_S = 10.0
 """Seconds over which rates are taken."""
@@ -113,7 +111,6 @@ class Snapshot(Struct, frozen=True):
     sources: tuple[Source, ...] = ()
     num_after_wrong: int = 0  # rounds of a text right after a wrong drafted token
     num_empty_after_wrong: int = 0  # of these, with nothing drafted
-    tiers: tuple[TierRow, ...] = ()  # empty if no client requests a service level
 
 
 class _Mark(Struct, frozen=True):
@@ -220,7 +217,6 @@ class Watch:
             sources=_sources(core.counts),
             num_after_wrong=core.counts.num_after_wrong,
             num_empty_after_wrong=core.counts.num_empty_after_wrong,
-            tiers=tiers.rows(core, now),
         )
 
     def _present(self, present: list[Present], now: float) -> Iterator[ClientRow]:

@@ -2,7 +2,6 @@
 import { bar, byId, clockTime, count, duration, element, fixed, keep, percent, setBar, setText } from "./elements.js";
 import { colorOf, draw, interrupt, record } from "./charts.js";
 import { showSources } from "./drafting.js";
-import { showTiers } from "./tiers.js";
 import { term } from "./terms.js";
 
 const PHASES = { receive: "waiting for drafts", forward: "forward pass", verify: "verification", schedule: "scheduling", send: "sending" };
@@ -69,7 +68,6 @@ function show(snapshot) {
   setText(byId("num-tokens"), count(snapshot.num_tokens));
   showClients(snapshot);
   showSources(snapshot);
-  showTiers(snapshot.tiers);
   showSplit(rates);
   showPool(snapshot.pool);
   showRefusals(snapshot.refusals);

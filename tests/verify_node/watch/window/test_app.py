@@ -31,7 +31,6 @@ OURS = (
     "drafting.js",
     "elements.js",
     "terms.js",
-    "tiers.js",
     "icon.svg",
 )
 

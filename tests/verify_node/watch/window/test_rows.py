@@ -18,7 +18,6 @@ from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.core.counts import DiaryEntry
 from verify_node.watch.app import Feed
 from verify_node.watch.snapshot import Node, Snapshot, Source
-from verify_node.watch.tiers import TierRow
 
 pytestmark = pytest.mark.nodes
 need_browser()
@@ -43,7 +42,6 @@ ROWS = (
     replace(WRITES, name="is-stuck", since=NOW - 60, activity="stalled", moved=NOW - 8, drafted_per_round=2.0),
 )
 
-TIERS = (TierRow("urgent", 3, 2, ("a", "b"), 8, 6, {"round": 1, "network": 1}), TierRow("patient", 0, 0, (), 0, 0, {}))
 EVENTS = (
     DiaryEntry(NOW, "refused", "", "hello_first", 2),
     DiaryEntry(NOW, "refused", "eve", "tokenizer", 1, "another tokenizer"),
@@ -61,7 +59,6 @@ def take(_: float) -> Snapshot:
         num_clients=len(ROWS),
         clients=ROWS,
         sources=SOURCES,
-        tiers=TIERS,
         events=EVENTS,
     )
 
@@ -136,12 +133,4 @@ def test_tokens_by_what_drafted_them(driver: Chrome) -> None:
         ("model", ["model", "1,500 of 2,000", "0.75", "75%"]),
         ("ngram", ["ngram", "10 of 40", "0.25", "25%"]),
         ("self", ["self", "0 of 0", NOTHING, "0%"]),
-    ]
-
-
-def test_service_levels_that_were_kept_and_who_is_behind(driver: Chrome) -> None:
-    told = "6 of 8 in time · 3 open, 2 behind (a, b) · late by round 1, network 1"
-    assert list(rows(driver, "#tiers").items()) == [
-        ("urgent", ["urgent", told, "75 %", "75%"]),
-        ("patient", ["patient", "none complete", NOTHING, "0%"]),
     ]

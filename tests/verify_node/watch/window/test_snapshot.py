@@ -6,12 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from goodspeed.slo.objectives import Objectives, parse_tiers
-from goodspeed.wire.messages import Slo
 from tests.fakes import Desk
 from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, WINDOW_S, ClientRow, Node, Snapshot, Source, Watch
-from verify_node.watch.tiers import JUDGED_S, TierRow
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
 EPOCH_S = 1e9
@@ -198,32 +195,3 @@ def test_what_drafted_the_tokens(scene: Scene) -> None:
         Source("ngram", 30, 20),
         Source("self", 7, 1),
     )
-
-
-# -- service levels ----------------------------------------------------------------------------------------------------
-
-
-def test_without_service_levels_there_is_no_row(scene: Scene) -> None:
-    scene.write("a", 1)
-    assert scene.look().tiers == ()
-
-
-def test_texts_in_time_and_behind_are_counted_by_tier() -> None:
-    tiers = tuple(parse_tiers(["urgent:tpot=5ms", "patient:tpot=9s"]).values())
-    scene = Scene(tiers=tiers, admission="none")
-    desk = scene.desk
-    desk.hello("a", draft_model="")
-    desk.open("a", 1, slo=Slo(Objectives(tpot_s=0.005, tier="urgent")))
-    desk.open("a", 2, slo=Slo(Objectives(tpot_s=9.0, tier="patient")), max_tokens=2)
-    for _ in range(3):
-        desk.round(0.02)
-    urgent, patient = scene.look().tiers
-    assert urgent == TierRow("urgent", 1, 1, ("a",), 0, 0, {})
-    assert patient == TierRow("patient", 0, 0, (), 1, 1, {})
-    session = desk.session(1)
-    while not session.finished:
-        desk.acknowledge(1)
-        desk.round(0.02)
-    assert scene.look().tiers[0] == TierRow("urgent", 0, 0, (), 1, 0, {"round": 1})
-    desk.now += JUDGED_S + 1.0
-    assert scene.look().tiers[0].num_judged == 0, "of the last ten minutes"

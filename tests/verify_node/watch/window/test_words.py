@@ -16,7 +16,6 @@ from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.app import PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
-from verify_node.watch.tiers import TierRow
 
 pytestmark = pytest.mark.nodes
 need_browser()
@@ -27,9 +26,8 @@ TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.
 
 
 def take(now: float) -> Snapshot:
-    """Two clients, so that there is a first row and another one, and a tier: without any nothing is said of them."""
-    tier = TierRow("urgent", 0, 0, (), 0, 0, {})
-    return replace(EMPTY, at=now, num_clients=2, clients=(WRITES, replace(WRITES, name="client-2")), tiers=(tier,))
+    """Two clients, so that there is a first row and another one."""
+    return replace(EMPTY, at=now, num_clients=2, clients=(WRITES, replace(WRITES, name="client-2")))
 
 
 @pytest.fixture(scope="module")
