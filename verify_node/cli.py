@@ -15,7 +15,7 @@ from goodspeed.serving.measuring import recording
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
-from verify_node.process.loading import Loading
+from verify_node.process import loading
 from verify_node.process.preflight import check, check_models, check_settings
 
 if TYPE_CHECKING:  # these import torch and HTTP
@@ -81,13 +81,13 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     config = from_namespace(VerifyConfig, namespace)
     descriptors.check_limit()
     found = check_settings(config)
-    with Loading(config, found) as waiting:
+    with loading.answering(config, found) as vacate:
         check_models(config, reporter)
         with reporter.progress("loading %s", config.model):
             # After all checks: importing torch takes seconds, and loading a model minutes.
             from verify_node.process.assembly import assemble
 
-            daemon = assemble(config, events, found, reporter, waiting.end)
+            daemon = assemble(config, events, found, reporter, vacate)
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
     url = None
     if found.http is not None:
