@@ -102,27 +102,6 @@ def test_the_keyboard_reaches_all_words(driver: Chrome) -> None:
     assert reached == {word: sentence(word) for word in reached}
 
 
-def test_a_word_that_is_scrolled_to_keeps_its_sentence(driver: Chrome) -> None:
-    resize(driver, 1280, 300)
-    driver.execute_script("scrollTo(0, 0)")
-    word = driver.find_element(By.CSS_SELECTOR, "h2 [data-word=events]")
-    scrolled = (
-        "arguments[0].focus(); addEventListener('scroll', () => requestAnimationFrame(arguments[1]), { once: true })"
-    )
-    driver.execute_async_script(scrolled, word)
-    assert driver.execute_script(TIP) == sentence("events")
-    script = "return arguments[0].getBoundingClientRect()"
-    tip, at = driver.execute_script(script, driver.find_element(By.ID, "tip")), driver.execute_script(script, word)
-    assert tip["bottom"] < at["top"] or at["bottom"] < tip["top"] < at["bottom"] + 10
-
-
-def test_escape_hides_it(driver: Chrome) -> None:
-    driver.execute_script("document.querySelector('th [data-word=goodput]').focus()")
-    assert driver.execute_script(TIP) == sentence("goodput")
-    ActionChains(driver).send_keys(Keys.ESCAPE).perform()
-    assert driver.execute_script(TIP) == ""
-
-
 def test_on_a_phone_a_finger_is_told_within_the_screen(driver: Chrome) -> None:
     resize(driver, 360, 800)
     wait(driver, lambda: driver.execute_script("return innerWidth") == 360)
