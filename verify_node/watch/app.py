@@ -30,6 +30,7 @@ FILES = {  # path -> file, media type
     "/charts.js": ("charts.js", "text/javascript"),
     "/drafting.js": ("drafting.js", "text/javascript"),
     "/elements.js": ("elements.js", "text/javascript"),
+    "/recent.js": ("recent.js", "text/javascript"),
     "/terms.js": ("terms.js", "text/javascript"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/uplot/uPlot.iife.min.js": ("uplot/uPlot.iife.min.js", "text/javascript"),

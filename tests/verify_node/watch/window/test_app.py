@@ -30,6 +30,7 @@ OURS = (
     "charts.js",
     "drafting.js",
     "elements.js",
+    "recent.js",
     "terms.js",
     "icon.svg",
 )
