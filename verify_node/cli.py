@@ -15,7 +15,7 @@ from goodspeed.serving.measuring import recording
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
-from verify_node.process.loading import Loading
+from verify_node.process import loading
 from verify_node.process.preflight import check, check_models, check_settings
 
 if TYPE_CHECKING:  # these import torch and HTTP
@@ -81,20 +81,21 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     config = from_namespace(VerifyConfig, namespace)
     descriptors.check_limit()
     found = check_settings(config)
-    with Loading(config, found) as waiting:
+    with loading.answering(config, found) as vacate:
         check_models(config, reporter)
         with reporter.progress("loading %s", config.model):
             # After all checks: importing torch takes seconds, and loading a model minutes.
             from verify_node.process.assembly import assemble
 
-            daemon = assemble(config, events, found, reporter, waiting.end)
+            daemon = assemble(config, events, found, reporter, vacate)
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
     url = None
     if found.http is not None:
-        from verify_node.watch.window import Window
+        from goodspeed.serving import web
+        from verify_node.watch import window
 
-        window = Window(config, daemon.core, daemon.wall, daemon.channel, found.http)
-        serving, url = partial(window.serve, daemon.serve), window.url
+        serving = partial(window.serve, config, daemon.core, daemon.wall, daemon.channel, found.http, daemon.serve)
+        url = web.url(found.http.listener)
     events.write(
         "ready",
         endpoint=daemon.channel.endpoint,

@@ -1,7 +1,5 @@
 """Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, overload
 

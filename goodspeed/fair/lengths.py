@@ -5,8 +5,6 @@ from collections import deque
 
 import numpy as np
 
-from goodspeed.errors import ConfigError
-
 PRIOR_TOKENS = 128.0
 """Expected length of a text without any evidence; chats have about 200 tokens, completions of code 30."""
 
@@ -30,8 +28,6 @@ class OutputLengths:
     """
 
     def __init__(self, prior_tokens: float = PRIOR_TOKENS, max_texts: int = MAX_TEXTS) -> None:
-        if not prior_tokens > 0.0 or max_texts < 1:
-            raise ConfigError(f"{prior_tokens} tokens expected, {max_texts} texts kept: both must be more than 0")
         self.prior_tokens = prior_tokens
         self._texts: deque[tuple[int, int]] = deque(maxlen=max_texts)  # tokens of the prompt, and written
         self._lengths = np.zeros(0)

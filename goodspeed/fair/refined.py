@@ -61,14 +61,10 @@ class Refined(CostModel):
         self.scale = 1.0
         self.token_s = 0.0
         self.num_rounds = 0
-        self._usual_error = 0.0
+        self.usual_error = 0.0
+        """Smoothed difference between a round's time and its prediction, relative to the prediction."""
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
         self._moments = np.zeros((3, 4))  # decayed sums of the products of the first three of `_add`'s parts with all
-
-    @property
-    def usual_error(self) -> float:
-        """Smoothed difference between a round's time and its prediction, relative to the prediction."""
-        return self._usual_error
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         seconds = self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
@@ -100,10 +96,10 @@ class Refined(CostModel):
     def _believable(self, ratio: float) -> float:
         """Returns the observed over the predicted time, with outliers clipped symmetrically in the logarithm."""
         surprise = min(max(ratio, 1.0 / ratio) - 1.0, MOST_SURPRISE)
-        largest = max(LARGEST_SURPRISE, USUAL_ERRORS * self._usual_error)
+        largest = max(LARGEST_SURPRISE, USUAL_ERRORS * self.usual_error)
         if self.profiled or self.num_rounds > FIRST_ROUNDS:
             surprise = min(surprise, largest)
-            self._usual_error += (surprise - self._usual_error) / MEMORY
+            self.usual_error += (surprise - self.usual_error) / MEMORY
         return 1.0 + surprise if ratio > 1.0 else 1.0 / (1.0 + surprise)
 
     def _add(self, *parts: float) -> None:

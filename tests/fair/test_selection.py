@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from itertools import product
 from math import inf
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -199,13 +198,6 @@ def test_a_need_is_met_exactly_where_some_choice_meets_it(candidate, budget):
         if len(nodes) <= budget
     )
     assert select([candidate], budget).feasible == possible
-
-
-rounds = st.builds(linear, st.floats(0.1, 2.0), st.floats(0.0, 0.5))
-limits = st.fixed_dictionaries({}, optional={"price": st.floats(0.0, 9.0), "max_round_s": st.floats(0.1, 4.0)})
-costs: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.builds(
-    lambda round_s, limits: {"round_s": round_s, **limits}, rounds, limits
-)
 
 
 # AdaServe's Fig. 5: path probabilities .7 .2 .42 .21 .294 .126 and .5 .4 .35 .24 .14 .14; six nodes beside two roots

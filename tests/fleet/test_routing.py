@@ -246,7 +246,7 @@ def test_a_summary_decides_as_the_replica_does(held, ask, error, context_s, cont
     """One more request, with every open session promised, and none behind."""
     assume(not any(one.is_decoding and (one.due <= NOW or one.slo.tpot_s is None) for one in held.values()))
     cost = Refined(Linear(0.02, 7e-5, 1e-5, context_s))
-    cost._usual_error = error
+    cost.usual_error = error
     rounds = Capacity(cost, cost.usual_error, 2048, len(held) + 1, (context if held else 0) + ask.prompt_tokens)
     new = deadline(b"new", NOW + min(ask.deadline_s, 10.0), ask.prompt_tokens, ask.tpot_s, ask.pages)
     (is_kept,) = decide(held, [new], Decision(NOW, rounds, 1000, defaultdict(lambda: 1.0)))

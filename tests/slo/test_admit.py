@@ -60,10 +60,6 @@ def test_while_those_who_decode_cannot_be_kept_nobody_is_promised():
     assert not can_keep([], decoding=[1.0] * 7, tokens_in=SIX)
 
 
-def test_without_a_tpot_nothing_is_decoded_at_a_rate():
-    assert six(*[Ask(1.0, 1, None)] * 7) == [True] * 6 + [False]
-
-
 def test_a_deadline_that_is_over_cannot_be_kept():
     assert six(Ask(-1.0, 0, None), Ask(0.0, 0, None), Ask(0.0, 1, None)) == [False, True, False]
 
@@ -191,25 +187,6 @@ def test_more_time_memory_or_speed_never_lowers_the_value():
         if world.pages is not None:
             assert world.value(world.admit(pages=world.pages + 5)) >= value, world
             assert world.value(world.admit(pages=None)) >= value, world
-
-
-def test_dp_is_never_worth_less_than_edf():
-    rng = random.Random(3)
-    gained = 0
-    for _ in range(2_000):
-        world = draw(rng)
-        by_value, by_deadline = world.value(world.admit()), world.value(world.admit("edf"))
-        assert by_value >= by_deadline - 1e-9
-        gained += by_value > by_deadline + 1e-9
-    assert gained > 100
-
-
-def test_the_order_in_which_asks_are_given_does_not_matter():
-    rng = random.Random(4)
-    for _ in range(500):
-        world = draw(rng)
-        turned = world.asks[::-1]
-        assert world.value(world.admit()) == pytest.approx(replace(world, asks=turned).value(world.admit(asks=turned)))
 
 
 @pytest.mark.parametrize("number", [12, 40, 400])

@@ -52,14 +52,6 @@ def test_a_pause_that_the_mean_hides_is_seen_in_its_window():
     assert by_twos.tpot_s == by_mean.tpot_s == by_mean.slowest_tpot_s == pytest.approx(0.15)
 
 
-def test_what_is_left_counts_with_the_window_before_it():
-    times = written((1, 11.0), (2, 11.2), (2, 11.3), (1, 11.8), slo=Objectives(2.0, 0.2, "", 2))
-    assert times.slowest_tpot_s == pytest.approx(0.6 / 3)
-    assert not times.is_slow
-    at_once = written((1, 11.0), (4, 11.0), (1, 11.9), slo=Objectives(2.0, 0.2, "", 2))
-    assert at_once.slowest_tpot_s == pytest.approx(0.3), "with the latter of two windows that came together"
-
-
 def test_thinking_has_a_tpot_of_its_own_also_where_the_answer_begins_in_a_window():
     """By twos: the second window has one token of each, and so 0.3 s."""
     for seconds, outcome in ((0.3, "attained"), (0.31, "slow")):

@@ -6,7 +6,7 @@ No I/O, no clock of its own, no torch.
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -19,20 +19,8 @@ from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 from verify_node.slo.deadline import Cause, Deadline
 
-MAX_JUDGED = 10_000
-"""Completed texts with objectives that are remembered individually."""
-
-
 PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 """Decisions on a session that asked for a promise."""
-
-
-class Judged(NamedTuple):
-    """A completed text with objectives."""
-
-    at: float
-    tier: str
-    cause: Cause | None  # why it was late; None: it was in time
 
 
 @dataclass(slots=True)
@@ -60,7 +48,6 @@ class Counts:
     promises: Counter[tuple[str, PromiseOutcome]] = field(default_factory=Counter)  # decisions, by tier
     broken: Counter[tuple[str, Cause]] = field(default_factory=Counter)  # promised texts that were late, by tier
     redirects: Counter[RedirectReason] = field(default_factory=Counter)  # sessions redirected to another replica
-    judged: deque[Judged] = field(default_factory=lambda: deque(maxlen=MAX_JUDGED))  # the newest last
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
 
@@ -103,7 +90,6 @@ class Counts:
     def _judged(self, deadline: Deadline, session: Session) -> None:
         """Counts a completed text with objectives."""
         tier, cause = deadline.slo.tier or OTHER, deadline.violation(session.round_trip_s)
-        self.judged.append(Judged(deadline.at, tier, cause))
         if cause is None:
             self.num_attained[tier] += 1
         else:

@@ -82,7 +82,6 @@ class RateLimiter:
         self.messages_per_s = SESSION_MESSAGES_PER_S * max(LEAST_SESSIONS, max_client_sessions)
         self.max_messages = BURST_S * self.messages_per_s
         self.barred: dict[bytes, float] = {}  # until when, by sender; the receiver of messages checks this first
-        self.num_bars = 0  # since the start
         self._records: dict[bytes, Record] = {}  # by sender, the latest active last
 
     @property
@@ -133,7 +132,6 @@ class RateLimiter:
         record.barred_until = self.barred[sender] = now + seconds
         if len(self.barred) > MAX_SENDERS:
             del self.barred[min(self.barred, key=self.barred.__getitem__)]
-        self.num_bars += 1
         return seconds
 
     def expire(self, now: float) -> None:

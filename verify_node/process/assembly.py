@@ -3,7 +3,7 @@
 import logging
 import secrets
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,49 +50,38 @@ def assemble(
     found: result of `preflight.check`. vacate: frees the address until which it was used, and returns it; None: nobody
     uses it.
     """
-    ranks = None
-    if config.tp > 1:
-        from goodspeed.engine.parallel.joining import Part  # these import transformers' models
-        from goodspeed.engine.parallel.ranks import Ranks
-        from goodspeed.engine.parallel.splitting import refuse_split
-
-        refuse_split(config.model, config.tp, config.device)
-        part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
-        ranks = Ranks.start(part, config.tp)
-    try:
-        return _assemble(config, events, found, reporter, ranks, vacate)
-    except BaseException:
-        if ranks is not None:
-            ranks.close()
-        raise
-
-
-def _assemble(
-    config: VerifyConfig,
-    events: EventLog,
-    found: Found,
-    reporter: Reporter,
-    ranks: "Ranks | None",
-    vacate: Callable[[], str] | None,
-) -> VerifyDaemon:
-    runner, own_drafts = load_runners(config, ranks)
-    profile = costs.measure(config, runner, reporter)
-    config = costs.with_budget(config, profile, reporter)
-    cost = Refined(profile.roofline if profile is not None else None)
-    welcome = make_welcome(config, runner.checkpoint)
-    channel = bind_verify(
-        config.bind if vacate is None else vacate(),
-        max_message_bytes=welcome.max_message_bytes,
-        trusted_network=config.trusted_network,
-        keys=found.keys,
-    )
-    try:
+    with ExitStack() as undone:
+        ranks = None
+        if config.tp > 1:
+            ranks = _start_ranks(config)
+            undone.callback(ranks.close)
+        runner, own_drafts = load_runners(config, ranks)
+        profile = costs.measure(config, runner, reporter)
+        config = costs.with_budget(config, profile, reporter)
+        cost = Refined(profile.roofline if profile is not None else None)
+        welcome = make_welcome(config, runner.checkpoint)
+        channel = bind_verify(
+            config.bind if vacate is None else vacate(),
+            max_message_bytes=welcome.max_message_bytes,
+            trusted_network=config.trusted_network,
+            keys=found.keys,
+        )
+        undone.callback(channel.close)
         daemon = build(config, runner, channel, welcome, events, cost, found.enrolment, own_drafts)
-    except BaseException:
-        channel.close()
-        raise
-    daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
+        daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
+        undone.pop_all()  # nothing failed
     return daemon
+
+
+def _start_ranks(config: VerifyConfig) -> "Ranks":
+    """Starts the processes of a split model; a named error if it cannot be split so."""
+    from goodspeed.engine.parallel.joining import Part  # these import transformers' models
+    from goodspeed.engine.parallel.ranks import Ranks
+    from goodspeed.engine.parallel.splitting import refuse_split
+
+    refuse_split(config.model, config.tp, config.device)
+    part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
+    return Ranks.start(part, config.tp)
 
 
 def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafts | None]:

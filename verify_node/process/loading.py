@@ -4,14 +4,14 @@ import asyncio
 import logging
 import threading
 import time
-from contextlib import suppress
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from goodspeed.serving.loop import Failures
 from goodspeed.wire.handshake import Hello
-from goodspeed.wire.messages import Refusal, RefusalCode
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.messages import Refusal
+from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.process.preflight import Found
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 logger = logging.getLogger("goodspeed.verify")
 
-CODE: RefusalCode = "loading"
-REFUSAL = Refusal(CODE, "this verify node is loading its model", "wait, and send Hello again")
+REFUSAL = Refusal("loading", "this verify node is loading its model", "wait, and send Hello again")
 
 MAX_MESSAGE_BYTES = 16 << 10
 """More than any Hello has."""
@@ -30,77 +29,67 @@ PAUSE_S = 0.02
 """Pause between two looks at what arrived: whatever is sent, loading goes on."""
 
 
-class Loading:
-    """Serves on a thread of its own, from the construction until `end`.
+@contextmanager
+def answering(config: VerifyConfig, found: Found) -> Iterator[Callable[[], str]]:
+    """Serves on a thread of its own, inside the context or until the function that it yields is called.
 
-    Draft nodes that say Hello are refused as `loading`, and other messages are dropped. HTTP requests get 503, but
-    `/health` 200.
+    That function frees the address for draft nodes, and returns it with its actual port; HTTP requests wait from then
+    on. Draft nodes that say Hello are refused as `loading`, and other messages are dropped. HTTP requests get 503, but
+    `/health` 200. Raises TransportError if it cannot bind the address for draft nodes, or listen for HTTP.
     """
+    channel = bind_verify(
+        config.bind,
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        trusted_network=config.trusted_network,
+        keys=found.keys,
+    )
+    endpoint = channel.endpoint
+    try:
+        if found.http is not None:
+            _listen(found.http)
+    except BaseException:
+        channel.close()
+        raise
+    loop, is_over = asyncio.new_event_loop(), asyncio.Event()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(channel, found.http, is_over)), daemon=True)
 
-    def __init__(self, config: VerifyConfig, found: Found) -> None:
-        """Binds the address for draft nodes, and listens for HTTP; TransportError if either is impossible."""
-        self._channel = bind_verify(
-            config.bind,
-            max_message_bytes=MAX_MESSAGE_BYTES,
-            trusted_network=config.trusted_network,
-            keys=found.keys,
-        )
-        self._endpoint = self._channel.endpoint
-        self._http = found.http
-        try:
-            if self._http is not None:
-                _listen(self._http)
-        except BaseException:
-            self._channel.close()
-            raise
-        self._loop, self._is_over = asyncio.new_event_loop(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+    def end() -> str:
+        loop.call_soon_threadsafe(is_over.set)
+        thread.join()
+        return endpoint
 
-    def __enter__(self) -> "Loading":
-        return self
+    thread.start()
+    try:
+        yield end
+    finally:
+        end()
+        loop.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
 
-    def end(self) -> str:
-        """Stops serving, and frees the address for draft nodes, which is returned with its actual port. HTTP requests
-        wait from now on."""
-        with suppress(RuntimeError):  # the loop is closed: this is the second call
-            self._loop.call_soon_threadsafe(self._is_over.set)
-        self._thread.join()
-        return self._endpoint
+async def _serve(channel: VerifyChannel, http: "web.BoundAddress | None", is_over: asyncio.Event) -> None:
+    serving = [asyncio.create_task(_answer(channel))]
+    if http is not None:
+        serving.append(asyncio.create_task(_serve_http(http)))
+    try:
+        await is_over.wait()
+    finally:
+        for task in serving:
+            task.cancel()
+        for result in await asyncio.gather(*serving, return_exceptions=True):
+            if isinstance(result, Exception):
+                logger.error("nobody was told that the model was being loaded", exc_info=result)
+        channel.close()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
 
-    async def _serve(self) -> None:
-        serving = [asyncio.create_task(self._answer())]
-        if self._http is not None:
-            serving.append(asyncio.create_task(_serve_http(self._http)))
-        try:
-            await self._is_over.wait()
-        finally:
-            for task in serving:
-                task.cancel()
-            for result in await asyncio.gather(*serving, return_exceptions=True):
-                if isinstance(result, Exception):
-                    logger.error("nobody was told that the model was being loaded", exc_info=result)
-            self._channel.close()
-
-    async def _answer(self) -> None:
-        """Refuses draft nodes, each once in PAUSE_S."""
-        failures = Failures(logger, "an answer while loading")
-        while True:
-            async with failures.survived():
-                await self._channel.readable()
-                arrived = self._channel.receive_ready()
-                for peer in {received.peer for received in arrived if isinstance(received.message, Hello)}:
-                    self._channel.send(peer, REFUSAL)
-            await asyncio.sleep(PAUSE_S)
+async def _answer(channel: VerifyChannel) -> None:
+    """Refuses draft nodes, each once in PAUSE_S."""
+    failures = Failures(logger, "an answer while loading")
+    while True:
+        async with failures.survived():
+            await channel.readable()
+            for peer in {one.peer for one in channel.receive_ready() if isinstance(one.message, Hello)}:
+                channel.send(peer, REFUSAL)
+        await asyncio.sleep(PAUSE_S)
 
 
 def _listen(bound: "web.BoundAddress") -> None:

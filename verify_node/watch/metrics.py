@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from goodspeed.drafting.sources import OWN, by_source
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, gauges, histogram
+from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.fields import DraftSource, RedirectReason
 from goodspeed.wire.messages import RefusalCode
@@ -22,7 +23,6 @@ from verify_node.core.counts import PromiseOutcome
 from verify_node.slo.deadline import Cause
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
-from verify_node.watch.tiers import rows
 
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
@@ -123,8 +123,12 @@ class VerifyCollector(Collector):
         yield counters("slo_attained", "Complete texts that were in time here.", "tier", attained)
         what = "Complete texts that were late here, by what took most of their time."
         yield counters_by("slo_violations", what, ("tier", "cause"), counts.violations, tiers, causes)
-        now_behind = dict.fromkeys(tiers, 0) | {row.name: row.num_behind for row in rows(core, time.monotonic())}
-        yield gauges("slo_behind", "Unfinished texts that are behind now.", "tier", now_behind)
+        now = time.monotonic()
+        unfinished = [one.deadline for one in core.sessions.values() if one.deadline is not None and not one.finished]
+        behind = Counter(deadline.slo.tier or OTHER for deadline in unfinished if deadline.is_behind(now))
+        yield gauges(
+            "slo_behind", "Unfinished texts that are behind now.", "tier", {tier: behind[tier] for tier in tiers}
+        )
         what = "Texts that requested a promise, by outcome."
         yield counters_by("slo_promises", what, ("tier", "outcome"), counts.promises, tiers, get_args(PromiseOutcome))
         what = "Promised texts that were late, by what took most of their time."

@@ -3,7 +3,6 @@
 Reads the daemon in its own event loop and changes nothing. Times are seconds since the epoch, for the browser.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
@@ -13,13 +12,8 @@ from msgspec.structs import replace
 from goodspeed.drafting.sources import by_source
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import Counts, DiaryEntry
-from verify_node.watch import tiers
 from verify_node.watch.present import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
-from verify_node.watch.tiers import TierRow
-
-WINDOW_S = 10.0
-"""Seconds over which rates are taken."""
 
 LOST_SHOWN_S = 300.0
 """Seconds for which a lost client is still shown."""
@@ -62,12 +56,11 @@ class ClientRow(Struct, frozen=True):
     activity: Activity  # idle: without unfinished session; stalled: none of them moves
     moved: float | None  # time of its sessions' latest progress; None without unfinished session
     may_draft: int  # S, summed over its sessions: tokens beyond their texts
-    drafted_per_round: float  # its tokens verified lately
     acceptance_rate: float  # Eq. (3)
     goodput: float  # Eq. (4), tokens per round
     weight: float
     num_tokens: int  # delivered since the verify node started
-    share: float  # of all tokens delivered lately
+    num_drafted: int  # its drafted tokens verified since then
 
 
 class Source(Struct, frozen=True):
@@ -86,25 +79,16 @@ class Pool(Struct, frozen=True):
     page_size: int  # tokens
 
 
-class Rates(Struct, frozen=True):
-    """Rates over the past `over_s` seconds; 0 before the second look."""
-
-    over_s: float
-    rounds_per_s: float
-    tokens_per_s: float
-    drafted_per_round: float  # drafted tokens verified; at most the budget
-    wall_s: dict[str, float]  # seconds of the rounds in that time, by phase
-
-
 class Snapshot(Struct, frozen=True):
     """All data of the page."""
 
     at: float
     node: Node
-    num_rounds: int
+    num_rounds: int  # finished; the page takes rates of this and the other counters
     num_tokens: int
+    num_drafted: int  # and verified
+    wall_s: dict[str, float]  # seconds of the rounds, by phase
     utility: float | None  # None while no client generates
-    rates: Rates
     pool: Pool
     refusals: dict[str, int]  # by code
     num_clients: int  # present; clients beyond a bound have no row
@@ -113,82 +97,10 @@ class Snapshot(Struct, frozen=True):
     sources: tuple[Source, ...] = ()
     num_after_wrong: int = 0  # rounds of a text right after a wrong drafted token
     num_empty_after_wrong: int = 0  # of these, with nothing drafted
-    tiers: tuple[TierRow, ...] = ()  # empty if no client requests a service level
-
-
-class _Mark(Struct, frozen=True):
-    """The counters at one moment."""
-
-    at: float
-    num_rounds: int  # finished
-    num_tokens: int
-    num_drafted: int
-    wall_s: dict[str, float]
-    client_tokens: dict[str, int]
-    client_drafted: dict[str, int]
-
-
-class Recent:
-    """The counters at the looks of the past WINDOW_S seconds. Costs nothing without viewers."""
-
-    def __init__(self) -> None:
-        self._marks: deque[_Mark] = deque()
-
-    def look(self, core: VerifyCore, wall: WallTime, now: float) -> None:
-        """Records the current counters."""
-        counts, clients = core.counts, core.allocator.clients.items()
-        mark = _Mark(
-            at=now,
-            num_rounds=counts.round_s.num_values,
-            num_tokens=counts.num_tokens,
-            num_drafted=counts.num_drafted,
-            wall_s=dict(vars(wall)),
-            client_tokens={name: client.num_tokens for name, client in clients},
-            client_drafted={name: client.num_drafted for name, client in clients},
-        )
-        self._marks.append(mark)
-        while now - self._marks[0].at > WINDOW_S:
-            self._marks.popleft()
-
-    @property
-    def rates(self) -> Rates:
-        old, new = self._marks[0], self._marks[-1]
-        elapsed_s = new.at - old.at
-        per_s = 1 / elapsed_s if elapsed_s else 0.0
-        wall_s = {phase: new.wall_s[phase] - old.wall_s[phase] for phase in new.wall_s}
-        # A wait is counted when it ends, even if it began before this time: limit it to the time not busy.
-        busy_s = sum(wall_s.values()) - wall_s["receive"]
-        wall_s["receive"] = min(wall_s["receive"], max(0.0, elapsed_s - busy_s))
-        return Rates(
-            over_s=elapsed_s,
-            rounds_per_s=self._num_rounds * per_s,
-            tokens_per_s=(new.num_tokens - old.num_tokens) * per_s,
-            drafted_per_round=self._per_round(new.num_drafted - old.num_drafted),
-            wall_s=wall_s,
-        )
-
-    def share(self, client: str) -> float:
-        """Returns the client's share of the tokens delivered in the past WINDOW_S seconds."""
-        old, new = self._marks[0], self._marks[-1]
-        num_tokens = new.num_tokens - old.num_tokens
-        own = new.client_tokens.get(client, 0) - old.client_tokens.get(client, 0)
-        return own / num_tokens if num_tokens else 0.0
-
-    def drafted_per_round(self, client: str) -> float:
-        """Returns the client's part of `Rates.drafted_per_round`; the parts of all clients sum to it."""
-        old, new = self._marks[0], self._marks[-1]
-        return self._per_round(new.client_drafted.get(client, 0) - old.client_drafted.get(client, 0))
-
-    @property
-    def _num_rounds(self) -> int:
-        return self._marks[-1].num_rounds - self._marks[0].num_rounds
-
-    def _per_round(self, number: int) -> float:
-        return number / self._num_rounds if self._num_rounds else 0.0
 
 
 class Watch:
-    """Takes snapshots of one daemon, and holds the counters that rates need."""
+    """Takes snapshots of one daemon."""
 
     def __init__(self, core: VerifyCore, wall: WallTime, node: Node, zero_s: Callable[[], float]) -> None:
         """zero_s: returns the zero of the daemon's clock, in seconds since the epoch; a suspended machine moves it."""
@@ -197,21 +109,20 @@ class Watch:
         self._node = node
         self._zero_s = zero_s
         self._epoch_s = 0.0
-        self._recent = Recent()
 
     def take(self, now: float) -> Snapshot:
         """Takes a snapshot; now: the time of the daemon's clock."""
         core, pool = self._core, self._core.pool
         self._epoch_s = self._zero_s()
-        self._recent.look(core, self._wall, now)
         present = present_clients(core)
         return Snapshot(
             at=self._epoch_s + now,
             node=self._node,
-            num_rounds=core.rounds.num_rounds,
+            num_rounds=core.counts.round_s.num_values,
             num_tokens=core.counts.num_tokens,
+            num_drafted=core.counts.num_drafted,
+            wall_s=dict(vars(self._wall)),
             utility=log_utility(present) if any(one.unfinished for one in present) else None,
-            rates=self._recent.rates,
             pool=Pool(pool.num_pages, pool.num_pages - pool.num_free, pool.page_size),
             refusals=dict(core.replies.refusals),
             num_clients=len(present),
@@ -220,7 +131,6 @@ class Watch:
             sources=_sources(core.counts),
             num_after_wrong=core.counts.num_after_wrong,
             num_empty_after_wrong=core.counts.num_empty_after_wrong,
-            tiers=tiers.rows(core, now),
         )
 
     def _present(self, present: list[Present], now: float) -> Iterator[ClientRow]:
@@ -252,12 +162,11 @@ class Watch:
             activity=_activity(moved_at, now),
             moved=None if moved_at is None else self._epoch_s + moved_at,
             may_draft=one.may_draft,
-            drafted_per_round=self._recent.drafted_per_round(client.name),
             acceptance_rate=client.acceptance.value,
             goodput=client.goodput.value,
             weight=client.weight,
             num_tokens=client.num_tokens,
-            share=self._recent.share(client.name),
+            num_drafted=client.num_drafted,
         )
 
     def _events(self) -> Iterator[DiaryEntry]:

@@ -17,44 +17,29 @@ from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import Node, Watch
 
 
-class Window:
-    """The HTTP server of the window."""
-
-    def __init__(
-        self, config: VerifyConfig, core: VerifyCore, wall: WallTime, channel: VerifyChannel, bound: web.BoundAddress
-    ) -> None:
-        self._config = config
-        self._core = core
-        self._wall = wall
-        self._channel = channel
-        self._keys = bound.keys
-        self._listener = bound.listener  # listens already
-
-    @property
-    def url(self) -> str:
-        return web.url(self._listener)
-
-    async def serve(self, beside: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Serves the window while `beside` runs, until cancelled."""
-        watch = Watch(self._core, self._wall, self._node(), lambda: time.time() - time.monotonic())
-        feed = Feed(watch.take, time.monotonic)
-        registry = create_registry(self._core, self._wall, self._channel)
-        app = create_app(
-            feed, partial(metrics.exposition, registry), lambda: not self._core.draining, self._core.sessions.story.all
-        )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(web.serve(guarded(app, self._keys), self._listener))
-            try:
-                await beside()
-            finally:
-                feed.end()
-
-    def _node(self) -> Node:
-        return Node(
-            boot_id=self._core.welcome.boot_id.hex(),
-            version=__version__,
-            model=self._core.welcome.target,
-            policy=self._config.policy,
-            rounds=self._config.rounds,
-            budget=self._core.limits.budget,
-        )
+async def serve(
+    config: VerifyConfig,
+    core: VerifyCore,
+    wall: WallTime,
+    channel: VerifyChannel,
+    bound: web.BoundAddress,
+    beside: Callable[[], Coroutine[None, None, None]],
+) -> None:
+    """Serves the window at `bound`, whose socket listens already, while `beside` runs, until cancelled."""
+    node = Node(
+        boot_id=core.welcome.boot_id.hex(),
+        version=__version__,
+        model=core.welcome.target,
+        policy=config.policy,
+        rounds=config.rounds,
+        budget=core.limits.budget,
+    )
+    feed = Feed(Watch(core, wall, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
+    exposition = partial(metrics.exposition, create_registry(core, wall, channel))
+    app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(web.serve(guarded(app, bound.keys), bound.listener))
+        try:
+            await beside()
+        finally:
+            feed.end()

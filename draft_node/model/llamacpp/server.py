@@ -7,6 +7,7 @@ thread.
 
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -66,27 +67,16 @@ class _Completion(Struct):
     completion_probabilities: Annotated[list[Place], Meta(max_length=2 * MAX_DRAFT)] = []
 
     def __post_init__(self) -> None:
-        """Gives each token a place; without likeliest ones where no entry of probabilities is surely its own.
+        """Gives each token a place; without likeliest ones where it has no entry of probabilities.
 
-        Entries are in the order of the tokens. Equal tokens of which some have one can leave open which these are.
+        Entries are in the order of the tokens, and each belongs to the first token that it can be of.
         """
-        ids, last = [entry.id for entry in self.completion_probabilities], len(self.tokens) - 1
-        earliest = _found(ids, self.tokens)
-        latest = [last - index for index in reversed(_found(ids[::-1], self.tokens[::-1]))]
-        places = [Place(token, []) for token in self.tokens]
-        for index, at_most, entry in zip(earliest, latest, self.completion_probabilities, strict=True):
-            if index == at_most:
-                places[index] = entry
-        self.completion_probabilities = places
-
-
-def _found(ids: Sequence[int], tokens: Sequence[int]) -> list[int]:
-    """Returns where each of the ids first stands after those before it; ValueError if one is missing."""
-    rest = enumerate(tokens)
-    found = [next((index for index, token in rest if token == each), -1) for each in ids]
-    if -1 in found:
-        raise ValueError("probabilities of tokens that are not among the answer's")
-    return found
+        entries = deque(self.completion_probabilities)
+        self.completion_probabilities = [
+            entries.popleft() if entries and entries[0].id == token else Place(token, []) for token in self.tokens
+        ]
+        if entries:
+            raise ValueError("probabilities of tokens that are not among the answer's")
 
 
 class _Slot(Struct):

@@ -1,7 +1,5 @@
 """The interface of policies, and the checks of what they get."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index

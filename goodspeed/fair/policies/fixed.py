@@ -3,8 +3,6 @@
 Tokens beyond a client's max_length are not given to others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

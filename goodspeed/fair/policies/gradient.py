@@ -5,8 +5,6 @@ compared as logarithms in float64, log w_i - fairness log X_i + s log alpha_i, w
 client whose gain is exactly 0 (alpha or weight 0) gets nothing, even if budget remains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import exp
 

@@ -5,8 +5,6 @@ formula. The price is the C-th largest term of all. The search narrows a bracket
 sorts these.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from goodspeed.fair.policies.base import Floats, Ints

@@ -1,7 +1,5 @@
 """Random-S, the paper's second baseline: a random choice among all allocations within the budget."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The registry of policies by name, with the checks of a policy that is not ours (docs/POLICY.md)."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Sequence
 from functools import partial

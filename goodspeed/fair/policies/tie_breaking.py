@@ -4,8 +4,6 @@ Clients are identified by their position in the arrays. A client that is passed 
 Over many rounds equal claims therefore get equal shares, for any sets of tied clients.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from goodspeed.fair.policies.base import Ints

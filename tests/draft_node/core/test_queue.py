@@ -127,17 +127,6 @@ def test_when_one_is_let_in_the_next_asks_at_once():
     assert (node.rooms, node.core.queue.num_waiting) == ([1, 2, 3, 4], 0)
 
 
-def test_a_verify_node_without_any_room_is_asked_by_the_first_in_line():
-    node = Node(num_slots=4, num_rooms=0)
-    node.begin(1, 2, 3)
-    node.wait(2.5 * LATER_S)
-    assert set(node.asked) == {1}
-    assert node.core.queue.is_full(wants_prompt=False)
-    node.num_rooms = 1
-    node.wait(LATER_S)
-    assert node.rooms == [1]
-
-
 def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_anew():
     node = Node(num_slots=3, num_rooms=1)
     node.begin(1, 2, 3)
@@ -183,14 +172,6 @@ def test_only_the_first_text_with_prompt_logprobs_asks_again():
     node.num_prompt_rooms = 10
     node.wait(LATER_S + 1.0)
     assert node.rooms == [*range(1, 11)]
-
-
-def test_a_text_with_prompt_logprobs_follows_another_one_that_ended():
-    node = Node(num_slots=20)
-    node.num_prompt_rooms = 1
-    node.begin(1, 2, num_prompt_logprobs=0)
-    node.end(1)
-    assert node.rooms == [2]
 
 
 def test_a_text_with_prompt_logprobs_finds_no_room_at_a_full_verify_node():

@@ -178,11 +178,6 @@ def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(running):
     assert max(gaps) <= MAX_RESEND_S
 
 
-def test_a_draft_of_an_earlier_text_is_not_repeated(running):
-    running.receive(verdict(4, [8], may_draft=0), 2.0)
-    assert running.tick(9.0) == [Send(Ack(ID, 1, 5))]
-
-
 @pytest.mark.parametrize("is_running", [False, True])
 def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
     base_len = 3
@@ -192,24 +187,6 @@ def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
     assert session.tick(0.9 * RESEND_S) == []
     assert session.tick(RESEND_S) == [Send(Ack(ID, 1, base_len))]
     assert session.tick(1.1 * RESEND_S) == []
-
-
-@pytest.mark.parametrize("changes", [{"epoch": 0}, {"round": 0}, {"round": 2}])
-def test_a_proposal_of_the_past_is_not_sent(session, changes):
-    session.receive(verdict(3, [7], may_draft=2), 1.0)
-    assert session.proposed(proposed(session, [8], **changes)) == []
-
-
-# -- away and back -----------------------------------------------------------------------------------------------------
-
-
-def test_disconnected_it_keeps_what_is_committed_and_waits(running):
-    running.disconnect()
-    assert running.tick(99.0) == []
-    assert running.receive(verdict(4, [8]), 99.0) == []
-    opened, warm = running.connect(100.0, make_welcome())
-    assert (opened.message.epoch, opened.message.committed) == (2, (7,))
-    assert (warm.epoch, warm.round, warm.tokens) == (2, 2, (1, 2, 3, 7))
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -47,24 +47,11 @@ def test_the_tokens_go_where_they_are_worth_most():
     assert create("gradient").allocate(clients, 6) == [4, 2, 0]
 
 
-def test_weights_and_caps_by_hand():
-    assert create("gradient").allocate([ClientState(0.5, 1.0, weight=4.0), ClientState(0.5, 1.0)], 4) == [3, 1]
-    clients = [ClientState(0.9, 1.0, max_length=2), ClientState(0.3, 1.0, max_length=5)]
-    assert create("gradient").allocate(clients, 6) == [2, 4]
-
-
 def test_fairness_zero_ignores_goodput_and_a_larger_one_helps_the_poor():
     clients = [ClientState(0.8, 4.0), ClientState(0.6, 1.0)]
     lengths = [create("gradient", fairness=fairness).allocate(clients, 8) for fairness in (0.0, 1.0, 4.0)]
     assert lengths[0] == [6, 2]
     assert lengths[0][1] < lengths[1][1] < lengths[2][1]
-
-
-def test_throughput_ignores_goodput_too():
-    # 0.9 0.81 0.73 0.66 0.59 0.53 | 0.6 0.36 | 0.5
-    clients = [ClientState(0.6, 0.1), ClientState(0.9, 50.0), ClientState(0.5, 0.1)]
-    assert create("throughput").allocate(clients, 4) == [0, 4, 0]
-    assert create("throughput").allocate(clients, 7) == [1, 6, 0]
 
 
 def test_what_gains_exactly_nothing_gets_nothing_though_budget_is_left():

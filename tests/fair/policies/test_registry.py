@@ -30,14 +30,6 @@ def test_no_policy_exceeds_the_budget_or_a_max_length(name, clients, budgets):
         assert sum(lengths) <= budget
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", names())
-@given(clients=st.lists(states, max_size=8), budget=st.integers(0, 40))
-def test_a_policy_is_deterministic_from_its_construction(name, clients, budget):
-    one, other = create(name), create(name)
-    assert [one.allocate(clients, budget) for _ in range(3)] == [other.allocate(clients, budget) for _ in range(3)]
-
-
 @pytest.mark.parametrize("name", names())
 def test_nobody_and_nothing(name):
     assert create(name).allocate([], 10) == []

@@ -112,7 +112,6 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "not_let_in_while_faulty": dict(outcome.refusals),
         "not_let_in_otherwise": dict(outcome.odd_refusals),
         "refused_messages": outcome.verify_refusals,
-        "highest_at_verify": dict(outcome.records.highest),
         "slopes": [{"whose": row.whose, "figure": row.figure, "is_flat": row.is_flat, **asdict(row.slope)}
                    for row in told],
     }  # fmt: skip
@@ -121,8 +120,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 def faults(outcome: Outcome) -> Counter[str]:
     """The number of faults of each kind."""
     return Counter(
-        f"{one.kind} of the verify node" if one.whom == "verify" and one.kind != "garbage" else one.kind
-        for one in outcome.weather.episodes
+        f"{one.kind} of the verify node" if one.whom == "verify" else one.kind for one in outcome.weather.episodes
     )
 
 

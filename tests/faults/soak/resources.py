@@ -5,7 +5,6 @@ One series of samples for each life of a process, and one over the whole run for
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,7 +54,6 @@ class Records:
 
     of_processes: dict[tuple[Life, str], Series] = field(default_factory=lambda: defaultdict(Series))
     of_verify: dict[str, Series] = field(default_factory=lambda: defaultdict(Series))
-    highest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add_process(self, life: Life, pid: int, time_s: float) -> None:
         """A process that ends in this moment has no sample."""
@@ -68,15 +66,9 @@ class Records:
 
     def add_verify(self, metrics: dict[str, float], time_s: float) -> None:
         for metric, name in VERIFY_METRICS.items():
-            value = metrics.get(metric, 0.0)
-            self.of_verify[name].add(time_s, value)
-            self.highest[name] = max(self.highest[name], value)
+            self.of_verify[name].add(time_s, metrics.get(metric, 0.0))
         entries = sum(1 for name in metrics if name.startswith("client_sessions{"))
         self.of_verify["entries of clients"].add(time_s, entries)
-        self.of_verify["series of /metrics"].add(time_s, len(metrics))
-
-    def lives(self) -> Iterable[Life]:
-        return dict.fromkeys(life for life, _ in self.of_processes)
 
 
 def process(pid: int) -> dict[str, float]:

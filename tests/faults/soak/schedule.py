@@ -36,9 +36,9 @@ OF_DRAFT_NODES = {
     "revoke": Kind(3, 1.0, 8.0),
     "kill": Kind(3, 0.0, 4.0),  # until it is started again
 }
-OF_THE_VERIFY_NODE = {"freeze": Kind(1, 0.5, 5.0), "garbage": Kind(3, 0.0, 0.0, (20, 200), "messages")}
+OF_THE_VERIFY_NODE = {"freeze": Kind(1, 0.5, 5.0)}
 
-VERIFY_SHARE = 0.12
+VERIFY_SHARE = 0.03
 """The share of faults that strike the verify node, and so everybody."""
 
 REST_S = 12.0

@@ -11,15 +11,11 @@ from pathlib import Path
 
 from tests.faults.conftest import make_keys
 from tests.faults.proxy import Proxy
-from tests.faults.soak.garbage import throw
 from tests.faults.soak.plan import Role
 from tests.faults.soak.processes import SoakedNode
 from tests.faults.soak.schedule import VERIFY, Fault
 from tests.faults.soak.weather import Weather
 from tests.nodes import ANYWHERE, with_settings
-
-STRANGER = "stranger"
-"""Enrolled, and says nothing but nonsense."""
 
 VERIFY_PAGES = 72
 """The verify node's pages of key/value memory. Untouched memory is not resident, so that with plenty of it a node grows
@@ -48,7 +44,7 @@ class Site:
 
     async def __aenter__(self) -> "Site":
         try:
-            await asyncio.to_thread(make_keys, self._folder, (*self.cast, STRANGER))
+            await asyncio.to_thread(make_keys, self._folder, tuple(self.cast))
             verify = self._start_verify()
             await asyncio.to_thread(verify.ready_again)
             for role in self.cast.values():
@@ -136,8 +132,6 @@ class Site:
         elif fault.kind == "revoke":
             self._move_key(fault.whom, self._enrolled, self._folder)
             await self._undone_after(fault.duration_s, lambda: self._move_key(fault.whom, self._folder, self._enrolled))
-        elif fault.kind == "garbage":
-            await asyncio.to_thread(throw, self._targets(), self._folder, STRANGER, int(fault.strength), fault.at_s)
         else:
             await self._disturb_line(self.proxies[fault.whom], fault)
 
@@ -194,8 +188,3 @@ class Site:
         words += ["--key", str(self._folder / f"{role.name}.key"), "--verify-key", str(self._folder / "verify.pub")]
         words += ["--http", ANYWHERE]
         self.nodes[role.name] = SoakedNode(role.name, "draft_node", *words, ports={"--http": "url"})
-
-    def _targets(self) -> list[str]:
-        """Addresses of the verify node, and of every face."""
-        faces = [str(node.events[0].get("url", "")) for node in self.nodes.values()]
-        return [str(self.verify.events[0]["endpoint"]), *filter(None, faces)]

@@ -67,4 +67,4 @@ class Weather:
         )
 
     def _of(self, name: str) -> Iterator[Episode]:
-        return (one for one in self.episodes if one.whom in (name, VERIFY) and one.kind != "garbage")
+        return (one for one in self.episodes if one.whom in (name, VERIFY))

@@ -3,7 +3,6 @@
 import pytest
 
 from experiments.simulation.nodes.invariants import validate
-from goodspeed.errors import MalformedMessage, MessageTooLarge
 from goodspeed.exact.positions import certain
 from goodspeed.exact.trees import pack
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
@@ -11,18 +10,15 @@ from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, LogitRules, Refusal, Verdict
 from tests.fakes import (
-    STOP,
     VOCAB,
     Desk,
     alone,
-    make_core,
     make_hello,
     make_open,
     next_token,
     replace_message,
     request_of,
     session_id,
-    told,
 )
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.allocate import FIRST_LENGTH
@@ -80,13 +76,6 @@ def test_the_first_verdict_is_one_token_and_how_much_may_be_drafted():
     assert desk.round() == []  # a draft is awaited
 
 
-def test_a_perfect_draft_is_accepted_with_a_bonus(drafting):
-    assert drafting.draft() == []
-    [verdict] = drafting.round()
-    assert (verdict.base_len, verdict.num_verified, verdict.num_accepted, verdict.source) == (4, 8, 8, "model")
-    assert verdict.tokens == expected()[1:10]
-
-
 def test_a_long_round_does_not_count_as_usual_for_long():
     """Else rounds would wait for drafts, after a long prompt, as long as that prompt took."""
     desk = Desk()
@@ -118,31 +107,11 @@ def test_a_rejected_token_is_replaced_and_the_rest_forgotten(drafting):
     assert drafting.core.pool.length(session_id(1)) == 4 + 2
 
 
-def test_a_session_ends_before_its_stop_token(desk):
-    number = next(n for n in range(1, 99) if 3 < len(expected(n, stop_ids=(STOP,))) < 20)
-    desk.open(number=number, stop_ids=(STOP,))
-    verdicts = desk.round()
-    while verdicts[-1].finish_reason is None:
-        desk.draft(number=number)
-        verdicts += desk.round()
-    assert verdicts[-1].finish_reason == "stop"
-    assert desk.text(number) == expected(number, stop_ids=(STOP,))
-    assert STOP not in desk.text(number)
-
-
 def test_the_memory_bounds_the_context():
     desk = Desk(num_pages=3, page_size=4)
     desk.hello()
     refusal(desk.open(prompt=range(12)), "prompt")
     assert desk.open(prompt=range(11)) == []
-
-
-def test_a_close_frees_everything(drafting):
-    assert drafting.up("a", Close(session_id(1), 1)) == []
-    drafting.core.plan(drafting.now)
-    assert not drafting.core.sessions
-    assert drafting.core.pool.num_free == drafting.core.pool.num_pages
-    assert drafting.up("a", Close(session_id(1), 1)) == []  # twice does no harm
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -306,14 +275,6 @@ def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
     assert drafting.core.replies.refusals == {"proposal": 1}
 
 
-def test_unacceptable_bytes_are_counted_by_reason():
-    core = make_core()
-    [send] = core.reject(b"x", MalformedMessage("no message"), 0.0)
-    assert (send.peer_id, send.message.code) == (b"x", "malformed")
-    core.reject(b"x", MessageTooLarge("huge"), 0.0)
-    assert core.replies.refusals == {"malformed": 1, "too_large": 1}
-
-
 @pytest.mark.parametrize("epoch", [0, 1, 2])
 def test_another_clients_session_is_out_of_reach(drafting, epoch):
     drafting.hello("b")
@@ -377,29 +338,6 @@ def test_all_that_is_unacknowledged_is_sent_again(desk):
     assert (verdict.base_len, verdict.tokens, verdict.may_draft) == (5, expected()[2:5], 0)
     [verdict] = desk.up("a", Ack(session_id(1), 1, 4))  # an older Ack was overtaken: what it lacked is there by now
     assert (verdict.base_len, verdict.tokens) == (5, expected()[2:5])
-
-
-def test_logprobs_are_told_again_with_their_tokens(desk):
-    alone_on_the_verify_node(desk, num_logprobs=1, max_tokens=6)
-    right = [told(3 + at, token) for at, token in enumerate(expected())]
-    for at in range(5):
-        [verdict] = desk.round()
-        assert verdict.logprobs == (right[at],)
-    [verdict] = desk.up("a", Ack(session_id(1), 1, 3))
-    assert (verdict.base_len, verdict.logprobs) == (3, tuple(right[:5]))
-    desk.up("a", Ack(session_id(1), 1, 5))
-    [verdict] = desk.up("a", Ack(session_id(1), 1, 5))
-    assert (verdict.base_len, verdict.logprobs) == (5, tuple(right[2:5]))
-    desk.open(max_draft=0, num_logprobs=1, max_tokens=6, epoch=2, committed=expected()[:4])  # the fifth was lost
-    assert desk.session().logprobs == []
-    [verdict] = desk.round()
-    assert (verdict.base_len, verdict.logprobs) == (7, (right[4],))
-    [last] = desk.round()
-    assert (last.finish_reason, last.logprobs) == ("length", (right[5],))
-    [again] = desk.up("a", Ack(session_id(1), 2, 7))
-    assert (again.base_len, again.logprobs) == (7, tuple(right[4:6]))
-    [nothing] = desk.up("a", Ack(session_id(1), 2, 9))
-    assert (nothing.tokens, nothing.logprobs) == ((), ())
 
 
 def test_a_lost_finish_is_asked_for(desk):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, session_id
 
@@ -47,12 +46,3 @@ def test_everybody_is_told_at_the_end(desk):
     assert all(isinstance(send.message, Refusal) and send.message.code == "draining" for send in told)
     assert all(send.message.session_id is None for send in told)
     assert not desk.core.replies.refusals  # nothing of theirs was refused
-
-
-def test_what_a_leaving_draft_node_had_is_free_at_once(desk):
-    assert desk.core.pool.num_free < desk.core.pool.num_pages
-    assert desk.up("a", Leave()) == []
-    assert not desk.core.sessions
-    assert desk.round() == []  # frees while no round is in flight
-    assert desk.core.pool.num_free == desk.core.pool.num_pages
-    assert [peer.client.name for peer in desk.core.peers.values()] == ["b"]

@@ -45,14 +45,6 @@ def test_who_was_lost_and_left_later_is_not_missed():
     assert diary.losses_since(0.0) == []
 
 
-def test_another_process_under_the_same_name_joins_anew():
-    desk = Desk()
-    desk.hello("a")
-    desk.now = 1.0
-    desk.hello("a", boot_id=b"another!")
-    assert told(desk) == [("joined", "a", 1), ("joined", "a", 1)]
-
-
 def test_refusals_are_told_by_client_and_reason():
     desk = Desk()
     desk.open("a")  # before it said Hello

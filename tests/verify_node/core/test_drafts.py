@@ -179,27 +179,12 @@ def test_a_round_waits_for_the_index_of_a_near_draft_node() -> None:
     assert planned.num_drafted == 4
 
 
-def test_an_answer_without_a_draft_ends_the_wait() -> None:
-    desk = waiting_desk()
-    assert desk.core.plan(desk.now) is None
-    desk.acknowledge(1)
-    assert desk.core.plan(desk.now) is not None
-
-
 def test_a_draft_that_does_not_come_holds_up_a_share_of_a_round() -> None:
     desk = waiting_desk()
     started = desk.now
     while desk.core.plan(desk.now) is None:
         desk.now += 0.001
     assert desk.now - started <= SHARE_ALONE * desk.core.rounds.round_s
-
-
-def test_drafts_that_bring_nothing_are_soon_not_waited_for() -> None:
-    desk = waiting_desk()
-    client = desk.session().client
-    for _ in range(100):
-        client.answer_gain.observe(0, in_time=True)
-    assert desk.core.plan(desk.now) is not None
 
 
 @pytest.mark.parametrize(("num_seen", "rounds"), [(0, UNWAITED), (30, SELDOM)])

@@ -190,16 +190,3 @@ def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() 
     _, permitted = without("barrier")
     assert [place for place, may_draft in enumerate(permitted) if may_draft] == [PROBE_ROUNDS, 2 * PROBE_ROUNDS + 1]
     assert set(permitted) == {0, 1}
-
-
-def test_tokens_that_are_tried_come_out_of_the_budget() -> None:
-    desk = Desk(rounds="barrier", budget=3, max_round_tokens=32, num_pages=999, context_len=500)
-    desk.hello()
-    for number in range(1, 7):
-        desk.open(number=number, max_tokens=200)
-    for _ in range(PROBE_ROUNDS + 10):
-        permitted: list[int] = [verdict.may_draft for verdict in desk.round()]
-        assert sum(permitted) <= 3
-        for number in range(1, 7):
-            desk.draft(number=number)
-    assert all(desk.session(number).acceptance.value > 0.7 for number in range(1, 7)), "each has drafted"

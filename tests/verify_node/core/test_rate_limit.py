@@ -103,7 +103,6 @@ def test_a_bar_ends_and_the_next_is_twice_as_long(conduct):
         assert offend(conduct, 1, now) == [Treatment.ANSWERED]
     assert lengths == [BAR_S, 60, 120, 240, 480, MAX_BAR_S, MAX_BAR_S]
     assert conduct.bar(WHO, now + MAX_BAR_S) == BAR_S, "it behaved for as long as the longest bar"
-    assert conduct.num_bars == 8
 
 
 def test_memory_is_bounded_whatever_names_come(conduct, monkeypatch):

@@ -135,15 +135,6 @@ def test_a_ratio_session_that_may_draft_nothing_goes_on() -> None:
 # -- continuous rounds -------------------------------------------------------------------------------------------------
 
 
-def test_continuous_rounds_wait_for_nobody_of_whom_nothing_is_known() -> None:
-    desk = drafting("continuous")
-    desk.draft("a", 1)
-    planned = desk.core.plan(desk.now)
-    assert taking_part(planned) == {1, 2, 3}
-    assert planned is not None
-    assert planned.num_drafted == 6
-
-
 def waiting_for_b() -> Desk:
     """The draft model of b drafts anew within 50 ms, as it is known to, and rounds take a second."""
     desk = drafting("continuous")
@@ -173,13 +164,6 @@ def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
     assert taking_part(planned) == {1, 2, 3}
     assert planned is not None
     assert planned.num_drafted == 6
-
-
-def test_the_wait_is_over_when_the_draft_should_have_been_there() -> None:
-    desk = waiting_for_b()
-    assert desk.core.wake_at - desk.now == pytest.approx(0.055, abs=0.002)
-    desk.now = desk.core.wake_at
-    assert taking_part(desk.core.plan(desk.now)) == {1, 2, 3}
 
 
 def test_the_wait_is_over_when_the_draft_node_leaves() -> None:

@@ -9,7 +9,7 @@ from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Leave, SloTerms, Welcome
 from goodspeed.wire.messages import Slo
-from tests.fakes import Desk, alone, make_hello, make_open, request_of, session_id
+from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.slo.promises import GONE_S
 
 TIERS = tuple(parse_tiers(["chat:ttft=500ms,tpot=50ms", "code:tpot=20ms"]).values())
@@ -66,17 +66,6 @@ def test_opened_again_the_account_goes_on(desk: Desk) -> None:
     assert deadline.after_first["away"] == pytest.approx(2.0, abs=0.02)
 
 
-def test_after_a_restart_of_the_verify_node_the_draft_node_tells_how_far_the_text_is() -> None:
-    desk = Desk(tiers=TIERS)
-    desk.hello(draft_model="")
-    text = tuple(alone(request_of(make_open(1))))[:4]
-    desk.now = 9.0
-    desk.open(committed=text, slo=Slo(CHAT, 3.0, since_first_s=2.0))
-    deadline = desk.session().deadline
-    assert (deadline.num_tokens, deadline.first_at) == (4, 7.0)
-    assert deadline.after_first["away"] == pytest.approx(2.0 - 3 * 0.05)
-
-
 def finish(desk: Desk, round_s: float) -> None:
     while not desk.session().finished:
         desk.round(round_s)
@@ -103,7 +92,6 @@ def test_texts_are_judged_when_they_are_complete(
     finish(desk, round_s)
     counts = desk.core.counts
     assert (dict(counts.num_attained), dict(counts.violations)) == (attained, late)
-    assert [(one.tier, one.cause) for one in counts.judged] == list(late or {(tier, None) for tier in attained})
 
 
 def test_a_text_that_waits_for_its_draft_node_waits_for_the_network(desk: Desk) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from goodspeed.exact.counts import TextCounts
-from goodspeed.exact.logit_rules import process
 from goodspeed.wire.generation import LogitRules, Sampling
 from verify_node.model import match_sampling
 from verify_node.model.match_sampling import Verified, decide_match
@@ -48,18 +47,3 @@ def test_draws_do_not_depend_on_groups(monkeypatch, num_rows, is_limited):
     together = decide_match(entries, LOGITS, VOCAB)
     for entry, some, decision in zip(entries, rows, together, strict=True):
         assert decide_match([replace(entry, first_row=0)], LOGITS[some], VOCAB) == [decision]
-
-
-def test_only_groups_with_rules_are_copied(monkeypatch):
-    copied = list[int]()
-
-    def noting(logits, *args, **options):
-        changed = process(logits, *args, **options)
-        if changed is not logits:
-            copied.append(len(logits))
-        return changed
-
-    monkeypatch.setattr(match_sampling, "process", noting)
-    monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: 1)
-    decide_match(ENTRIES, LOGITS, VOCAB)
-    assert copied == [3, 2, 3]

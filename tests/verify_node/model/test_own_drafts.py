@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from msgspec.structs import replace as replace_fields
 
 from goodspeed.app import generation
-from goodspeed.drafting.caches import COMPARED
 from goodspeed.engine import engines
 from goodspeed.engine.engine import Engine
 from goodspeed.wire.messages import DownMessage, Sampling
@@ -271,39 +269,6 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
         fed.clear()
         assert draft(own, request_of(number=number, text=text, prefix_scope=scope)) == expected
         assert fed[0] == num_fed
-
-
-class Watched(list[int]):
-    """A text that counts how many of its tokens are read by slices; it can not be iterated over."""
-
-    num_read = 0
-
-    def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        self.num_read += len(found) if isinstance(place, slice) else 1
-        return found
-
-    def __iter__(self) -> Any:
-        raise AssertionError("the whole text was read")
-
-
-def test_of_a_long_text_only_new_tokens_are_read(monkeypatch: Any) -> None:
-    own = OwnDrafts(TARGET, make_runner(TARGET))
-    text = request_of(text=(*range(2, 62), *range(2, 32)))
-    prompt = Watched(text.text)
-    monkeypatch.setattr("verify_node.model.own_drafts.PREFILL", 30)
-    for _ in range(3):  # it lags
-        own.add_to(
-            Round(1, (), draft_requests=(replace_fields(text, text=prompt),)), [Outcome(text.session_id, (5,), 0, 0.0)]
-        )
-    assert prompt.num_read <= 90 + 2 * COMPARED
-    monkeypatch.undo()
-    draft(own, text)
-    grown = Watched([*text.text, *alone(GREEDY, 3, tuple(text.text))])
-    outcomes = [Outcome(text.session_id, alone(GREEDY, 1, tuple(list.__iter__(grown))), 0, 0.0)]
-    drafted = own.add_to(Round(2, (), draft_requests=(replace_fields(text, text=grown),)), outcomes)[0].own_tokens
-    assert drafted == alone(GREEDY, 12, tuple(text.text))[4:]
-    assert grown.num_read <= 4 + COMPARED < len(grown) / 2
 
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:

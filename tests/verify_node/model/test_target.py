@@ -15,7 +15,6 @@ from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import proposals
-from goodspeed.exact.counts import TextCounts
 from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
 from tests.fakes import make_open, session_id
@@ -422,24 +421,3 @@ def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
     with pytest.raises(RuntimeError, match="the device is gone"):
         target.run(Round(1, (entry(1, (1, 2, 3), constraint=Constraint("json_object")),)))
     assert waited == [True]
-
-
-def test_a_text_is_counted_once_and_forgotten_with_its_memory(monkeypatch):
-    counted, count = list[int](), TextCounts._count
-
-    def noting(self: TextCounts, text: tuple[int, ...], first: int, step: int) -> None:
-        counted.append(len(text) - first)
-        count(self, text, first, step)
-
-    monkeypatch.setattr(TextCounts, "_count", noting)
-    desk = RealDesk()
-    desk.hello("a")
-    desk.open("a", 1, max_tokens=20, prompt=range(9), logit_rules=RULES[1])
-    for _ in range(3):
-        desk.round()
-    assert sum(counted) == len(desk.session(1).tokens) - 1, "but for the newest token"
-    assert len(desk.real._counted) == 1
-    desk.open("a", 2, max_tokens=20, logit_rules=RULES[3])
-    desk.real.runner.free(session_id(1))
-    desk.real.run(Round(1, (entry(2, (1, 2, 3), rules=RULES[3]),)))
-    assert len(desk.real._counted) == 0

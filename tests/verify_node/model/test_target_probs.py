@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from goodspeed.exact.logit_rules import process
 from goodspeed.exact.positions import certain
 from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id
@@ -57,21 +56,6 @@ def test_rows_are_the_same_together_and_alone(
         assert torch.equal(tops[number, :size], top[0])
         assert torch.equal(probs[number, size:], alone[0, -1:].expand(max(LENGTHS) + 1 - size, -1))
         assert torch.equal(top[0], logits[one.first_row :][:size].amax(-1).double())
-
-
-def test_only_rows_of_texts_with_rules_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = list[int]()
-
-    def noting(logits: torch.Tensor, *args: object, **options: object) -> torch.Tensor:
-        changed = process(logits, *args, **options)  # type: ignore[arg-type]
-        if changed is not logits:
-            copied.append(len(logits))
-        return changed
-
-    monkeypatch.setattr(ratio, "process", noting)
-    monkeypatch.setattr(ratio, "rows_at_once", lambda logits: 1)
-    target_probs_of(verified(), LOGITS, VOCAB)
-    assert copied == [1, 4]
 
 
 def test_one_long_draft_pads_only_rows_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:

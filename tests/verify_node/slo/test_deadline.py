@@ -52,15 +52,6 @@ def test_how_long_a_round_may_take_that_brings_one_token():
     assert opened().left_s(99.0) == writing(slo=Objectives(ttft_s=0.5)).left_s(99.0) == inf
 
 
-def test_the_example_of_adaspec_one_step_fits_and_two_do_not():
-    """TPOT 16 ms, nothing decoded yet: rounds of 1 and 2 drafting steps take 15 and 18 ms."""
-    assert 0.015 <= writing(slo=Objectives(tpot_s=0.016)).left_s(10.0) < 0.018
-
-
-def test_without_a_tpot_nothing_but_the_next_token_is_owed():
-    assert writing(slo=Objectives(ttft_s=0.5)).owed(99.0, 0.02) == 1.0
-
-
 def test_a_text_is_behind_when_it_has_had_less_than_a_token_per_tpot():
     deadline = writing()
     assert not deadline.is_behind(10.05)
@@ -169,13 +160,6 @@ def test_who_is_late_and_slow_is_judged_by_both_accounts_together():
     deadline.turn_to("round", 11.3)
     deadline.delivered(1, 11.4)
     assert deadline.violation(0.0) == "queue", "0.4 and 0.4 s, and 0.5 s of prefill"
-
-
-def test_a_text_opened_again_changes_nothing_of_the_account_before():
-    old = writing()
-    again = opened(num_tokens=1, since_first_s=1.0, now=11.0, old=old)
-    again.turn_to("round", 11.5)
-    assert old.after_first == {}
 
 
 # -- what a promise asks for -------------------------------------------------------------------------------------------

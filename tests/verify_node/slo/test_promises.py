@@ -138,11 +138,6 @@ def test_a_text_is_refused_before_its_first_token_or_not_at_all() -> None:
     assert list(desk.core.sessions) == [session_id(1)]
 
 
-def test_a_question_that_comes_again_is_decided_once(desk: Desk) -> None:
-    assert ask(desk, 1) is ask(desk, 1) is True
-    assert desk.core.counts.promises == {(OTHER, "promised"): 1}
-
-
 def test_a_text_whose_promise_ended_is_not_refused_when_its_opening_comes_again(desk: Desk) -> None:
     assert ask(desk, 1, otherwise="refuse") is True
     for _ in range(2):
@@ -244,15 +239,6 @@ def test_what_another_asks_for_takes_nobodys_headroom() -> None:
     assert decided({}, [close, never], tokens_in, least_round_s=0.022) == [False, False]
 
 
-def test_a_text_that_is_opened_twice_is_told_once_each(desk: Desk) -> None:
-    for number in (1, 2, 3):
-        ask(desk, number)
-    patient = Slo(Objectives(ttft_s=5.0, tpot_s=0.02))
-    ask(desk, 4, patient, prompt=[1] * 40)
-    desk.up("a", Close(session_id(1), 1))
-    assert ask(desk, 4, patient, prompt=[1] * 40) is False
-
-
 def test_who_has_its_first_token_is_not_asked_for_again(desk: Desk) -> None:
     never = Slo(Objectives(ttft_s=5.0, tpot_s=0.008))
     ask(desk, 1, never)
@@ -307,16 +293,6 @@ def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: 
 
 
 # -- sessions that come and go -----------------------------------------------------------------------------------------
-
-
-def test_an_id_that_is_used_again_is_another_text(desk: Desk) -> None:
-    """Cached pages of the old text say nothing about the new one."""
-    ask(desk, 1, None, prompt=range(1, 20))
-    serve(desk)
-    serve(desk)
-    desk.up("a", Close(session_id(1), 1))
-    assert ask(desk, 1, prompt=(1, 2)) is True
-    assert desk.core.promises.promised[session_id(1)].prompt_left == 2
 
 
 def test_a_text_that_comes_back_during_a_round_with_fewer_tokens_is_read_again(desk: Desk) -> None:

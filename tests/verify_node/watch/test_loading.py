@@ -13,18 +13,24 @@ from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.transport import ClientKeys, ServerKeys, bind_verify, connect_draft
 from tests.fakes import make_hello
+from tests.listening import listen
 from tests.waiting import run_async
 from verify_node.config import VerifyConfig
-from verify_node.process.loading import Loading
+from verify_node.process.loading import answering
 from verify_node.process.preflight import Found, check_settings
 
 pytestmark = pytest.mark.nodes
 
-ENDPOINT = "tcp://127.0.0.1:0"
+NOTHING = Found(None, None, None)
 
 
-def config(**settings: object) -> VerifyConfig:
-    return VerifyConfig(model="tiny-target", bind=ENDPOINT, **settings)  # type: ignore[arg-type]
+def config(bind: str = "tcp://127.0.0.1:0", http: str | None = None) -> VerifyConfig:
+    return VerifyConfig(model="tiny-target", bind=bind, http=http)
+
+
+def free_endpoint() -> str:
+    with listen() as free:
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -51,29 +57,34 @@ async def refused(endpoint: str, keys: ClientKeys | None = None) -> Refusal:
 
 @run_async
 async def test_draft_nodes_are_told_and_the_address_is_free_at_the_end() -> None:
-    with Loading(config(), check_settings(config())) as loading:
-        assert (await refused(loading._endpoint)).code == "loading"
-        endpoint = loading.end()
-        verify = bind_verify(endpoint)
+    bind = free_endpoint()
+    with answering(config(bind=bind), check_settings(config())) as vacate:
+        assert (await refused(bind)).code == "loading"
+        with (
+            pytest.raises(TransportError, match="another program listens there"),
+            answering(config(bind=bind), NOTHING),
+        ):
+            pass
+        assert vacate() == bind
+        verify = bind_verify(bind)
         verify.close()
-        assert loading.end() == endpoint
-    assert verify.endpoint == endpoint
-    assert not endpoint.endswith(":0")
+        assert vacate() == verify.endpoint
 
 
 @run_async
 async def test_with_keys_only_enrolled_ones_are_told() -> None:
     pair, draft = new_pair(), new_pair("a")
     keys = ServerKeys(pair, lambda key: key == draft.public_key)
-    with Loading(config(), Found(keys, None, None)) as loading:
-        assert (await refused(loading._endpoint, ClientKeys(draft, pair.public_key))).code == "loading"
+    bind = free_endpoint()
+    with answering(config(bind=bind), Found(keys, None, None)):
+        assert (await refused(bind, ClientKeys(draft, pair.public_key))).code == "loading"
 
 
 def test_over_http_it_lives_and_is_not_ready(found: Found) -> None:
     assert found.http is not None
     host, port = found.http.listener.getsockname()
     with Client(base_url=f"http://{host}:{port}", timeout=30) as client:
-        with Loading(config(), found):
+        with answering(config(), found):
             alive = client.get("/health")
             assert (alive.status_code, alive.headers["connection"]) == (200, "close")
             for path in ("/ready", "/", "/metrics"):
@@ -82,10 +93,3 @@ def test_over_http_it_lives_and_is_not_ready(found: Found) -> None:
                 assert answer.headers["retry-after"]
             assert client.get("/", headers={"Host": "elsewhere"}).status_code == 421
         start_listening(found.http.listener)  # the page's server takes the same socket
-
-
-def test_an_address_in_use_is_told_before_anything_is_loaded() -> None:
-    with Loading(config(), check_settings(config())) as loading:
-        taken = VerifyConfig(model="tiny-target", bind=loading._endpoint)
-        with pytest.raises(TransportError, match="another program listens there"):
-            Loading(taken, Found(None, None, None))

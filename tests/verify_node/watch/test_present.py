@@ -1,13 +1,11 @@
 """The page shows clients that are there, and never more than a bounded number."""
 
-import math
-
 import pytest
 
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, make_hello, session_id
 from verify_node.session.phase import Phase
-from verify_node.watch.present import MAX_SHOWN, log_utility, present_clients, shown
+from verify_node.watch.present import MAX_SHOWN, present_clients, shown
 
 
 @pytest.fixture
@@ -44,18 +42,6 @@ def test_what_may_be_drafted_is_summed_over_sessions_that_go_on(desk):
     assert one.may_draft == sum(desk.session(number).drafts.may_draft for number in (1, 2)) > 0
     desk.session(1).phase = Phase.FINISHED
     assert one.may_draft == desk.session(2).drafts.may_draft
-
-
-def test_the_utility_is_of_clients_that_generate(desk):
-    for name in ("a", "b"):
-        desk.hello(name)
-    desk.open("a")
-    desk.round()
-    a, b = present_clients(desk.core)
-    assert a.log_utility == a.client.weight * math.log(a.client.goodput.value)
-    assert log_utility([a, b]) == a.log_utility
-    a.client.weight = 3.0
-    assert log_utility([a, b]) == pytest.approx(3 * math.log(a.client.goodput.value))
 
 
 def test_running_are_the_sessions_of_the_newest_round(desk):

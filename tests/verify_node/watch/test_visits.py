@@ -2,7 +2,7 @@
 
 from tests.fakes import Desk, make_hello
 from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
-from verify_node.watch.visits import AGAIN_S, Visits
+from verify_node.watch.visits import Visits
 
 
 def said(visits: Visits) -> list[str]:
@@ -19,31 +19,13 @@ def test_each_visit_is_told_once() -> None:
     assert said(visits) == ["draft node ana connected (tiny-draft-s)", "draft node ben connected (tiny-draft-m)"]
     assert said(visits) == []
     diary.visit("left", "ben", "tiny-draft-m", 3.0)
-    assert said(visits) == ["draft node ben left"]
-
-
-def test_who_was_lost_is_back_and_who_left_comes_anew() -> None:
-    diary = Diary()
-    visits = Visits(diary)
-    diary.visit("joined", "ana", "m", 1.0)
-    diary.visit("lost", "ana", "m", 2.0)
-    diary.visit("joined", "ana", "m", 3.0)
-    diary.visit("left", "ana", "m", 4.0)
-    diary.visit("joined", "ana", "m", 5.0)
+    diary.visit("lost", "ana", "m", 3.0)
+    diary.visit("barred", "", "too many messages", 4.0)
     assert said(visits) == [
-        "draft node ana connected (m)",
+        "draft node ben left",
         "draft node ana is away",
-        "draft node ana is back (m)",
-        "draft node ana left",
-        "draft node ana connected (m)",
+        "draft node (without a name) is barred: too many messages",
     ]
-
-
-def test_who_is_barred_is_told_with_the_reason() -> None:
-    diary = Diary()
-    visits = Visits(diary)
-    diary.visit("barred", "", "too many messages", 1.0)
-    assert said(visits) == ["draft node (without a name) is barred: too many messages"]
 
 
 def test_words_of_peers_are_fit_for_a_terminal() -> None:
@@ -55,19 +37,13 @@ def test_words_of_peers_are_fit_for_a_terminal() -> None:
     assert len(line) < 400
 
 
-def test_a_crowd_is_told_by_its_newest_and_its_names_are_forgotten() -> None:
+def test_a_crowd_is_told_by_its_newest() -> None:
     diary = Diary()
     visits = Visits(diary)
-    for number in range(10 * MAX_VISITS):
-        diary.visit("lost", f"peer-{number}", "m", float(number))
-        if number % 100 == 0:
-            visits.news()
-    told = said(visits)
-    assert told[-1] == f"draft node peer-{10 * MAX_VISITS - 1} is away"
-    assert len(visits._away) == MAX_VISITS
     for number in range(3 * MAX_VISITS):
         diary.visit("joined", f"other-{number}", "m", 0.0)
-    assert len(visits.news()) == MAX_VISITS
+    told = said(visits)
+    assert (len(told), told[-1]) == (MAX_VISITS, f"draft node other-{3 * MAX_VISITS - 1} connected (m)")
 
 
 def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
@@ -89,8 +65,6 @@ def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
     assert [line.rpartition(": ")[2] for line in said(visits)] == [
         "no file in the --enrolled folder has its key ANOTHER"
     ]
-    desk.core.replies.turned_away("KEY", 2 * AGAIN_S)
-    assert [line.rpartition(": ")[2] for line in said(visits)] == ["no file in the --enrolled folder has its key KEY"]
 
 
 def test_a_crowd_that_is_not_let_in_is_remembered_within_a_bound() -> None:

@@ -2,7 +2,7 @@
 import { bar, byId, clockTime, count, duration, element, fixed, keep, percent, setBar, setText } from "./elements.js";
 import { colorOf, draw, interrupt, record } from "./charts.js";
 import { showSources } from "./drafting.js";
-import { showTiers } from "./tiers.js";
+import { look } from "./recent.js";
 import { term } from "./terms.js";
 
 const PHASES = { receive: "waiting for drafts", forward: "forward pass", verify: "verification", schedule: "scheduling", send: "sending" };
@@ -55,7 +55,8 @@ function sayAway() {
 }
 
 function show(snapshot) {
-  const { node, rates } = snapshot;
+  const { node } = snapshot;
+  const rates = look(snapshot);
   setText(byId("model"), node.model);
   setText(byId("policy"), `${node.policy} policy`);
   setText(byId("rounds"), `${node.rounds} rounds`);
@@ -67,18 +68,17 @@ function show(snapshot) {
   setText(byId("utility"), snapshot.utility === null ? "–" : fixed(snapshot.utility, 2));
   setText(byId("budget"), count(node.budget));
   setText(byId("num-tokens"), count(snapshot.num_tokens));
-  showClients(snapshot);
+  showClients(snapshot, rates.clients);
   showSources(snapshot);
-  showTiers(snapshot.tiers);
   showSplit(rates);
   showPool(snapshot.pool);
   showRefusals(snapshot.refusals);
   keep(byId("events"), snapshot.events, (event) => `${event.kind} ${event.client} ${event.what} ${event.at}`, makeEvent, showEvent);
 }
 
-function showClients(snapshot) {
+function showClients(snapshot, recent) {
   const most = Math.max(1, ...snapshot.clients.filter((row) => row.activity === "writing").map((row) => row.goodput));
-  const context = { at: snapshot.at, budget: snapshot.node.budget, most };
+  const context = { at: snapshot.at, budget: snapshot.node.budget, most, recent };
   keep(byId("clients").tBodies[0], snapshot.clients, (row) => row.name, makeRow, (tr, row) => showRow(tr, row, context));
   const firstLabel = (tr, i) => tr.querySelectorAll(".label").forEach((label) => (label.tabIndex = i ? -1 : 0)); // one stop for each column
   [...byId("clients").tBodies[0].rows].forEach(firstLabel);
@@ -104,8 +104,9 @@ function makeRow(row) {
   );
 }
 
-function showRow(tr, row, { at, budget, most }) {
+function showRow(tr, row, { at, budget, most, recent }) {
   const lost = row.state === "lost";
+  const { drafted_per_round, share } = recent.get(row.name);
   const writes = !lost && row.activity === "writing"; // else the estimates are those of its last text
   tr.className = lost ? "lost" : row.activity;
   tr.querySelector(".swatch").style.background = (!lost && colorOf(row.name)) || "";
@@ -114,11 +115,11 @@ function showRow(tr, row, { at, budget, most }) {
   state.className = `state ${row.state}`;
   setText(state.querySelector("span"), row.state === "silent" ? "silent" : `${row.state} ${duration(at - row.since)}${lost ? " ago" : ""}`);
   setText(state.querySelector("small"), lost ? "" : activity(row, at));
-  showBar(tr, ".drafted", fixed(row.drafted_per_round, 1), row.drafted_per_round / budget, !lost);
+  showBar(tr, ".drafted", fixed(drafted_per_round, 1), drafted_per_round / budget, !lost);
   showNumber(tr, ".length", writes ? `≤ ${count(row.may_draft)}` : "–");
   showBar(tr, ".acceptance", fixed(row.acceptance_rate, 2), row.acceptance_rate, writes);
   showBar(tr, ".goodput", fixed(row.goodput, 2), row.goodput / most, writes);
-  showBar(tr, ".share", percent(row.share), row.share, !lost);
+  showBar(tr, ".share", percent(share), share, !lost);
   showNumber(tr, ".tokens", count(row.num_tokens));
   showNumber(tr, ".weight", String(row.weight));
   tr.querySelector(".weight").classList.toggle("usual", row.weight === 1);

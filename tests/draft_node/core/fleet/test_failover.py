@@ -100,16 +100,6 @@ def test_a_session_goes_on_elsewhere_with_what_is_committed_once_its_link_is_los
     assert opened(core.tick(2.0 + LATER)) == [(1, 2, (7, 8), 0)]
 
 
-def test_silence_loses_a_link_too():
-    core = with_both()
-    moved = []
-    for step in range(2, 80):
-        beat(core, 1, "b", 0.1 * step + 1)
-        moved += opened(core.tick(0.1 * step + 1))
-    assert moved == [(1, 2, (), 0)]
-    assert core.away_s(8.0) == 0.0
-
-
 def test_away_is_said_once_the_last_one_is_lost():
     core = with_both()
     assert of_kind(core.broke(2.0, 1), Away) == []
@@ -201,13 +191,6 @@ def test_messages_to_a_lost_verify_node_are_dropped_with_its_link():
         beat(core, 0, "a", second)
         gone += [one for one in core.tick(second) if isinstance(one, Disconnect | Reconnect)]
     assert gone[-2:] == [Reconnect(1), Disconnect(1)], "closing a channel waits for messages in its queue"
-
-
-def test_messages_and_events_of_a_link_that_is_given_up_are_ignored():
-    core = with_both()
-    core.links.drop(1)
-    assert core.receive(welcome("b"), 3.0, 1) == []
-    assert core.broke(3.0, 1) == core.turned_away("why", 3.0, 1) == core.send_failed(3.0, 1) == []
 
 
 def test_two_endpoints_of_one_process_are_one_link_and_nothing_is_opened_twice():

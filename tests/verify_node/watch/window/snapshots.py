@@ -6,15 +6,16 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from verify_node.watch.app import Feed, create_app
-from verify_node.watch.snapshot import ClientRow, Node, Pool, Rates, Snapshot
+from verify_node.watch.snapshot import ClientRow, Node, Pool, Snapshot
 
 EMPTY = Snapshot(
     at=0.0,
     node=Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8),
     num_rounds=0,
     num_tokens=0,
+    num_drafted=0,
+    wall_s=dict.fromkeys(("receive", "forward", "verify", "schedule", "send"), 0.0),
     utility=None,
-    rates=Rates(0.0, 0.0, 0.0, 0.0, dict.fromkeys(("receive", "forward", "verify", "schedule", "send"), 0.0)),
     pool=Pool(64, 0, 16),
     refusals={},
     num_clients=0,
@@ -31,12 +32,11 @@ WRITES = ClientRow(
     activity="writing",
     moved=0.0,
     may_draft=7,
-    drafted_per_round=4.2,
     acceptance_rate=0.53,
     goodput=1.42,
     weight=1.0,
     num_tokens=1094,
-    share=0.13,
+    num_drafted=900,
 )
 
 

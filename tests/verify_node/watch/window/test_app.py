@@ -30,8 +30,8 @@ OURS = (
     "charts.js",
     "drafting.js",
     "elements.js",
+    "recent.js",
     "terms.js",
-    "tiers.js",
     "icon.svg",
 )
 

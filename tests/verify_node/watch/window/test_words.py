@@ -16,7 +16,6 @@ from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.app import PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
-from verify_node.watch.tiers import TierRow
 
 pytestmark = pytest.mark.nodes
 need_browser()
@@ -27,9 +26,8 @@ TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.
 
 
 def take(now: float) -> Snapshot:
-    """Two clients, so that there is a first row and another one, and a tier: without any nothing is said of them."""
-    tier = TierRow("urgent", 0, 0, (), 0, 0, {})
-    return replace(EMPTY, at=now, num_clients=2, clients=(WRITES, replace(WRITES, name="client-2")), tiers=(tier,))
+    """Two clients, so that there is a first row and another one."""
+    return replace(EMPTY, at=now, num_clients=2, clients=(WRITES, replace(WRITES, name="client-2")))
 
 
 @pytest.fixture(scope="module")
@@ -102,27 +100,6 @@ def test_the_keyboard_reaches_all_words(driver: Chrome) -> None:
     shown = set(re.findall(r'data-word="([\w-]+)"', (PAGE / "index.html").read_text("utf-8")))
     assert set(reached) == shown | {"receive", "forward", "verify", "schedule", "send"}
     assert reached == {word: sentence(word) for word in reached}
-
-
-def test_a_word_that_is_scrolled_to_keeps_its_sentence(driver: Chrome) -> None:
-    resize(driver, 1280, 300)
-    driver.execute_script("scrollTo(0, 0)")
-    word = driver.find_element(By.CSS_SELECTOR, "h2 [data-word=events]")
-    scrolled = (
-        "arguments[0].focus(); addEventListener('scroll', () => requestAnimationFrame(arguments[1]), { once: true })"
-    )
-    driver.execute_async_script(scrolled, word)
-    assert driver.execute_script(TIP) == sentence("events")
-    script = "return arguments[0].getBoundingClientRect()"
-    tip, at = driver.execute_script(script, driver.find_element(By.ID, "tip")), driver.execute_script(script, word)
-    assert tip["bottom"] < at["top"] or at["bottom"] < tip["top"] < at["bottom"] + 10
-
-
-def test_escape_hides_it(driver: Chrome) -> None:
-    driver.execute_script("document.querySelector('th [data-word=goodput]').focus()")
-    assert driver.execute_script(TIP) == sentence("goodput")
-    ActionChains(driver).send_keys(Keys.ESCAPE).perform()
-    assert driver.execute_script(TIP) == ""
 
 
 def test_on_a_phone_a_finger_is_told_within_the_screen(driver: Chrome) -> None:
