@@ -10,7 +10,7 @@ import pytest
 
 from experiments.benchmarks import end_to_end
 from experiments.benchmarks.end_to_end import Comparison, ratios
-from experiments.benchmarks.load import chats, held_out_texts, ways
+from experiments.benchmarks.load import chats, ways
 from experiments.benchmarks.load.ways import ByGoodSpeed, Nodes, Text, Written
 from experiments.benchmarks.nodes.workers import Served, Wanted
 from experiments.benchmarks.rivals.ours import Ours
@@ -55,14 +55,6 @@ def test_with_a_history_no_node_is_asked_for_the_same_text_twice(asked, turns):
     for name, own in asked.items():
         seeds = [one.seed for one in own]
         assert len(seeds) == len(set(seeds)), name
-
-
-def test_prompts_differ_between_repetitions_and_from_the_history():
-    rows = held_out_texts.measured(6) + held_out_texts.earlier(3, 6)
-    texts = [one.prompt for row in rows for one in row]
-    assert len(set(texts)) == len(texts) == 9 * 8
-    assert len({one.seed for row in rows for one in row}) == 9 * 8
-    assert all([one.domain for one in row] == [one.domain for one in rows[0]] for row in rows)
 
 
 def compare(temperature: float, num_rows: int, texts: dict[str, list[list[int]]]) -> tuple[Comparison, list[str]]:

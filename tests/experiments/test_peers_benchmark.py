@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import peers
 from experiments.benchmarks.rivals import catalogue, files
 from experiments.benchmarks.rivals.catalogue import RIVALS
 from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
 from experiments.benchmarks.rivals.worker import Request, serve
-from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.engine.tokenizing.text import encode_chat
 from tests import gguf_files
 
 REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
@@ -95,42 +91,6 @@ def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
     assert BY_WAY["transformers_assisted"].missing(folder) is None
     assert "--draft FILE.gguf" in str(BY_WAY["genai_draft"].missing(folder))
     assert BY_WAY["genai_draft"].missing(file) is None
-
-
-def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
-    words = ["--peers", "genai", "vllm", "goodspeed_draft", "--draft", "no-such-model"]
-    monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", *words])
-    monkeypatch.setattr(files, "prepare", lambda *_: Files("name", "folder", "m.gguf"))
-    monkeypatch.setattr(peers, "requests", lambda *_: (REQUEST, REQUEST))
-    assert peers.main() == 0
-    told = capsys.readouterr()
-    found = json.loads(told.out.splitlines()[-1])
-    assert found["missing"].keys() == {"genai", "vllm", "goodspeed_draft"}
-    assert found["missing"]["goodspeed_draft"].startswith("it has no draft model: model 'no-such-model' was not found")
-    assert found["tokens_per_s"] == found["T=0"]["tokens_per_s"] == found["versions"] == {}
-    names = ("ratio_1", "ratio_8", "ratio_1_both", "ratio_8_both")
-    assert [found[name] for name in names] == [found["T=0"][name] for name in names] == [None] * 4
-    assert (found["repetitions"], found["draft"]) == (1, "no-such-model")
-    assert found["engine"] == found["engine_both"] == {"1": None, "8": None}
-    assert "missing: vllm: the environment .peers/vllm is not there" in told.err
-
-
-def test_questions_are_encoded_as_the_target_encodes_them():
-    target = gguf_files.made("tiny-draft-s")
-    options = Namespace(target=target, questions=2, no_ends=False, max_tokens=8, at_once={"1": 1, "8": 2})
-    request, warm_up = peers.requests(options)
-    own = tokenizer_folder.load("tiny-draft-s")
-    assert request.prompts == [
-        encode_chat(own.tokenizer, [{"role": "user", "content": question}]) for question in peers.QUESTIONS[:2]
-    ]
-    assert (request.end_ids, len(warm_up.prompts)) == ([*own.eos_ids], 2)
-
-
-def test_the_draft_model_of_smollm2_is_its_own(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["peers", "--peers", "goodspeed_draft"])
-    assert peers.parse().draft == "smollm2-draft"
-    monkeypatch.setattr("sys.argv", ["peers", "--quick"])
-    assert (peers.parse().draft, set(peers.parse().peers) & {"llama", "vllm"}) == (None, {"llama"})
 
 
 def test_a_draft_model_that_is_a_gguf_file_is_read_as_it_is(tmp_path):

@@ -1,7 +1,5 @@
 """Work in several processes: the same answers in the same order, and an error that stops it."""
 
-import os
-
 import pytest
 
 from experiments.harness.processes import each
@@ -9,10 +7,6 @@ from experiments.harness.processes import each
 
 def square(number: int) -> int:
     return number * number
-
-
-def whose(number: int) -> int:
-    return os.getpid()
 
 
 def fail_at_three(number: int) -> int:
@@ -24,11 +18,6 @@ def fail_at_three(number: int) -> int:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_item_is_answered_in_order(processes: int) -> None:
     assert each("numbers", square, range(7), processes) == [0, 1, 4, 9, 16, 25, 36]
-
-
-def test_one_process_is_this_one_and_more_are_others() -> None:
-    assert set(each("numbers", whose, range(2))) == {os.getpid()}
-    assert os.getpid() not in each("numbers", whose, range(2), 2)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -2,8 +2,6 @@
 
 import io
 
-import pytest
-
 from experiments.harness.progress import CLEAR, EVERY_S, parts
 
 
@@ -38,15 +36,3 @@ def test_elsewhere_there_is_a_line_now_and_then():
         "settings: 4 of 12 done, 0:30 so far, about 1:00 to go",
         "settings: 8 of 12 done, 1:00 so far, about 0:30 to go",
     ]
-
-
-def test_the_line_goes_away_when_a_part_fails():
-    stream = Terminal()
-    with pytest.raises(RuntimeError, match="broken"):
-        fail(stream)
-    assert stream.getvalue().endswith(CLEAR)
-
-
-def fail(stream):
-    for _ in parts("settings", [1, 2], stream=stream):
-        raise RuntimeError("broken")

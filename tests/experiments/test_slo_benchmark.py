@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from experiments.benchmarks.nodes.workers import Served
-from experiments.benchmarks.slo import LEAD_S, LENGTHS, Comparison, Plain, measures, requests
+from experiments.benchmarks.slo import LEAD_S, LENGTHS, Comparison, measures, requests
 from experiments.simulation.texts.target_texts import TargetText
-from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling
 
 TIERS = {"urgent": Objectives(0.5, 0.02, "urgent"), "patient": Objectives(1.5, 0.06, "patient")}
@@ -48,10 +46,3 @@ def test_a_text_that_differs_is_found(monkeypatch):
     nodes: list[Any] = [None, None]
     comparison.serve(nodes, [one, other])
     assert (comparison.num_texts, comparison.num_different) == (2, 1)
-
-
-def test_tiers_are_told_as_the_verify_node_reads_them():
-    tiers = parse_tiers(Plain(ttft_s=0.1, tpot_s=0.02, requests_per_s=8.0).tiers())
-    assert tiers["urgent"].ttft_s == pytest.approx(0.5)
-    assert tiers["urgent"].tpot_s == pytest.approx(0.02)
-    assert tiers["patient"].tpot_s == pytest.approx(0.06)

@@ -11,9 +11,7 @@ import pytest
 from draft_node.config import DraftConfig
 from experiments.benchmarks.nodes import workers
 from experiments.benchmarks.nodes.workers import Asked, Wanted
-from experiments.served import running, slower
-from experiments.served.recorded import Gap
-from experiments.served.running import Kind
+from experiments.served import running
 from verify_node.config import VerifyConfig
 
 DEADLINE_S = 20.0
@@ -69,54 +67,6 @@ def test_each_run_has_a_verify_node_of_its_own_and_leaves_no_session(story, monk
     story.clear()
     nodes.run("random", [WANTED, []], 7)
     assert story == ["verify --policy=random --budget=4", *nothing, *served, *nothing, "verify stops"]
-
-
-def test_clients_with_loads_are_served_so_many_texts_at_once(story, monkeypatch):
-    monkeypatch.setattr(running, "collect", lambda events, clients, num_rounds: None)
-    workers_: list[Any] = [Worker("a", story), Worker("b", story)]
-    running.Nodes("m", "tcp://e", [], None, (4, 1), workers_).run("fixed", [WANTED * 9, WANTED], 7)
-    assert story[3:5] == ["a is asked for 9, 4 at once", "b is asked for 1"]
-
-
-def test_a_verify_node_stops_after_a_run_that_fails(story):
-    workers_: list[Any] = [Worker("a", story)]
-    nodes = running.Nodes("m", "tcp://e", [], None, (), workers_)
-    with pytest.raises(Gap):
-        nodes.run("fixed", [WANTED], 7)
-    assert story[-1] == "verify stops"
-
-
-def test_draft_nodes_know_their_target_and_its_rounds(monkeypatch):
-    made: list[Any] = []
-
-    class Started:
-        def __init__(self, name, endpoint, model, options, core, before, **more):
-            made.append((before, options, more))
-
-        def stop(self):
-            made.append("stopped")
-
-    monkeypatch.setattr(running, "DraftWorker", Started)
-    with running.nodes("t", ["own.gguf", "none"], ["a", "b", "c"], Kind([], ["--preset=paper"])):
-        pass
-    model, none = ["--history=off", "--preset=paper"], ["--history=off"]
-    assert [(options, more["target"]) for _, options, more in made[:3]] == [(model, "t"), (none, "t"), (model, "t")]
-    assert made[3:] == ["stopped"] * 3
-    made.clear()
-    with running.nodes("t", ["d"], ["a", "b"], Kind([], [], (1, 4))):
-        assert [before for before, _, _ in made] == [[], ["experiments.served.slower", "4"]]
-
-
-def test_a_slower_draft_models_step_takes_so_many_times_its_time():
-    now, slept = [0.0], list[float]()
-
-    def step(drafter, room):
-        now[0] += 0.25
-        return [drafter]
-
-    slow: Any = slower.slowed(step, 4.0, lambda: now[0], slept.append)
-    assert slow("proposed") == ["proposed"]
-    assert slept == [0.75]
 
 
 def test_draft_nodes_are_taken_to_be_elsewhere(monkeypatch):
@@ -193,9 +143,3 @@ def test_a_worker_ends_what_it_serves_when_another_list_comes(monkeypatch, capsy
 def test_a_worker_serves_so_many_texts_at_once(monkeypatch, capsys):
     for at_once in (1, 2, 3):
         assert worked(monkeypatch, capsys, Asked(WANTED * 3, at_once), [])[1] == [(1,)] * at_once
-
-
-def test_a_worker_answers_each_list_that_it_has_served(monkeypatch, capsys):
-    other = [Wanted([2], 9, 1.0, 1)]
-    (connected, first, second), left = worked(monkeypatch, capsys, other, other * 2)
-    assert (connected, len(first), len(second), left) == ("connected", 1, 2, [])

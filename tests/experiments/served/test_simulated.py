@@ -9,7 +9,7 @@ import pytest
 
 from experiments.served.recorded import Trial
 from experiments.served.running import Kind
-from experiments.served.simulated import Placed, placed, settings, simulate
+from experiments.served.simulated import placed, settings, simulate
 from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
 from goodspeed.serving.measuring.recording import Drafted
@@ -42,15 +42,6 @@ def runs():
     return [simulate(TRUE, CLIENTS, ROUNDS, seed) for seed in range(2)]
 
 
-def test_a_simulated_run_reads_like_a_recorded_one(runs):
-    (first, _) = runs
-    assert first.clients == CLIENTS
-    assert len(first.rounds) == ROUNDS
-    assert first.presence == pytest.approx([1.0, 1.0], abs=0.1)
-    assert set(first.sizes(0)) == {(9, 60)}
-    assert first.tokens.sum(axis=0)[0] > first.tokens.sum(axis=0)[1]
-
-
 def test_agreement_by_place_is_measured(runs):
     for client, alpha in enumerate(ALPHAS):
         assert placed(runs, client, 3, waits=True).rates == pytest.approx([alpha] * 3, abs=0.08)
@@ -71,15 +62,6 @@ def test_what_came_too_late_is_not_wrong_where_rounds_do_not_wait(runs):
     given: list[Any] = [Tried([*runs[0].trials(0), *late])]
     assert placed(given, 0, 2, waits=False).rates == placed(runs[:1], 0, 2, waits=False).rates
     assert placed(given, 0, 2, waits=True).rates[0] < 0.5
-
-
-def test_after_a_wrong_token_agreement_is_that_of_such_tokens():
-    trial = Trial(3, Drafted(session=0, base_len=1, agreed="010", num_accepted=0, num_tokens=1))
-    given: list[Any] = [Tried([trial] * 9)]
-    found = placed(given, 0, 3, waits=True)
-    assert (found.rates[0], found.wrong) == (0.0, 0.5)
-    assert Placed((0.9, 0.1), 0.3).rate(7, 5, True) == 0.1
-    assert Placed((0.9, 0.1), 0.3).rate(7, 0, False) == 0.3
 
 
 def answered(run):

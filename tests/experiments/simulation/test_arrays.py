@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.arrays.replays import Recorded, Replays, alphas_of, clients_of, curves_of, survival
+from experiments.simulation.arrays.replays import Recorded, Replays, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError, UnknownPolicyError
@@ -196,30 +195,6 @@ def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
     assert draft(3) == [1.0] * 5  # the next text comes, and after the last one the first again
     assert draft(4) == [1.0, 1.0, 1.0, 1.0, 0.0]
     assert replays.starts.shape == (2, 1)
-
-
-def test_every_recorded_client_has_a_domain_and_a_draft_model_of_its_own():
-    known = proposals.load()
-    smaller, larger = (known.stand_in(number) for number in (0, 1))
-    names = sorted(known.paths(smaller))
-    clients = clients_of(4)
-    assert [own.paths for own in clients] == [
-        known.paths(model)[name] for model, name in zip((smaller, larger) * 2, names, strict=False)
-    ]
-    assert [own.off_path for own in clients[:2]] == [known.off_path(model, 1.0).agreed for model in (smaller, larger)]
-    assert clients_of(4, models=(0,))[::2] == clients[::2]
-    assert clients_of(4, models=(0,))[1].paths == known.paths(smaller)[names[1]]
-    for wrong in (0, 9):
-        with pytest.raises(ConfigError, match="8 recorded domains"):
-            clients_of(wrong)
-
-
-def test_rates_and_curves_of_recorded_clients():
-    clients = clients_of(8)
-    alphas, curves = alphas_of(clients), curves_of(clients, 6)
-    assert alphas == pytest.approx(curves[:, 0], abs=0.02)
-    assert (np.diff(curves, axis=1) <= 0).all()
-    assert alphas[::2].max() < alphas[1::2].min(), "a larger draft model agrees more often, whatever the domain"
 
 
 def test_a_survival_curve_by_hand():

@@ -11,7 +11,6 @@ import pytest
 from experiments import capacity
 from experiments.harness import experiment as harness
 from experiments.simulation import serving
-from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
 from experiments.simulation.serving import Gpu, Plan
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear, Roofline
@@ -61,24 +60,6 @@ def test_drafting_pays_where_it_is_quick_and_near():
     assert slow.slowest > 0.6 * plain.slowest  # now and then it asks for a draft, to see
 
 
-def test_presets_and_their_memory():
-    """29.5 GB of weights in 72 GB; 160 KiB a cached token."""
-    gpu = serving.preset("Qwen3")
-    assert serving.bytes_held(QWEN3_14B) == pytest.approx(2 * 14.8e9, rel=0.01)
-    assert serving.bytes_held(LLAMA_1B) == pytest.approx(2 * 1.24e9, rel=0.01)
-    assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9) / 163_840, rel=0.01)
-    assert gpu.sessions_that_fit(1000) == gpu.cached_tokens // 1000
-    with pytest.raises(ConfigError, match="there is no preset 'GPT'; choose one of: Qwen3, Llama 3"):
-        serving.preset("GPT")
-
-
-def test_a_draft_model_takes_memory():
-    """It takes 1.2 GB of the 42.5 that are free, and 112 KiB beside the 160 of each cached token."""
-    gpu = serving.shared_with_draft_model("Qwen3")
-    assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9 - 1.19e9) / 278_528, rel=0.01)
-    assert gpu.round_cost == serving.preset("Qwen3").round_cost
-
-
 def test_a_draft_model_takes_time_of_rounds():
     """Rounds of 10 ms and a pass before each, of 1 or 5 ms, bring the same tokens; for one of 20 ms nobody drafts."""
     one = replace(plan(), draft_cost=Linear(), max_draft=1)
@@ -110,22 +91,6 @@ def test_the_formula_by_hand():
 
 def quick():
     return harness.load(harness.HERE / "configs" / "capacity.toml", "quick", capacity.Config)
-
-
-def test_the_experiment_tells_every_way():
-    """With so few users a GPU that drafts for itself, with a good draft model, is quicker than L4s 20 ms away."""
-    outcome = capacity.experiment(replace(quick(), rates=[20.0, 100.0], most=4, counted_tokens=10, stand_in=1))
-    users = outcome.facts["users"]
-    assert list(users) == capacity.NAMES
-    assert set(users.values()) == {4}
-    assert set(outcome.facts["bound"].values()) == {"tried"}
-    assert outcome.facts["over_plain"]["remote"] == 1.0
-    assert outcome.facts["rates"]["100"]["users"]["plain"] == 0
-    assert outcome.facts["rates"]["100"]["users"]["co_located"] == 4
-    begins = "Users who get 20 tokens/s each on Qwen3 on an H100, from datasheets: at least 4 without drafts, at"
-    assert outcome.text.startswith(begins)
-    speeds = {row["way"]: row["in_turn"] for row in outcome.curves}
-    assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
 
 
 def test_a_profile(tmp_path):

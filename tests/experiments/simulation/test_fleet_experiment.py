@@ -2,18 +2,17 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from experiments.harness import experiment as harness
 from experiments.simulation.open_loop.traffic import window
-from experiments.slo.fleet_claims import facts, findings, linear_error
-from experiments.slo.fleet_regions import million, replica, sizes
-from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, load, num_runs
+from experiments.slo.fleet_claims import facts, linear_error
+from experiments.slo.fleet_regions import million
+from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, load
 from experiments.slo.slos_serve_worlds import Cell as AlonesCell
 from experiments.slo.slos_serve_worlds import Config as Alone
 from experiments.slo.slos_serve_worlds import arrivals as alone
-from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
+from goodspeed.fleet.replicas import MAX_REPLICAS
 
 QUICK = harness.load(harness.HERE / "configs" / "fleet.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
@@ -39,14 +38,6 @@ def test_replicas_have_windows_of_their_own_or_all_fleets_the_same():
     assert [one.at_s for one in few] == pytest.approx([4.0 * one.at_s for one in many])
 
 
-def test_the_trace_is_long_enough_for_all_windows():
-    for study in FULL.studies.values():
-        for number in study.replicas:
-            cell = Cell("", number, "fits")
-            for place in range(num_runs(study, cell)):
-                assert len(arrivals(FULL, study, number, place, 1.0)) > 30 * number ** (study.windows == "own")
-
-
 def test_a_load_tells_what_became_of_requests():
     config = replace(QUICK, studies={"s": replace(QUICK.studies["replicas"], window_s=4.0, num_windows=2)})
     told = load(config, Cell("s", 2, "fits"), 20.0)
@@ -70,26 +61,6 @@ def test_ratios_and_errors_by_hand():
     assert told["coder"] == {"fits": {4: 5.0}, "none": {4: 4.0}}
     assert told["policies"] == {"homes": {"ring": {4: 9.0}}}
     assert linear_error({1: 1.0, 2: 2.5}) == pytest.approx(0.25)
-
-
-def test_what_is_wanted_is_judged():
-    told = facts([row("replicas", 1, 5.0), row("replicas", 2, 8.0), row("coder", 1, 1.0), row("coder", 4, 7.0)])
-    fair = {"clients": 3, "jain": 0.9, "worst": 0.5}
-    judged = findings(told | {"fairness": {"fits": fair}, "million": {"draft_nodes": 10, "replicas": 1}})
-    assert {one.what: one.reached for one in judged if one.reached is not None} == {
-        "farthest from linear": False,
-        "coder, fits: 4 replicas over one": True,
-    }
-
-
-def test_sizes_are_those_of_tables_that_can_be_read():
-    measured = sizes()
-    table = [replica(number) for number in range(MAX_REPLICAS)]
-    data = msgspec.msgpack.encode(table)
-    assert msgspec.msgpack.decode(data, type=list[Replica]) == table
-    assert measured["table_bytes"] == len(data)
-    assert 60 * measured["report_bytes"] < measured["table_bytes"] < measured["largest_table_bytes"]
-    assert measured["told_bytes"] < measured["table_bytes"]
 
 
 def test_a_million_by_hand():

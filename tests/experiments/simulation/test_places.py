@@ -1,7 +1,5 @@
 """Orders in simulated worlds with hardly any memory: texts stay exact, all end, and order is worth its while."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from random import Random
 from statistics import mean
@@ -98,14 +96,3 @@ def test_texts_are_done_sooner_on_average_where_those_go_first_that_are_done_soo
     """In three worlds together: alone one may have luck with its requests."""
     laps, fcfs = (mean(mean_s(order, seed) for seed in range(3)) for order in ("laps", "fcfs"))
     assert laps < 0.9 * fcfs
-
-
-def test_worlds_bring_the_orders_that_they_name() -> None:
-    """In a process of its own: here other tests have imported them."""
-    program = """
-from experiments.simulation.checking.worlds import some_settings
-from verify_node.scheduler.orders import create
-print(sorted({some_settings(seed).order for seed in range(40) if create(some_settings(seed).order)}))
-"""
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert told.stdout == "['fcfs', 'laps', 'las', 'sjf']\n"

@@ -1,6 +1,5 @@
 """An open loop: requests come by a schedule, whatever became of the ones before."""
 
-import gzip
 from dataclasses import replace
 from statistics import fmean
 
@@ -8,7 +7,7 @@ import pytest
 
 from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.open_loop.mix import Uneven
-from experiments.simulation.open_loop.traffic import FOLDER, recorded, rescaled
+from experiments.simulation.open_loop.traffic import recorded, rescaled
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
@@ -53,15 +52,6 @@ def test_a_text_is_judged_by_when_its_reader_has_its_tokens():
     assert done.times.kept().outcome == "attained"
     (done,) = served([arrival(10.0, tokens=11, slo=Objectives(tpot_s=0.0104))]).drafts[0].done
     assert done.times.kept().outcome == "slow"
-
-
-def test_the_traces_are_what_their_readme_says():
-    assert len(recorded("azure_llm_2023_code")) == 8819
-    assert len(recorded("azure_llm_2023_conv")) == 19366
-    for path in FOLDER.glob("*.csv.gz"):
-        with gzip.open(path, "rt") as lines:
-            assert next(lines) == "at_s,prompt_tokens,output_tokens\n"
-    assert "CC BY 4.0" in (FOLDER / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("rate", [0.5, 3.0, 12.0])

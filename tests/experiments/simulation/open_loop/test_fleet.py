@@ -12,7 +12,6 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.slo.admission_policies import OURS, POLICIES
 from goodspeed.fair.round_time import Linear
-from goodspeed.fleet import routing as fleet_routing
 from goodspeed.slo.objectives import Objectives
 
 SETTINGS = replace(
@@ -83,20 +82,3 @@ def test_time_goes_on_while_a_request_is_on_its_way():
     ours, theirs = here.texts[0].served, there.texts[0].served
     assert theirs.seconds == pytest.approx(ours.seconds + 0.3, abs=0.02)
     assert theirs.kept.ttft_s == pytest.approx(ours.kept.ttft_s + 0.3, abs=0.02)
-
-
-def test_what_is_told_seldom_is_old(monkeypatch):
-    """What is known of others is as old as `told_every_s` has it, and no older."""
-    ages = []
-    asked = fleet_routing.fits
-
-    def fits(load, wish, now):
-        ages.append(now - load.told_at)
-        return asked(load, wish, now)
-
-    monkeypatch.setattr(fleet_routing, "fits", fits)
-    fleet(requests(40), FITS, homes=(0, 0, 1))
-    assert 0.5 < max(ages) <= 1.0
-    ages.clear()
-    fleet(requests(40), Routing(told_every_s=0.1), homes=(0, 0, 1))
-    assert 0.0 <= max(ages) <= 0.1 + 1e-9

@@ -10,7 +10,6 @@ from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.traffic import Tabled
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Independent
-from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
@@ -78,9 +77,3 @@ def test_a_table_is_met_and_interpolated_and_goes_on():
     assert table.round_s(384, 1, 0) == pytest.approx(0.115)
     assert table.round_s(0, 0, 0) == pytest.approx(0.030)
     assert table.round_s(np.array([1, 384]), 9, 5.0) == pytest.approx([0.030, 0.115])
-
-
-@pytest.mark.parametrize("columns", [((1,), (1.0,)), ((1, 2), (1.0,)), ((1, 1), (1.0, 2.0)), ((1, 2), (2.0, 1.0))])
-def test_a_table_that_does_not_rise_is_refused(columns):
-    with pytest.raises(ConfigError, match="a table needs two rounds or more"):
-        Tabled(*columns)

@@ -83,15 +83,6 @@ def test_the_least_likely_tokens_go_while_that_pays():
     assert lengths(made) == [2, 0]
 
 
-def test_tokens_that_cost_nothing_are_all_verified():
-    made = batch((0.9, 0.9, 0.1, 0.01), (0.2, 0.2, 0.2, 0.2))
-    made.target = Linear(fixed_s=0.010)
-    for _ in range(4):
-        made.step(made.texts)
-    Adaptive()._eliminate(made)
-    assert lengths(made) == [4, 4]
-
-
 def test_drafting_goes_on_while_the_next_step_is_expected_to_pay():
     """One text, 0.5 each, after a history of 0.5: 11, 13, 15 ms for 1, 1.5 and 1.75 tokens: 0, 1 or 2 steps.
 
@@ -126,13 +117,6 @@ def test_as_many_nodes_of_trees_are_accepted_as_their_paths_claim():
     claimed = sum(sum(text.paths) for text in made.texts)
     assert sum(text.accept(1.0) for text in made.texts) == pytest.approx(claimed, rel=0.05)
     assert made.num_drafted == 0
-
-
-@pytest.mark.parametrize(("num_texts", "shape"), [(1, (4, 3)), (3, (4, 2)), (5, (3, 1)), (40, (2, 1))])
-def test_trees_are_as_deep_and_wide_as_the_load_allows(num_texts, shape):
-    """Eqs. (8) and (9), with 20 tokens to verify and 6 in a step."""
-    assert TREES.shape(num_texts) == shape
-    assert replace(TREES, c1=100, c2=2).shape(num_texts) == (2, min(3, 6 // num_texts + 2))
 
 
 @pytest.mark.parametrize("slo_phase", [True, False])
@@ -192,16 +176,6 @@ def test_a_text_waits_for_its_own_draft_alone():
         9: pytest.approx(0.017 + 2 * (0.043 + 0.014)),
     }
     assert done.busy_s == pytest.approx(2 * 0.017 + 3 * 0.014), "the device's own time, without the drafts'"
-
-
-def test_prompts_first_holds_up_who_writes():
-    arrivals = [Arrival(0.0, 7, 3, Known((0.0,))), Arrival(0.001, 150, 1, Known((0.0,)))]
-    first, beside = (replace(ALONE, prompts_first=one).serve(arrivals, Fixed(0)).texts for one in (True, False))
-    last = {
-        one: next(text for text in texts if text.num_tokens == 3).seconds for one, texts in ((1, first), (0, beside))
-    }
-    assert last[1] == pytest.approx(0.017 + 0.110 + 0.060 + 2 * 0.011)
-    assert last[0] == pytest.approx(0.017 + 0.110 + 0.062)
 
 
 @pytest.mark.thorough
