@@ -8,6 +8,7 @@ import pytest
 from experiments.adaserve import Config, Point, requests
 from experiments.harness.experiment import HERE, load
 from experiments.slo.adaserve_claims import OURS, ratios, worlds
+
 FULL = load(HERE / "configs" / "adaserve.toml", "full", Config)
 
 
