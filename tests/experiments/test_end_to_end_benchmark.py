@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import end_to_end
-from experiments.benchmarks.end_to_end import Comparison, ratios
+from experiments.benchmarks.end_to_end import Comparison
 from experiments.benchmarks.load import chats, ways
 from experiments.benchmarks.load.ways import ByGoodSpeed, Nodes, Text, Written
 from experiments.benchmarks.nodes.workers import Served, Wanted
@@ -79,21 +78,6 @@ def test_texts_that_differ_are_counted(temperature, num_different):
     if temperature:
         texts["goodspeed_8"] = [[9], [3]]
     assert compare(temperature, 1, texts)[0].num_different == num_different
-
-
-def test_ratios_are_over_the_best_rival_and_only_where_all_ran():
-    median = {"plain": 2.0, "assisted": 4.0, "prompt_lookup": 5.0, "goodspeed_1": 10.0, "goodspeed_8": 20.0}
-    assert ratios(median) == {"ratio_1": 2.0, "ratio_8_sequential": 5.0}
-    more = {"plain_8": 40.0, "goodspeed_8_no_speculation": 10.0}
-    assert ratios(median | more)["ratio_8"] == 0.5
-
-
-@pytest.mark.parametrize("turns", ["0", "5"])
-def test_a_client_is_never_asked_for_more_texts_than_there_are(turns, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["end_to_end", "--turns", turns])
-    with pytest.raises(SystemExit):
-        end_to_end.parse()
-    assert "--turns must be from 1 to 4" in capsys.readouterr().err
 
 
 def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeypatch):

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import pytest
 from matplotlib.figure import Figure
@@ -105,23 +104,6 @@ def test_a_picture_is_drawn_again_from_what_is_stored(tmp_path, capsys, monkeypa
 def test_without_results_nothing_is_drawn(tmp_path):
     with pytest.raises(SystemExit, match="nothing can be drawn from it; run the experiment first"):
         start(tmp_path, "--redraw")
-
-
-@dataclass(frozen=True)
-class Chosen(Config):
-    """Settings of which one is an option."""
-
-    OPTIONS: ClassVar = {"rounds": "how many"}
-
-
-def test_settings_that_are_options_replace_those_of_the_file(tmp_path, capsys):
-    start(tmp_path, "--json", "--rounds=7", config=Chosen)
-    assert json.loads(capsys.readouterr().out)["config"]["rounds"] == 7
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--rounds=many", config=Chosen)
-    assert "invalid int value: 'many'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--rounds=7")
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,16 @@ import io
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.benchmarks.rivals import catalogue, files
+from experiments.benchmarks.rivals import catalogue
 from experiments.benchmarks.rivals.catalogue import RIVALS
 from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
 from experiments.benchmarks.rivals.worker import Request, serve
-from tests import gguf_files
 
 REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
 
@@ -81,25 +79,6 @@ def test_a_rival_without_its_environment_says_what_makes_it(environments):
     (environments / "genai/.ready").touch()
     assert genai.missing(Files()) is None
     assert genai.python == environments / "genai/bin/python"
-
-
-def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
-    (environments / "genai").mkdir(parents=True)
-    (environments / "genai/.ready").touch()
-    folder, file = Files("name", "folder"), Files("name", "folder", "m.gguf")
-    assert "--draft MODEL" in str(BY_WAY["transformers_assisted"].missing(files.prepare_draft(None, environments)))
-    assert BY_WAY["transformers_assisted"].missing(folder) is None
-    assert "--draft FILE.gguf" in str(BY_WAY["genai_draft"].missing(folder))
-    assert BY_WAY["genai_draft"].missing(file) is None
-
-
-def test_a_draft_model_that_is_a_gguf_file_is_read_as_it_is(tmp_path):
-    file = gguf_files.made("tiny-draft-s")
-    found = files.prepare_draft(str(file), tmp_path)
-    assert (found.name, found.checkpoint, found.gguf) == (str(file), str(tmp_path / "draft"), str(Path(file).resolve()))
-    assert (tmp_path / "draft/model.safetensors").exists()
-    plain = files.prepare_draft("tiny-draft-s", tmp_path)
-    assert (Path(str(plain.checkpoint)).name, plain.gguf) == ("tiny-draft-s", None)
 
 
 # -- in a rival's process ----------------------------------------------------------------------------------------------

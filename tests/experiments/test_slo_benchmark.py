@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.benchmarks.nodes.workers import Served
-from experiments.benchmarks.slo import LEAD_S, LENGTHS, Comparison, measures, requests
+from experiments.benchmarks.slo import LENGTHS, Comparison, measures, requests
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling
@@ -18,15 +18,6 @@ def served(tokens=(), outcome="attained", promised=None):
 
 def asked(number):
     return requests([0.0] * number, TEXTS, TIERS, 2, seed=1)
-
-
-def test_a_request_is_for_the_beginning_of_a_text_in_one_of_the_tiers():
-    found = asked(50)
-    assert [one.node for one in found] == [0, 1] * 25
-    assert {one.tier for one in found} == set(TIERS)
-    assert all(LENGTHS[0] <= len(one.expected) == one.wanted.max_tokens <= LENGTHS[1] for one in found)
-    assert {one.wanted.due_s for one in found} == {LEAD_S}
-    assert found == asked(50)
 
 
 def test_what_is_counted():

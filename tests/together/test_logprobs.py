@@ -139,20 +139,6 @@ def run(*entries, checkpoint=TARGET):
     return Target(checkpoint, make_runner(checkpoint)).run(Round(1, entries)).outcomes
 
 
-def test_only_those_who_ask_are_told():
-    asked, silent = run(entry(1, (1, 2), num_logprobs=0), entry(2, (1, 2)))
-    assert [len(told.top_ids) for told in asked.logprobs] == [0]
-    assert silent.logprobs == ()
-
-
-def test_nobody_who_asks_costs_nothing(monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "log_softmax", None)
-    monkeypatch.setattr(torch.Tensor, "topk", None)
-    assert run(entry(1, (1, 2)), entry(2, (3, 4)))
-    with pytest.raises(TypeError):
-        run(entry(1, (1, 2), num_logprobs=0))
-
-
 def test_padding_beyond_the_tokenizer_has_no_probability():
     narrow = make_checkpoint(1, num_tokens=10)
     [outcome] = run(entry(1, (1, 2), num_logprobs=20), checkpoint=narrow)

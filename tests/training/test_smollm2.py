@@ -1,7 +1,6 @@
 """The training of smollm2's draft model, with a random target of 258 tokens."""
 
 import json
-from itertools import islice
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -14,10 +13,9 @@ from goodspeed.engine import engines
 from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.paged.chunks import Chunk
 from tests.engine import gguf_models
-from training.run import Run
 from training.smollm2 import __main__ as stages
 from training.smollm2 import answers, draft, stored
-from training.smollm2.distilling import BEGINNING, Step, batches, loss, shortened
+from training.smollm2.distilling import BEGINNING, Step, batches, shortened
 from training.smollm2.stored import Answer
 from training.smollm2.target import Batch, Target, likeliest
 
@@ -90,21 +88,6 @@ def test_the_target_asks_after_some_prompts_of_a_domain() -> None:
     assert asked == [(contexts[0].domain, "decoded [1, 2, 3, 4]")]
 
 
-def test_long_prompts_are_none_to_ask_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "LONGEST_BEFORE", 0)
-    assert answers.Jobs(None, [("qa", "real", "?")], seed=1).contexts() == []
-
-
-def test_answers_are_written_to_asked_prompts(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "LONGEST_ASKED", 8)
-    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
-    tokenizer.encode, tokenizer.decode = lambda text, **_: list(text.encode())[-20:], lambda ids: f"What is {ids}?"
-    jobs = answers.Jobs(tokenizer, [], seed=1)
-    ends = frozenset(range(0, VOCAB, 4))
-    found = [answer for batch in islice(answers.write_for(target, tokenizer, jobs, ends, 60.0), 8) for answer in batch]
-    assert {answer.id == answers.ASKED for answer in found} == {True, False}
-
-
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
     rows = [{"id": f"id-{number}", "turns": [f"question {number}", "more"]} for number in range(64)]
     (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -162,18 +145,6 @@ def test_answers_are_drawn_from_the_target(target: Target) -> None:
     assert found[rare].sum() == pytest.approx(float(wanted[rare].sum()), abs=0.03)
 
 
-def test_files_of_answers(tmp_path: Path) -> None:
-    kept = [answer([1, 2, 3]), answer([4], prompt=2, temperature=0.0, domain="sql")]
-    stored.save(tmp_path / "train-0.npz", kept[:1])
-    stored.save(tmp_path / "train-1.npz", kept[1:])
-    stored.save(tmp_path / "held-out-0.npz", kept)
-    for found in (stored.load(tmp_path, held_out=False), stored.load(tmp_path, held_out=True)):
-        assert [(one.domain, one.id, one.temperature) for one in found] == [("chat", "made", 1.0), ("sql", "made", 0.0)]
-        for one, wanted in zip(found, kept, strict=True):
-            for name in ("prompt", "tokens", "likely", "log_probs"):
-                assert np.array_equal(getattr(one, name), getattr(wanted, name))
-
-
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
@@ -210,24 +181,6 @@ def test_batches_have_all_answers_once() -> None:
     found = batches(given, 80, Random(1))
     assert sorted(map(id, given)) == sorted(id(one) for batch in found for one in batch)
     assert len(found) > 2
-
-
-def test_training_leaves_out_a_share_of_the_outputs(small: None) -> None:
-    model, ids = draft.create(50, 64), torch.arange(9)[None]
-    first, second = (model(ids).logits for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(model.eval()(ids).logits, model(ids).logits)
-
-
-def test_a_model_learns_what_the_target_says(tmp_path: Path, target: Target, small: None) -> None:
-    written = answers.write(target, [job(prompt, 1.0) for prompt in PROMPTS * 4], frozenset(), Random(1), longest=20)
-    kept = draft.choose_kept(written, torch.randn(VOCAB, 64), [END], 200)
-    run = Run(draft.create(200, 512), tmp_path)
-    step = Step.of(written, kept, 80)
-    before = loss(run.model, step).detach()
-    for _ in range(40):
-        run.update(loss(run.model, step))
-    assert loss(run.model, step).detach() < before - 0.5
 
 
 def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None:

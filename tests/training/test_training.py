@@ -55,11 +55,6 @@ def test_an_interrupted_run_goes_on_as_the_uninterrupted_one_to_its_end_and_beyo
     assert (new_phase.step, new_phase.schedule) == (18, Schedule(begin=18))
 
 
-def test_schedule_rises_stays_and_falls() -> None:
-    schedule = Schedule(warmup=4, decay_from=10, stop=14)
-    assert [schedule.scale(step) for step in (0, 3, 9, 10, 12, 13)] == [0.25, 1.0, 1.0, 1.0, 0.5, 0.25]
-
-
 def test_time_budget_leaves_time_for_the_decay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock gives every look one second."""
     clock = iter(range(10_000))

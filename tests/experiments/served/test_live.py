@@ -1,6 +1,5 @@
 """The experiment `live` says what runs show, which are made here: no node is started."""
 
-import math
 from dataclasses import replace
 
 import msgspec
@@ -85,32 +84,6 @@ def test_the_optimum_is_that_of_the_rates_which_the_drafts_show(runs):
     right = optimum(geometric(ALPHAS, CONFIG.budget), CONFIG.budget).utility
     for one in optima(runs, CONFIG.budget):
         assert one == pytest.approx(right, abs=0.06)
-
-
-def test_the_optimum_lacks_what_clients_miss_between_texts(runs):
-    """Each client is away in every second round: none can give it more than half of x*."""
-    away = {
-        name: [
-            Run(one.clients, one.sessions, one.before, tuple(half(done) for done in one.rounds), one.wall_s)
-            for one in own
-        ]
-        for name, own in runs.items()
-    }
-    lost = np.array(optima(runs, CONFIG.budget)) - optima(away, CONFIG.budget)
-    assert lost == pytest.approx(2 * math.log(2), abs=0.12)
-
-
-def half(done):
-    return Round(
-        number=done.number,
-        started_s=done.started_s,
-        waited_s=0.0,
-        duration_s=done.duration_s,
-        num_tokens=9,
-        num_sessions=2,
-        context_tokens=0,
-        drafts=done.drafts if done.number % 2 else (),
-    )
 
 
 def test_facts_have_the_figures_by_name(found):

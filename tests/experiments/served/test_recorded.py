@@ -72,17 +72,6 @@ def test_a_forecast_is_what_the_permissions_promise_and_one_token_of_the_next_te
     assert run.forecast.tolist() == [1.75 + 1.0, 1.0 + 1.0, 1.0 + 1.25]
 
 
-def test_utility_is_that_of_the_mean_goodput_so_far(run):
-    means = [[3, 1], [3 / 2, 4 / 2], [4 / 3, 6 / 3]]
-    assert run.utility == pytest.approx(np.log(np.array(means)).sum(axis=1))
-
-
-def test_speeds_are_of_the_time_from_the_first_round_to_the_end_of_the_last(run):
-    seconds = 2 * ROUND_S + ROUND_S - PAUSE_S
-    assert run.tokens_per_s == pytest.approx([4 / seconds, 6 / seconds])
-    assert run.wall_s == {"receive": 1.5, "forward": 6.0}
-
-
 def test_dropped_events_and_an_early_end_are_gaps():
     with pytest.raises(Gap, match="too slowly"):
         collect([{"event": "dropped"}], ["chat"], 1)
@@ -122,16 +111,6 @@ def test_survival_by_hand():
         *[trial("01", 0)] * 4,  # what agrees after a wrong token says nothing
     ]
     assert survival(trials, 2) == pytest.approx([0.6, 0.6 * 3 / 5])
-
-
-def test_what_is_not_proposed_does_not_agree():
-    trials = [*[trial("", 0, permitted=2)] * 4, *[trial("1", 1, permitted=2)] * 6]
-    assert survival(trials, 2) == pytest.approx([0.6, 0.0])
-
-
-def test_a_texts_last_draft_lacks_nothing():
-    trials = [*[trial("1", 1, permitted=2, finish_reason="stop")] * 6, *[trial("11", 2)] * 5]
-    assert survival(trials, 2) == pytest.approx([1.0, 1.0])
 
 
 def test_the_lengths_of_drafts_do_not_bend_the_curve():

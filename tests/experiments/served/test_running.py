@@ -1,12 +1,10 @@
-"""Runs follow each other, with nodes that are fakes; and a draft worker takes a list that comes early."""
+"""Draft nodes of live runs count as those of other machines; a draft worker takes a list that comes early."""
 
 import asyncio
 import io
 import json
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from draft_node.config import DraftConfig
 from experiments.benchmarks.nodes import workers
@@ -16,57 +14,6 @@ from verify_node.config import VerifyConfig
 
 DEADLINE_S = 20.0
 WANTED = [Wanted([1], 9, 1.0, 1)]
-
-
-class Worker:
-    """A draft worker that notes what is done with it."""
-
-    def __init__(self, name, story):
-        self.name, self.story = name, story
-
-    def wait_until_connected(self, verify):
-        self.story.append(f"{self.name} connects")
-
-    def ask(self, wanted, at_once=1):
-        self.story.append(f"{self.name} is asked for {len(wanted)}" + (f", {at_once} at once" if at_once > 1 else ""))
-
-    def answer(self):
-        self.story.append(f"{self.name} answers")
-
-
-@pytest.fixture
-def story(monkeypatch):
-    told = []
-
-    class Verify:
-        process = None
-
-        def __init__(self, words, core):
-            told.append(f"verify {words[2]} {words[-1]}")
-
-        def events(self):
-            return iter([{"event": "ready"}])
-
-        def stop(self):
-            told.append("verify stops")
-
-    monkeypatch.setattr(running, "Verify", Verify)
-    return told
-
-
-def test_each_run_has_a_verify_node_of_its_own_and_leaves_no_session(story, monkeypatch):
-    monkeypatch.setattr(running, "collect", lambda events, clients, num_rounds: (clients, num_rounds))
-    workers_: list[Any] = [Worker("a", story), Worker("b", story)]
-    nodes = running.Nodes("m", "tcp://e", ["--budget=4"], None, (), workers_)
-    run: Any = nodes.run("fixed", [WANTED, []], 7)
-    assert run == (["a", "b"], 7)
-    served = ["a is asked for 1", "b is asked for 0"]
-    nothing = ["a is asked for 0", "b is asked for 0", "a answers", "b answers"]
-    connect = ["a connects", "b connects"]
-    assert story == ["verify --policy=fixed --budget=4", *connect, *served, *nothing, "verify stops"]
-    story.clear()
-    nodes.run("random", [WANTED, []], 7)
-    assert story == ["verify --policy=random --budget=4", *nothing, *served, *nothing, "verify stops"]
 
 
 def test_draft_nodes_are_taken_to_be_elsewhere(monkeypatch):
@@ -84,19 +31,6 @@ def test_draft_nodes_are_taken_to_be_elsewhere(monkeypatch):
     assert VerifyConfig(model="m").core.is_shared
     monkeypatch.setattr(name, elsewhere)
     assert not VerifyConfig(model="m").core.is_shared
-
-
-def test_a_draft_node_that_has_ended_is_named(monkeypatch):
-    class Broken(io.StringIO):
-        def flush(self):
-            raise BrokenPipeError
-
-    ended = SimpleNamespace(stdin=Broken(), stdout=io.StringIO())
-    monkeypatch.setattr(workers, "start", lambda words, core: ended)
-    worker = workers.DraftWorker("ana", "tcp://e", "m", [], None)
-    for what in (lambda: worker.ask([]), worker.answer):
-        with pytest.raises(RuntimeError, match="draft node ana ended"):
-            what()
 
 
 def worked(monkeypatch, capsys, *lists):

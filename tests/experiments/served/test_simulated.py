@@ -1,18 +1,15 @@
 """The twin of live runs: measured where the truth is known, and simulated again, it is what it was."""
 
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from experiments.served.recorded import Trial
 from experiments.served.running import Kind
 from experiments.served.simulated import placed, settings, simulate
 from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
-from goodspeed.serving.measuring.recording import Drafted
 from verify_node.config import VerifyConfig
 
 CLIENTS = ("chat", "sql")
@@ -47,23 +44,6 @@ def test_agreement_by_place_is_measured(runs):
         assert placed(runs, client, 3, waits=True).rates == pytest.approx([alpha] * 3, abs=0.08)
 
 
-class Tried:
-    """A run of which only trials are asked."""
-
-    def __init__(self, trials):
-        self._trials = trials
-
-    def trials(self, client):
-        return self._trials
-
-
-def test_what_came_too_late_is_not_wrong_where_rounds_do_not_wait(runs):
-    late = [Trial(3, Drafted(session=0, base_len=1, num_tokens=1))] * 900
-    given: list[Any] = [Tried([*runs[0].trials(0), *late])]
-    assert placed(given, 0, 2, waits=False).rates == placed(runs[:1], 0, 2, waits=False).rates
-    assert placed(given, 0, 2, waits=True).rates[0] < 0.5
-
-
 def answered(run):
     """The run with answers as if a step took 4 ms and a way 1 ms, which a simulated one has not."""
 
@@ -86,16 +66,3 @@ def test_the_twin_is_as_fast_as_what_was_measured(runs):
     again = replace(found, policy="fixed", draft_cost=TRUE.draft_cost, latency_s=TRUE.latency_s)
     live = np.mean([one.tokens_per_s for one in runs], axis=0)
     assert simulate(again, CLIENTS, ROUNDS, 7).tokens_per_s == pytest.approx(live, rel=0.1)
-
-
-def test_unequal_users_have_slower_models_and_several_texts_at_once(runs):
-    kind = Kind([], [], (1, 4), (3, 1))
-    found = settings(kind, VerifyConfig(model="m", budget=6), runs, [answered(one) for one in runs])
-    assert found.loads == (3, 1)
-    assert steps(found) == pytest.approx([0.004, 4 * 0.004], rel=0.01)
-    twin = simulate(replace(found, policy="fixed"), CLIENTS, 40, 1)
-    for name, load in zip(CLIENTS, found.loads, strict=True):
-        numbers = {one.session for one in twin.rounds[-1].drafts if twin.sessions[one.session].client == name}
-        assert len(numbers) <= load
-    written = twin.tokens.sum(axis=0)
-    assert written[0] > 2 * written[1]

@@ -43,12 +43,6 @@ def test_plain_decoding_gives_everybody_a_token_a_round():
     assert point.busy == pytest.approx(1.0, abs=0.03)
 
 
-def test_more_tokens_a_round_take_longer():
-    """1 ms a token: with 10 clients a round of plain decoding takes 20 ms."""
-    gpu = Gpu("compute-bound", Linear(fixed_s=0.01, token_s=0.001))
-    assert serving.serve(plan(gpu=gpu), 10, plain=True).slowest == pytest.approx(50.0, rel=0.05)
-
-
 def test_drafting_pays_where_it_is_quick_and_near():
     near, far = plan(5000.0, 0.001), plan(50.0, 0.3)
     plain = serving.serve(near, 2, plain=True)
@@ -78,15 +72,6 @@ def test_carried_users_by_hand():
     assert capacity.carried(speeds, 101.0, 20) == (0, "time")
     assert capacity.carried(speeds, 30.0, 20) == (20, "memory")
     assert capacity.carried(speeds, 30.0, 40) == (20, "tried")
-
-
-def test_the_formula_by_hand():
-    """Drafting two tokens takes two passes of 1 ms, or one in parallel, beside a verification of 10."""
-    gpu, config = Gpu("", Linear(fixed_s=0.01)), quick()
-    own = replace(plan(gpu=gpu), own_draft_cost=Linear(fixed_s=0.001))
-    assert capacity.formula(own, 5, 2.0, config) == pytest.approx(1.2)
-    assert capacity.formula(replace(own, parallel_decay=0.9), 5, 2.0, config) == pytest.approx(1.1)
-    assert capacity.formula(plan(gpu=gpu), 5, 2.0, config) is None
 
 
 def quick():

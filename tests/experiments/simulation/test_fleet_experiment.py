@@ -5,16 +5,14 @@ from dataclasses import replace
 import pytest
 
 from experiments.harness import experiment as harness
-from experiments.simulation.open_loop.traffic import window
 from experiments.slo.fleet_claims import facts, linear_error
 from experiments.slo.fleet_regions import million
-from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, load
+from experiments.slo.fleet_worlds import Config, Region, arrivals
 from experiments.slo.slos_serve_worlds import Cell as AlonesCell
 from experiments.slo.slos_serve_worlds import Config as Alone
 from experiments.slo.slos_serve_worlds import arrivals as alone
 from goodspeed.fleet.replicas import MAX_REPLICAS
 
-QUICK = harness.load(harness.HERE / "configs" / "fleet.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
 
 
@@ -25,27 +23,6 @@ def test_one_replica_meets_the_requests_of_slos_serve():
         assert arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0) == alone(
             other, AlonesCell("Coder", "dp"), 3.0
         )
-
-
-def test_replicas_have_windows_of_their_own_or_all_fleets_the_same():
-    own, same = FULL.studies["replicas"], FULL.studies["chatbot"]
-    counts = [len(window("azure_llm_2023_conv", 900 + 16 * place, 16)) for place in range(6)]
-    four = arrivals(FULL, own, 4, 0, 40.0)
-    assert len(four) == sum(counts[:4])
-    assert four[-1].at_s <= len(four) / 40.0
-    assert len(arrivals(FULL, own, 2, 2, 40.0)) == sum(counts[4:6])
-    few, many = (arrivals(FULL, same, number, 0, 5.0 * number) for number in (1, 4))
-    assert [one.at_s for one in few] == pytest.approx([4.0 * one.at_s for one in many])
-
-
-def test_a_load_tells_what_became_of_requests():
-    config = replace(QUICK, studies={"s": replace(QUICK.studies["replicas"], window_s=4.0, num_windows=2)})
-    told = load(config, Cell("s", 2, "fits"), 20.0)
-    assert (told["replicas"], told["requests_per_s"]) == (2, 40.0)
-    assert told["requests"] == len(arrivals(config, config.studies["s"], 2, 0, 40.0))
-    assert 0.0 < told["sent_on"] <= told["hops"] <= 3 * told["sent_on"]
-    assert 0.0 < 1.0 - told["violations"] <= 1.0
-    assert load(config, Cell("s", 2, "none"), 20.0)["hops"] == 0.0
 
 
 def row(study, replicas, capacity, routing="fits"):

@@ -20,13 +20,6 @@ def test_plain_decoding_is_a_token_of_everybody_each_round():
     assert cell.plain().total == pytest.approx(4 / MACHINE.cost.round_s(4, 4, 0), rel=1e-6)
 
 
-def test_texts_are_measured_once_enough_rounds_have_passed():
-    cell = Cell(SMALL, MACHINE, 0.001, 1, [0.5])
-    found = cell._run(Stretch(5, 30, warm_rounds=11), max_draft=0, policy="fixed")
-    assert found.warm == 11  # a token each round
-    assert found.seconds == pytest.approx(30 * MACHINE.cost.round_s(1, 1, 0))
-
-
 def test_a_fixed_length_by_hand():
     """All is accepted: 3 tokens in a round of 10 + 3 x 1 ms, the way, 2 steps of drafting."""
     settings = Settings(
@@ -53,10 +46,3 @@ def test_the_length_that_is_expected_to_be_best_is_the_best(drafter):
     assert {length: cell.expected(length) / 4 for length in speeds} == pytest.approx(
         {length: utility / 4 for length, utility in speeds.items()}, abs=0.1
     )
-
-
-def test_an_index_drafts_in_no_time_and_a_node_without_a_model_is_offered_for():
-    cells = {drafter: Cell(SMALL, MACHINE, 0.001, 2, [0.9], drafter) for drafter in ("model", "ngram")}
-    fixed = {drafter: max(way.total for way in cell.fixed(20).values()) for drafter, cell in cells.items()}
-    assert fixed["ngram"] > 1.1 * fixed["model"]  # by a model's steps, of which there is one for each token
-    assert cells["ngram"].gradient(True).total > 1.2 * cells["ngram"].plain().total

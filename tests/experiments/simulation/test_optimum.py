@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import linprog
 
 from experiments.simulation.arrays.optimum import geometric, optimum
-from goodspeed.errors import ConfigError
 
 CURVE = (0.95, 0.6, 0.55, 0.1, 0.05)  # as no alpha would have it
 
@@ -52,19 +51,3 @@ def test_no_mixture_of_decisions_is_better(seed):
     assert mixture.status == 0, mixture.message
     assert best.utility == pytest.approx(np.log(best.goodput).sum())
     assert best.lengths.sum() == pytest.approx(budget, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"survival": [0.5, 0.4]}, "shape"),
-        ({"survival": [[0.5, 0.4], [0.5, 0.6]]}, "client 1.*never rises"),
-        ({"survival": [[1.5]]}, "client 0.*begins at 1"),
-        ({"survival": [[float("nan")]]}, "client 0"),
-        ({"budget": -1}, "budget"),
-    ],
-)
-def test_bad_values_are_refused_by_name(wrong, message):
-    values = {"survival": [[0.5, 0.4], [0.5, 0.4]], "budget": 3} | wrong
-    with pytest.raises(ConfigError, match=message):
-        optimum(**values)

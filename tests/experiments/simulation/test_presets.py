@@ -3,8 +3,7 @@
 import pytest
 
 from experiments.simulation import presets
-from experiments.simulation.presets import FAMILIES, H100, QWEN3_14B, roofline
-from goodspeed.exact.proposals import position_bytes
+from experiments.simulation.presets import H100, QWEN3_14B, roofline
 
 
 def test_weights_are_those_of_the_model_cards():
@@ -35,11 +34,3 @@ def test_the_arithmetic_by_hand():
     assert cost.round_s(1000, 8, 2000) == pytest.approx(launches + computing + context, rel=1e-4)
     awq = 68.451e9 * 4.15625 / 8 + 2 * 128_256 * 8192  # 37.66 GB of a checkpoint of 39.8 with its embedding table
     assert presets.LLAMA_70B_INT4.bytes_read == pytest.approx(awq, rel=1e-4)
-
-
-def test_what_a_drafted_token_takes_on_the_wire():
-    for family in FAMILIES.values():
-        for kind in presets.DENSE:
-            sent = family.drafted_bytes(kind) - family.drafted_bytes("match")
-            assert sent == position_bytes(kind, family.target.vocab_size)
-    assert FAMILIES["Qwen3"].drafted_bytes("dense-fp32") == 3 + 5 + 4 * 151_936

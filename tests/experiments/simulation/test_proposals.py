@@ -1,19 +1,15 @@
 """Recordings: read as they were written, replayed as they were, and claimed by nobody who cannot know."""
 
 import gzip
-from dataclasses import replace
 from random import Random
 
 import msgspec
 import pytest
 
-from experiments.simulation.accounts import Run, run
 from experiments.simulation.few_places import Kind, make
-from experiments.simulation.paper import TABLE_1, Nodes, serving
-from experiments.simulation.settings import Settings
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import ModelPath, OffPath, Proposal, Recordings, Text, Title
-from experiments.simulation.texts.recorded import RecordedText, RecordedTexts, replayed
+from experiments.simulation.texts.recorded import RecordedText, replayed
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.errors import ConfigError
 from goodspeed.wire import probabilities
@@ -142,32 +138,3 @@ def test_a_recorded_text_is_a_process_by_position() -> None:
     assert [text.probabilities(position, 0) for position in (10, 11, 14)] == pytest.approx([0.4, 1.0, 1.0], abs=1e-4)
     assert text.proposal("own", 11) == text.proposal("history", 17) == PROPOSALS[1]
     assert text.proposal("own", 14) == Proposal(probabilities.encode([1.0]), 1)
-
-
-ROW = replace(TABLE_1[0], max_tokens=40)
-
-
-def played(way: str, temperature: float = 0.0) -> tuple[Run, Settings]:
-    settings = serving(ROW, Nodes(), way, temperature=temperature, num_texts=3, seed=1)
-    return run(replace(settings, validate=True), 1), settings
-
-
-def test_what_is_accepted_without_a_model_is_what_was_recorded() -> None:
-    """Drafts of a text alone cannot bring more tokens a round than all that was right in them."""
-    own, _ = played("n-gram, own text")
-    history, _ = played("n-gram")
-    assert 0 < own.accounts.num_accepted < history.accounts.num_accepted
-    # rounds end with the slowest client, whose texts may not repeat anything
-    plain, _ = played("plain")
-    assert history.accounts.num_rounds <= own.accounts.num_rounds <= plain.accounts.num_rounds
-
-
-def test_clients_have_texts_of_domains_of_their_own() -> None:
-    texts = RecordedTexts([0] * 8, 1.0, seed=3)
-    assert sorted(texts.text(client, 0).domain for client in range(8)) == sorted(texts.names)
-    assert {texts.text(0, number).domain for number in range(8)} == {texts.names[0]}
-    again, other = (RecordedTexts([0] * 8, 1.0, seed=seed) for seed in (3, 4))
-    assert texts.text(0, 0) == again.text(0, 0)  # policies are compared on the same texts
-    assert texts.names != other.names
-    with pytest.raises(ConfigError, match=r"temperature 0\.3"):
-        RecordedTexts([0], 0.3, seed=1)

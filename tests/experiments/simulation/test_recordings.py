@@ -121,12 +121,3 @@ def test_a_bad_file_is_refused_by_name(tmp_path, spoil, named):
     path = written(tmp_path / "run.jsonl", spoil(events_of(run_of((0, "", 1), (1, "110", 3)))))
     with pytest.raises(ConfigError, match=f"run.jsonl .*{named}"):
         recordings.load(path)
-
-
-@pytest.mark.parametrize("text", ["", "hello", '{"event": "ready", "mod'])
-def test_what_is_no_event_is_refused(tmp_path, text):
-    (tmp_path / "run.jsonl").write_text(text)
-    with pytest.raises(ConfigError, match=r"run\.jsonl is damaged in line 1"):
-        recordings.load(tmp_path / "run.jsonl")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        recordings.load(tmp_path / "nowhere")

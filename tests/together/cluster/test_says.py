@@ -80,10 +80,6 @@ def test_a_served_draft_node_tells_where_it_is_ready_and_that_it_drains(verify: 
         assert process.wait(timeout=60) == 0
 
 
-def test_who_wants_it_quiet_hears_errors_only(verify: VerifyNode) -> None:
-    assert ask(verify.endpoint, "--log-level=error")[2] == ""
-
-
 @needs_full
 def test_events_on_a_full_disk_are_one_line_and_status_74(verify: VerifyNode, full: int) -> None:
     status, _, err = ask(verify.endpoint, "--log-level=error", stdout=full)

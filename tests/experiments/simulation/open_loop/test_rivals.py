@@ -42,13 +42,6 @@ def test_devices_of_their_own_stall_no_text_and_take_prompts_in_turn():
     assert seconds(two)[:2] == [pytest.approx(0.04)] * 2
 
 
-@pytest.mark.parametrize(("acceptance", "rounds"), [(1.0, 5), (0.0, 20)])
-def test_drafts_bring_what_is_accepted_and_cost_their_steps(acceptance, rounds):
-    drafting = replace(TEN_MS, num_drafted=3)
-    done = alone(drafting, [arrival(0.0, acceptance=acceptance)])
-    assert seconds(done) == [pytest.approx(0.01 + rounds * (0.01 + 3 * 0.002))]
-
-
 def test_memory_is_reserved_or_the_latest_text_makes_room():
     """Four texts of 60 tokens, of which not even two fit at their ends."""
     coming = [arrival(0.001 * number, prompt=40, output=20) for number in range(4)]

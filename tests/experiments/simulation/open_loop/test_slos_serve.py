@@ -1,6 +1,5 @@
 """The experiment on SLOs-Serve's figures: who meets which requests, capacities and ratios by hand, what it tells."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -82,22 +81,6 @@ def test_a_lost_load_ends_early_and_is_lost_to_the_end():
     timed = {"scheduling_ms_p99": None}
     held, alike = load(TINY, Cell("Coder", OURS), 1.0, most_missed=ALLOWED), load(TINY, Cell("Coder", OURS), 1.0)
     assert held | timed == alike | timed, "who holds ends as without a limit"
-
-
-def test_the_best_variant_counts_and_those_below_it_are_asked_once(monkeypatch):
-    holds = {"first": 2.0, "worse": 1.9, "best": 3.0, "worst": 0.1}
-    asked: Counter[str] = Counter()
-
-    def load(config, cell, requests_per_s, variant, most_missed):
-        asked[variant] += 1
-        return {"violations": float(requests_per_s > holds[variant]), "variant": variant, "rate": requests_per_s}
-
-    monkeypatch.setattr(slos_serve, "load", load)
-    monkeypatch.setattr(slos_serve, "rivals", lambda config, cell: holds)
-    row, loads = slos_serve.measure(FULL, Cell("Coder", VLLM))
-    assert 3.0 / FULL.ratio <= row["capacity"] <= 3.0
-    assert (row["variant"], len(loads)) == ("best", asked["best"])
-    assert asked["worse"] == asked["worst"] == 1
 
 
 def test_a_capacity_is_the_highest_rate_that_held_and_the_stricter_one_is_of_a_scenarios_first_window(monkeypatch):

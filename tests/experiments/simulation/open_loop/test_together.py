@@ -57,12 +57,6 @@ def test_drafts_that_are_always_right_are_accepted_whole():
     assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.003 + 0.014))
 
 
-def test_drafted_tokens_beyond_the_end_of_a_text_are_not_accepted():
-    """One token is written with the prompt; of the next four drafted tokens the text has room for two."""
-    done = ALONE.serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(4))
-    assert (done.texts[0].num_tokens, done.num_drafted, done.num_accepted) == (3, 4, 2)
-
-
 def test_a_threshold_ends_each_draft_with_its_first_unsure_token():
     made = batch((0.9, 0.1, 0.9), (0.9, 0.9, 0.9, 0.9, 0.9))
     Threshold(0.3, most=4).draft(made)
@@ -94,12 +88,6 @@ def test_drafting_goes_on_while_the_next_step_is_expected_to_pay():
     assert lengths(made) == [2]
 
 
-def test_no_round_exceeds_the_service_level():
-    made = batch((0.9,) * 9)
-    Adaptive(most_s=0.016, confidence=0.9).draft(made)
-    assert lengths(made) == [2]  # 2 steps, 13 ms: 15 ms; a third would be 17
-
-
 def test_a_beam_extends_the_likeliest_nodes_of_its_last_layer():
     """Second choices are right in two of five cases in which the first is wrong."""
     made = batch((0.6, 0.5))
@@ -128,17 +116,6 @@ def test_no_more_is_verified_than_the_budget_allows(num_texts, num_drafted, slo_
     assert made.num_drafted == num_drafted
 
 
-def test_without_the_slo_phase_the_likeliest_nodes_of_all_are_verified():
-    texts = [(0.9, 0.4), (0.3, 0.6), (0.7, 0.2), (0.5, 0.5), (0.8, 0.1)]
-    every, made = batch(*texts), batch(*texts)
-    depth, width = TREES.shape(len(texts))
-    for _ in range(depth):
-        every.step(every.texts, width)
-    replace(TREES, budget=12, depths=(depth, depth), slo_phase=False).draft(made)
-    likeliest = sorted((path for text in every.texts for path in text.paths), reverse=True)
-    assert sorted((path for text in made.texts for path in text.paths), reverse=True) == likeliest[:7]
-
-
 def test_a_text_behind_its_tpot_gets_its_nodes_before_likelier_ones_of_others():
     """Each may get three of six drafted tokens by what it owes (1.2 equal parts)."""
 
@@ -154,13 +131,6 @@ def test_a_text_behind_its_tpot_gets_its_nodes_before_likelier_ones_of_others():
 
     assert made(False) == [2, 4]
     assert made(True) == [3, 3]
-
-
-def test_a_draft_model_elsewhere_is_waited_for_by_each_draft():
-    done = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
-    assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
-    plain = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(0))
-    assert plain.texts[0].seconds == pytest.approx(0.017 + 2 * 0.011)
 
 
 def test_a_text_waits_for_its_own_draft_alone():
