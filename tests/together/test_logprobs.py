@@ -157,17 +157,6 @@ def test_what_is_impossible_is_told_as_a_finite_number(monkeypatch):
     assert outcome.logprobs[0].top_logprobs[5:] == (MIN_LOGPROB,) * 15
 
 
-def test_a_stop_id_is_drawn_from_its_position_on_and_not_before():
-    """All three rows want the same stop id, or would; the first two may not have it."""
-    target = make_target()
-    drafted = (8, 9)
-    planned = Round(1, (entry(1, (1, 2, 3, *drafted), 2, stop_ids=(7,), may_stop_at=5),))
-    logits = torch.zeros(3, VOCAB)
-    logits[:, 7], logits[0, 8], logits[1, 9] = 9.0, 1.0, 1.0
-    [outcome] = target.verify(planned, logits)
-    assert outcome.tokens == (8, 9, 7)
-
-
 def test_where_nothing_is_left_to_draw_the_session_is_given_up():
     target = make_target()
     planned = Round(1, (entry(1, (1, 2), stop_ids=(7,), may_stop_at=5), entry(2, (1, 2))))

@@ -68,26 +68,6 @@ def test_jobs_come_from_all_domains_and_answers_become_passages() -> None:
     assert any("\n" in text and "tides" in text for text in shown)
 
 
-def test_the_target_asks_after_some_prompts_of_a_domain() -> None:
-    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
-    tokenizer.encode, tokenizer.decode = lambda text, **_: text.split("|"), "decoded {}".format
-    jobs = answers.Jobs(tokenizer, [], seed=1)
-    made = {domain: {text for of, _, text in answers.prompts(answers.MADE) if of == domain} for domain in ("qa", "sql")}
-    contexts = jobs.contexts()
-    assert len(contexts) == answers.NUM_CONTEXTS * answers.NUM_ASKED
-    for context in contexts:
-        *before, last = map(str, context.prompt)
-        assert len(set(before)) == answers.NUM_BEFORE
-        assert not last
-        assert context.domain not in made or made[context.domain] >= set(before)
-    assert jobs.is_short
-    for tokens in ([1, 2, 3, 4, END], [1, 2, 3, 4, 5], [1, END]):  # whole; without an end; too short
-        jobs.ask(contexts[0], tokens, frozenset({END}))
-    drawn = [job for _ in range(200) for job in jobs.batch()]
-    asked = [(job.domain, str(job.prompt[0])) for job in drawn if job.id == "asked"]
-    assert asked == [(contexts[0].domain, "decoded [1, 2, 3, 4]")]
-
-
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
     rows = [{"id": f"id-{number}", "turns": [f"question {number}", "more"]} for number in range(64)]
     (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)))

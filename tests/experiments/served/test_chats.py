@@ -18,15 +18,6 @@ def requests():
     return Requests(asked, "tiny-target", 0.7, 20)
 
 
-def test_a_client_asks_its_own_chats_in_turn_until_they_end(requests):
-    first, second = requests.of(1, 7)
-    prompts = [tuple(one.prompt) for one in first]
-    assert len(set(prompts)) == 3
-    assert prompts[:3] == prompts[3:6]
-    assert {tuple(one.prompt) for one in second}.isdisjoint(prompts)
-    assert all(one.stop_ids and one.max_tokens == 20 and one.temperature == 0.7 for one in first)
-
-
 def test_no_text_is_asked_for_twice_and_every_policy_meets_the_same(requests):
     texts = [(tuple(one.prompt), one.seed) for seed in range(4) for own in requests.of(seed, 50) for one in own]
     assert len(set(texts)) == len(texts)

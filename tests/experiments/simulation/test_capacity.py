@@ -43,17 +43,6 @@ def test_plain_decoding_gives_everybody_a_token_a_round():
     assert point.busy == pytest.approx(1.0, abs=0.03)
 
 
-def test_drafting_pays_where_it_is_quick_and_near():
-    near, far = plan(5000.0, 0.001), plan(50.0, 0.3)
-    plain = serving.serve(near, 2, plain=True)
-    quick, slow = serving.serve(near, 2), serving.serve(far, 2)
-    assert quick.slowest > plain.slowest
-    assert quick.in_turn > 2 * plain.in_turn
-    assert quick.drafted > 2
-    assert slow.drafted < 0.5
-    assert slow.slowest > 0.6 * plain.slowest  # now and then it asks for a draft, to see
-
-
 def test_a_draft_model_takes_time_of_rounds():
     """Rounds of 10 ms and a pass before each, of 1 or 5 ms, bring the same tokens; for one of 20 ms nobody drafts."""
     one = replace(plan(), draft_cost=Linear(), max_draft=1)

@@ -33,10 +33,6 @@ def latencies(order, requests, places=1):
     )
 
 
-def test_one_after_the_other():
-    assert latencies(create("fcfs"), [request(0.0, 3), request(0.1, 2)]) == pytest.approx([3.0, 4.9], abs=0.05)
-
-
 @pytest.mark.parametrize(("predicted", "expected"), [(2, [3.0, 4.8, 9.9]), (9, [3.0, 7.9, 9.8])])
 def test_the_shortest_goes_first_by_what_is_predicted(predicted, expected):
     """The last one to come is the shortest, whatever is predicted of it."""

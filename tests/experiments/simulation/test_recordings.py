@@ -91,33 +91,3 @@ def test_a_check_leaves_nothing_behind(tmp_path):
         recordings.check(str(path))
     assert sorted(tmp_path.iterdir()) == [link, there]
     assert (link.is_symlink(), there.read_text()) == (True, "kept")
-
-
-def spoilt(events, number, **changes):
-    """The events with the line of event `number` changed, or taken away."""
-    if not changes:
-        return events[: number - 1] + events[number:]
-    changed = {"event": "recorded", "line": events[number - 1]["line"] | changes}
-    return [*events[: number - 1], changed, *events[number:]]
-
-
-BAD = {
-    "an unknown field": (lambda events: spoilt(events, 2, mood="good"), "damaged in line 2.*mood"),
-    "no session": (lambda events: spoilt(events, 2), "nothing opens session 0"),
-    "a wrong count": (lambda events: spoilt(events, 3, num_tokens=-1), "damaged in line 3"),
-    "not 0 or 1": (
-        lambda events: spoilt(events, 4, drafts=[{"session": 0, "base_len": 1, "agreed": "102", "num_tokens": 1}]),
-        "damaged in line 4.*agreed",
-    ),
-    "too much accepted": (
-        lambda events: spoilt(events, 4, drafts=[{"session": 0, "base_len": 1, "num_accepted": 1, "num_tokens": 1}]),
-        "a draft of session 0 does not add up",
-    ),
-}
-
-
-@pytest.mark.parametrize(("spoil", "named"), BAD.values(), ids=BAD)
-def test_a_bad_file_is_refused_by_name(tmp_path, spoil, named):
-    path = written(tmp_path / "run.jsonl", spoil(events_of(run_of((0, "", 1), (1, "110", 3)))))
-    with pytest.raises(ConfigError, match=f"run.jsonl .*{named}"):
-        recordings.load(path)

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.adaspec import MACHINES
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold, Trees
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Trees
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
@@ -57,13 +57,6 @@ def test_drafts_that_are_always_right_are_accepted_whole():
     assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.003 + 0.014))
 
 
-def test_a_threshold_ends_each_draft_with_its_first_unsure_token():
-    made = batch((0.9, 0.1, 0.9), (0.9, 0.9, 0.9, 0.9, 0.9))
-    Threshold(0.3, most=4).draft(made)
-    assert lengths(made) == [2, 4]
-    assert made.drafting_s == pytest.approx(4 * 0.001)
-
-
 def test_the_least_likely_tokens_go_while_that_pays():
     """Four steps of 1 ms; 16 ms without drafted tokens, 1 ms for each. Paths 0.9, 0.81, 0.081, ... and 0.2, 0.04, ...
 
@@ -86,16 +79,6 @@ def test_drafting_goes_on_while_the_next_step_is_expected_to_pay():
     made = batch((0.5,) * 9)
     Adaptive(confidence=0.5, eliminates=False).draft(made)
     assert lengths(made) == [2]
-
-
-def test_a_beam_extends_the_likeliest_nodes_of_its_last_layer():
-    """Second choices are right in two of five cases in which the first is wrong."""
-    made = batch((0.6, 0.5))
-    for _ in range(2):
-        made.step(made.texts, 2)
-    [text] = made.texts
-    assert text.paths == pytest.approx([0.6, 0.16, 0.3, 0.12])
-    assert (text.parents, text.ranks) == ([-1, -1, 0, 0], [0, 1, 0, 1])
 
 
 def test_as_many_nodes_of_trees_are_accepted_as_their_paths_claim():
