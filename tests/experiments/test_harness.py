@@ -1,4 +1,4 @@
-"""The frame of experiments: settings from a file, results on disk, a table beside the paper's figures."""
+"""The frame of experiments: settings from a file, results on disk, goals for the shipped settings."""
 
 import json
 import re
@@ -142,21 +142,6 @@ def test_a_policy_that_is_wrong_ends_the_run_by_name(tmp_path):
         start(tmp_path, f"--policy={tmp_path}/mine.py:Mine", config=Compared, does=compare)
     with pytest.raises(SystemExit, match="no policy is named 'greedy'"):
         start(tmp_path, "--policy=greedy", config=Compared, does=compare)
-
-
-@dataclass(frozen=True)
-class Replayed(Config):
-    recordings: str = ""
-
-
-def test_texts_of_ones_own_are_replayed_and_not_judged(tmp_path, capsys):
-    start(tmp_path, "--json", "--recordings=mine.jsonl.gz", config=Replayed)
-    told = json.loads(capsys.readouterr().out)
-    assert told["config"]["recordings"] == "mine.jsonl.gz"
-    assert {finding["reached"] for finding in told["findings"]} == {None}
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--recordings=mine.jsonl.gz")
-    assert "--recordings" in capsys.readouterr().err
 
 
 def read(out):

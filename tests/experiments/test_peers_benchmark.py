@@ -1,11 +1,8 @@
 """The benchmark beside other engines: who runs, who is missing and why, and what comes of it; no engine runs here."""
 
 import asyncio
-import io
-import json
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ from experiments.benchmarks.rivals.catalogue import RIVALS
 from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
-from experiments.benchmarks.rivals.worker import Request, serve
+from experiments.benchmarks.rivals.worker import Request
 
 REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
 
@@ -79,56 +76,3 @@ def test_a_rival_without_its_environment_says_what_makes_it(environments):
     (environments / "genai/.ready").touch()
     assert genai.missing(Files()) is None
     assert genai.python == environments / "genai/bin/python"
-
-
-# -- in a rival's process ----------------------------------------------------------------------------------------------
-
-
-class Echo:
-    """A rival that writes each prompt twice, then an end and more."""
-
-    version = "1.2"
-
-    def __init__(self, settings):
-        self.model = settings.model
-        self.groups = []
-
-    def write(self, request):
-        if request.max_tokens == 0:
-            raise ValueError("nothing to write")
-        self.groups.append(request.prompts)
-        return [[*prompt, *prompt, 9, 5] for prompt in request.prompts]
-
-
-def serve_lines(*lines):
-    answers: list[Any] = []
-    loaded: list[Echo] = []
-
-    def load(settings):
-        loaded.append(Echo(settings))
-        return loaded[-1]
-
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    try:
-        serve(load, io.StringIO(text), answers.append)
-    except ValueError as error:
-        answers.append(error)
-    return loaded[0], answers
-
-
-def test_a_worker_writes_so_many_texts_at_once_and_counts_no_ends():
-    echo, (ready, answer) = serve_lines({"model": "m", "cores": [0], "num_at_once": 2}, vars(REQUEST))
-    assert ready == {"version": "1.2"}
-    assert echo.model == "m"
-    assert echo.groups == [[[1], [2]], [[3]]]
-    assert answer["tokens"] == [[1, 1], [2, 2], [3, 3]]
-    assert answer["seconds"] >= 0
-
-
-def test_a_worker_tells_why_it_failed_and_ends():
-    _, answers = serve_lines(
-        {"model": "m", "cores": [0], "num_at_once": 2}, vars(replace(REQUEST, max_tokens=0)), vars(REQUEST)
-    )
-    assert answers[1] == {"failed": "ValueError: nothing to write"}
-    assert isinstance(answers[2], ValueError)
-    assert len(answers) == 3

@@ -1,4 +1,4 @@
-"""The benchmark `slo` without nodes: when which requests come, what is counted, what tiers are told."""
+"""The benchmark `slo` without nodes: what is counted."""
 
 from typing import Any
 

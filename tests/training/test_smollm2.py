@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from goodspeed.engine.paged.chunks import Chunk
 from tests.engine import gguf_models
 from training.smollm2 import __main__ as stages
 from training.smollm2 import answers, draft, stored
-from training.smollm2.distilling import BEGINNING, Step, batches, shortened
+from training.smollm2.distilling import Step
 from training.smollm2.stored import Answer
 from training.smollm2.target import Batch, Target, likeliest
 
@@ -51,21 +50,6 @@ def answer(tokens: list[int], *, prompt: int = 4, temperature: float = 1.0, doma
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
-
-
-def test_jobs_come_from_all_domains_and_answers_become_passages() -> None:
-    """A tokenizer that shows what it gets stands for the target's."""
-    tokenizer = SimpleNamespace(apply_chat_template=lambda messages, **_: messages[0]["content"])
-    tokenizer.encode = lambda text, **_: [text]
-    jobs = answers.Jobs(tokenizer, [("qa", "real", "Is it real?")], seed=1)
-    drawn = [job for _ in range(200) for job in jobs.batch()]
-    assert {job.domain for job in drawn} == {one[0] for one in answers.prompts(answers.MADE)} - {"articles"}
-    assert 0.1 < sum(job.id == "real" for job in drawn) / len(drawn) < 0.3
-    assert {job.topic == "" for job in drawn if job.topic is not None} == {True, False}
-    for number in range(answers.FEWEST_PASSAGES):
-        jobs.learn("tides", f"Passage {number} " + "is long. " * 20)
-    shown = [str(job.prompt[0]) for _ in range(200) for job in jobs.batch()]
-    assert any("\n" in text and "tides" in text for text in shown)
 
 
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
@@ -148,19 +132,6 @@ def test_a_step_has_the_row_before_each_token() -> None:
     assert step.wanted[:, :3].numpy() == pytest.approx(
         np.array([[2 / 3, 1 / 3, 0], [0, 1, 0], [5 / 6, 1 / 6, 0]]), abs=1e-3
     )
-
-
-def test_long_prompts_keep_their_beginning_and_their_end() -> None:
-    prompt = np.arange(200)
-    assert shortened(prompt, 80).tolist() == [*range(BEGINNING), *range(120, 200)]
-    assert shortened(prompt[:100], 80).tolist() == list(range(100))
-
-
-def test_batches_have_all_answers_once() -> None:
-    given = [answer([1] * (1 + number % 40), prompt=3 + number % 7) for number in range(300)]
-    found = batches(given, 80, Random(1))
-    assert sorted(map(id, given)) == sorted(id(one) for batch in found for one in batch)
-    assert len(found) > 2
 
 
 def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None:

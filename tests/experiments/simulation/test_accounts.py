@@ -1,4 +1,4 @@
-"""A run's time and tokens, counted by hand; and the paper's worlds as settings."""
+"""A run's time and tokens, counted by hand."""
 
 from math import log
 

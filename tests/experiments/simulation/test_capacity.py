@@ -43,17 +43,6 @@ def test_plain_decoding_gives_everybody_a_token_a_round():
     assert point.busy == pytest.approx(1.0, abs=0.03)
 
 
-def test_a_draft_model_takes_time_of_rounds():
-    """Rounds of 10 ms and a pass before each, of 1 or 5 ms, bring the same tokens; for one of 20 ms nobody drafts."""
-    one = replace(plan(), draft_cost=Linear(), max_draft=1)
-    costs = (0.001, 0.005, 0.02)
-    cheap, dear, useless = (serving.serve(replace(one, own_draft_cost=Linear(fixed_s=cost)), 8) for cost in costs)
-    assert cheap.drafted == dear.drafted == 1.0
-    assert cheap.in_turn / dear.in_turn == pytest.approx(15 / 11, rel=0.05)
-    assert useless.drafted == 0.0
-    assert useless.in_turn == pytest.approx(100.0, rel=0.05)
-
-
 def test_carried_users_by_hand():
     """A token takes 10 ms with 10 users and 30 ms with 20: 20 ms with 15."""
     speeds = {10: 100.0, 20: 100.0 / 3}

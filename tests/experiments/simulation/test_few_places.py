@@ -8,7 +8,7 @@ import pytest
 
 from experiments import laps_sd
 from experiments.harness.experiment import HERE
-from experiments.laps_sd import POLICIES, Cell, fig1, order_of, remaining, requests
+from experiments.laps_sd import POLICIES, Cell, order_of, remaining, requests
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.few_places import Kind, Request, Service, Work, guess, serve
 from experiments.simulation.rival_orders import create
@@ -59,14 +59,6 @@ def test_a_time_is_guessed_by_the_rounds_before():
 def config(**changes: Any) -> laps_sd.Config:
     settings = tomllib.loads((HERE / "configs" / "laps_sd.toml").read_text())["quick"]
     return msgspec.convert(settings | changes, laps_sd.Config)
-
-
-def test_figure_1():
-    assert fig1() == {
-        "fcfs": pytest.approx(583.3, abs=0.1),
-        "sjf_length": pytest.approx(683.3, abs=0.1),
-        "laps": pytest.approx(450.0),
-    }
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,4 +1,4 @@
-"""The experiment on fleets: which requests come to whom, capacities and ratios by hand, and what it tells."""
+"""The experiment on fleets: one replica meets the requests of slos_serve; ratios by hand."""
 
 from dataclasses import replace
 
@@ -6,12 +6,10 @@ import pytest
 
 from experiments.harness import experiment as harness
 from experiments.slo.fleet_claims import facts, linear_error
-from experiments.slo.fleet_regions import million
-from experiments.slo.fleet_worlds import Config, Region, arrivals
+from experiments.slo.fleet_worlds import Config, arrivals
 from experiments.slo.slos_serve_worlds import Cell as AlonesCell
 from experiments.slo.slos_serve_worlds import Config as Alone
 from experiments.slo.slos_serve_worlds import arrivals as alone
-from goodspeed.fleet.replicas import MAX_REPLICAS
 
 FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
 
@@ -38,15 +36,3 @@ def test_ratios_and_errors_by_hand():
     assert told["coder"] == {"fits": {4: 5.0}, "none": {4: 4.0}}
     assert told["policies"] == {"homes": {"ring": {4: 9.0}}}
     assert linear_error({1: 1.0, 2: 2.5}) == pytest.approx(0.25)
-
-
-def test_a_million_by_hand():
-    """100,000 nodes, a request in 10 s each: 10,000 requests/s; 8 a replica, of which 6.4 are used: 1,563 replicas."""
-    told = million(Region(100_000, 4, 0.1, 0.2, 1.0, 10.0), 8.0, 0.05)
-    assert (told["replicas"], told["replicas_per_region"]) == (1563, 391)
-    assert (told["fleets_per_region"], told["replicas_per_fleet"]) == (7, 56)
-    assert told["redirects_per_s"] == pytest.approx(500.0)
-    entry = told["table_bytes"] / MAX_REPLICAS
-    assert told["fleet"]["replica_bytes_per_s"] == pytest.approx(told["report_bytes"] + 56 * entry)
-    assert told["flat"]["keeper_bytes_per_s"] == pytest.approx(1563 * (told["report_bytes"] + 1563 * entry))
-    assert told["fleet"]["draft_node_bytes_per_s"] == pytest.approx(5.6 * told["told_bytes"] / MAX_REPLICAS)

@@ -25,11 +25,6 @@ def test_two_equal_clients_share_an_odd_token():
     assert best.utility == pytest.approx(2 * np.log(1.25))
 
 
-def test_a_surplus_goes_where_it_brings_something():
-    assert optimum([(0.5, 0.0), (0.5, 0.4)], 9).lengths == pytest.approx([1.0, 2.0], abs=1e-4)
-    assert optimum([(0.5, 0.4), (0.5, 0.4)], 0).utility == pytest.approx(0.0)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_no_mixture_of_decisions_is_better(seed):
     """x* lies among the mixtures, and no decision lies beyond the tangent there (so, by concavity, no mixture does)."""

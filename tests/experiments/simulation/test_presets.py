@@ -1,26 +1,9 @@
-"""Latency models from datasheets: the arithmetic by hand once, and the shape that a roofline has."""
+"""Latency models from datasheets: the arithmetic by hand once."""
 
 import pytest
 
 from experiments.simulation import presets
 from experiments.simulation.presets import H100, QWEN3_14B, roofline
-
-
-def test_weights_are_those_of_the_model_cards():
-    counts = {
-        presets.QWEN3_14B: 14.8e9,
-        presets.QWEN3_1_7B: 1.7e9,
-        presets.QWEN3_0_6B: 0.6e9,
-        presets.LLAMA_70B_INT4: 70.6e9,
-        presets.LLAMA_3B: 3.21e9,
-        presets.LLAMA_1B: 1.24e9,
-    }
-    for model, count in counts.items():
-        tables = model.table_weights * (1 if model.tied else 2)
-        assert model.layer_weights + tables == pytest.approx(count, rel=0.02)
-    assert QWEN3_14B.layer_weights == pytest.approx(13.2e9, rel=0.01)  # "non-embedding"
-    assert QWEN3_14B.kv_bytes == 160 * 1024
-    assert presets.LLAMA_70B_INT4.kv_bytes == 320 * 1024
 
 
 def test_the_arithmetic_by_hand():

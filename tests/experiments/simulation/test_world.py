@@ -12,7 +12,7 @@ from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
-from experiments.simulation.world import Unfinished, World
+from experiments.simulation.world import World
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.tree import Nodes
 from goodspeed.fair.round_time import Linear
@@ -34,11 +34,6 @@ def test_the_same_seed_gives_the_same_trace():
     (_, first), (_, again), (_, other) = (trace(seed, noisy) for seed in (7, 7, 8))
     assert first == again
     assert first != other
-
-
-def test_a_world_that_does_not_end_says_who_stands_where():
-    with pytest.raises(Unfinished, match=r"seed 1: not finished after 0\.05 s"):
-        World(1, SMALL).run(0.05)
 
 
 def test_a_round_waits_for_the_slowest_under_barrier_rounds():

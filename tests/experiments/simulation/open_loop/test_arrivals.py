@@ -37,13 +37,6 @@ def test_every_request_comes_at_its_time_with_its_size_and_objectives():
     assert world.num_left == 0
 
 
-def test_nobody_waits_for_an_earlier_text_to_end():
-    """Twelve at once, where a closed loop would serve two."""
-    world = served([arrival(1.0, tokens=40) for _ in range(24)])
-    assert all(one.times.first_at < 1.5 for draft in world.drafts for one in draft.done)
-    assert {one.times.asked_at for draft in world.drafts for one in draft.done} == {1.0}
-
-
 def test_a_text_is_judged_by_when_its_reader_has_its_tokens():
     """Rounds of 10 ms and half a millisecond a token, 10 ms away: the first token comes after three ways."""
     (done,) = served([arrival(10.0, tokens=11, slo=SLO)]).drafts[0].done

@@ -71,14 +71,3 @@ def test_idle_replicas_take_what_a_home_cannot_promise():
     assert ring.whole.attainment > 0.8
     assert [len(one.texts) > 0 for one in alone.services] == [True, False, False]
     assert all(len(one.texts) >= 4 for one in together.services)
-
-
-def test_time_goes_on_while_a_request_is_on_its_way():
-    """A lone prompt takes longer than it may, so its home promises nothing; it is read a round trip later."""
-    late = Routing("ring", max_hops=1, hop_s=0.3)
-    arrivals = [Arrival(0.01, 300, 5, Independent(0.5), Objectives(0.3, 0.2))]
-    here, there = (fleet(arrivals, one, homes=(0,)) for one in (STAY, late))
-    assert [text.hops for text in (*here.texts, *there.texts)] == [0, 1]
-    ours, theirs = here.texts[0].served, there.texts[0].served
-    assert theirs.seconds == pytest.approx(ours.seconds + 0.3, abs=0.02)
-    assert theirs.kept.ttft_s == pytest.approx(ours.kept.ttft_s + 0.3, abs=0.02)

@@ -1,4 +1,4 @@
-"""The experiment on SLOs-Serve's figures: who meets which requests, capacities and ratios by hand, what it tells."""
+"""The experiment on SLOs-Serve's figures: who meets which requests; capacities and ratios by hand."""
 
 from dataclasses import replace
 
