@@ -22,7 +22,7 @@ define HELP
   make fuzz               hostile messages at a live node; fuzz-decoders has hostile bytes
   make clients            other people's clients of the API
   make audit              known vulnerabilities of what is installed
-  make gpu                checks and benchmarks on a machine with CUDA
+  make gpu                checks on a machine with CUDA
   make clean              removes environments and caches
 endef
 
@@ -165,8 +165,7 @@ audit: $(READY)
 GPU_PYTHON ?= $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
 
 gpu:
-	$(GPU_PYTHON) -m tests.gpu
-	$(GPU_PYTHON) -m experiments.benchmarks.gpu --device cuda --out gpu-rows.jsonl $(ARGS)
+	$(GPU_PYTHON) -m tests.gpu $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(AUDIT) $(CLIENTS) $(PEERS_FOLDER) build ./*.egg-info .pytest_cache .mypy_cache .ruff_cache

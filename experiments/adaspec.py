@@ -207,7 +207,7 @@ def calibrated(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Fin
             worst = max(domains, key=lambda domain: float(domains[domain][CALIBRATED]))
             off = domains[worst][CALIBRATED]
             what = f"{model}, T = {temperature}: calibration error in the worst domain ({worst})"
-            found.append(Finding(what, off, None, f"at most {MOST_OFF:g}", off <= MOST_OFF))
+            found.append(Finding.at_most(what, off, MOST_OFF))
     return found
 
 

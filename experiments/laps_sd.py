@@ -269,7 +269,7 @@ def findings(rows: Sequence[Row], curves: Sequence[Row]) -> list[Finding]:
         for what, column in (("predicted", "error_with_prediction"), ("true", "estimate_error")):
             if (error := error_of(rows, kind, column)) is not None:
                 name = f"error of estimated times, {kind}, lengths {what}"
-                found.append(Finding(name, error, PAPER_ERROR.get(kind), "at most 0.07", error <= MOST_ERROR))
+                found.append(Finding.at_most(name, error, MOST_ERROR, PAPER_ERROR.get(kind)))
     return found
 
 
@@ -282,8 +282,8 @@ def ratios(what: str, rows: Sequence[Row], *, is_one: bool) -> list[Finding]:
     for laps in (OURS, "laps_paper"):
         of_las, of_lp_sjf = seconds[laps] / seconds["las"], seconds["lp_sjf"] / seconds[laps]
         found += [
-            Finding(f"{what}: {laps} / las", of_las, paper[0], f"at most {most:g}", of_las <= most),
-            Finding(f"{what}: lp_sjf / {laps}", of_lp_sjf, paper[1], f"at least {least:g}", of_lp_sjf >= least),
+            Finding.at_most(f"{what}: {laps} / las", of_las, most, paper[0]),
+            Finding.at_least(f"{what}: lp_sjf / {laps}", of_lp_sjf, least, paper[1]),
         ]
     learned = seconds["laps_learned"] / seconds["fcfs"]
     found.append(Finding(f"{what}: laps_learned / fcfs", learned, None, "below 1", learned < 1.0))

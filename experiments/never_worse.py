@@ -196,21 +196,14 @@ def _row(config: Config, of: tuple[str, Machine, float, int, list[float], str]) 
 def _lowest(rows: list[dict[str, Any]], machine: str, known: str) -> Finding:
     lowest = min(row[f"ratio_{known}"] for row in rows if row["machine"] == machine)
     what = f"{machine}: lowest ratio, cost {known}"
-    return Finding(what, lowest, None, f"at least {WANTED}", lowest >= WANTED)
+    return Finding.at_least(what, lowest, WANTED)
 
 
 def _over_plain(rows: list[dict[str, Any]]) -> list[Finding]:
     """The loss of users by speculation at all."""
     ratios = np.array([row["gradient_known"] / row["plain"] for row in rows])
-    lowest = float(ratios.min())
     return [
-        Finding(
-            "over plain decoding alone: lowest",
-            lowest,
-            None,
-            f"at least {WANTED_OVER_PLAIN}",
-            lowest >= WANTED_OVER_PLAIN,
-        ),
+        Finding.at_least("over plain decoding alone: lowest", float(ratios.min()), WANTED_OVER_PLAIN),
         Finding("over plain decoding alone: share of cells at 0.98 or more", float((ratios >= WANTED).mean())),
         Finding("over plain decoding alone: highest", float(ratios.max())),
     ]
@@ -219,7 +212,7 @@ def _over_plain(rows: list[dict[str, Any]]) -> list[Finding]:
 def _shares(of: str, rows: list[dict[str, Any]], column: str = "ratio_known") -> Finding:
     share = float(np.mean([row[column] >= WANTED for row in rows]))
     what = f"{of}share of cells at {WANTED} or more of the better"
-    return Finding(what, share, None, f"at least {WANTED_SHARE}", share >= WANTED_SHARE)
+    return Finding.at_least(what, share, WANTED_SHARE)
 
 
 def _unequal(rows: list[dict[str, Any]]) -> list[Finding]:

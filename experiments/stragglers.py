@@ -111,7 +111,7 @@ def _finding(row: dict[str, Any]) -> Finding:
     what = f"{row['setup']}, {row['policy']}, {row['rounds']}: others' p95 beside a {row['case']} client, of without"
     if row["rounds"] == "barrier":
         return Finding(what, worst)
-    return Finding(what, worst, wanted=f"at most {WORST}", reached=worst <= WORST)
+    return Finding.at_most(what, worst, WORST)
 
 
 def draw(config: Config, results: Results) -> Figure:

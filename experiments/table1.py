@@ -128,10 +128,9 @@ def _over_plain(row: Row, temperature: float, served: dict[str, list[Run]]) -> l
         speeds = {way: fmean(map(measure, found)) for way, found in served.items()}
         plain = speeds.pop("plain")
         for way, speed in speeds.items():
-            ratio = speed / plain
             what = f"{row.name}, T = {temperature:g}: {name}, {way} over plain"
             least = GAIN if WAYS[way].ngrams == "history" else NEVER_BELOW
-            findings.append(Finding(what, ratio, wanted=f"at least {least}", reached=ratio >= least))
+            findings.append(Finding.at_least(what, speed / plain, least))
     return findings
 
 

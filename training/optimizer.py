@@ -1,12 +1,9 @@
-"""Updates weights: Muon for the matrices of the hidden layers, AdamW for the rest, warm-up, stable, decay.
-
-The stable phase has no end of its own, so a run can stop at any time, decay, and later go on.
-"""
+"""Updates weights: Muon for the matrices of the hidden layers, AdamW for the rest, warm-up, stable, decay."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 # For steps of about 2,000 tokens. Nearly three times as much was tried first: the loss of the stable phase then hardly
 # fell, and a quarter nat of it went with the decay alone.
@@ -14,12 +11,11 @@ MUON_LR, ADAM_LR = 0.007, 0.0012
 
 
 class Optimizer:
-    """Both optimisers as one; its state is a flat mapping of tensors, for safetensors."""
+    """Both optimisers as one."""
 
     def __init__(self, model: nn.Module) -> None:
         named = dict(model.named_parameters())
         is_matrix = {name: p.ndim == 2 and "embed" not in name for name, p in named.items()}
-        self.params = named
         self.muon = torch.optim.Muon([p for n, p in named.items() if is_matrix[n]], lr=MUON_LR, weight_decay=0.01)
         rest = [p for n, p in named.items() if not is_matrix[n]]
         self.adam = torch.optim.AdamW(rest, lr=ADAM_LR, betas=(0.9, 0.98), weight_decay=0.0)
@@ -31,22 +27,6 @@ class Optimizer:
                 group["lr"] = rate * scale
             optimizer.step()
             optimizer.zero_grad()
-
-    def state(self) -> dict[str, Tensor]:
-        """{"parameter name/state name": tensor}"""
-        flat: dict[str, Tensor] = {}
-        for name, param in self.params.items():
-            for key, value in (self.muon.state.get(param) or self.adam.state.get(param) or {}).items():
-                flat[f"{name}/{key}"] = torch.as_tensor(value)
-        return flat
-
-    def load_state(self, flat: dict[str, Tensor]) -> None:
-        muon = {p for group in self.muon.param_groups for p in group["params"]}
-        for path, value in flat.items():
-            name, _, key = path.rpartition("/")
-            param = self.params[name]
-            moved = value.to(param.device) if value.ndim else value  # counts of steps stay on the CPU
-            (self.muon if param in muon else self.adam).state[param][key] = moved
 
 
 @dataclass

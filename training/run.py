@@ -1,6 +1,6 @@
-"""A training run that can be stopped at any time and goes on where it was.
+"""A training run, which can be stopped at any time: the next one goes on from its weights, with a warm-up of its own.
 
-The state of a run is one folder: weights and optimizer state as safetensors, the schedule as JSON. Never pickle.
+Weights and the number of steps are one file of safetensors. Never pickle.
 """
 
 import json
@@ -8,7 +8,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -47,26 +46,21 @@ class Run:
         """Replace the saved state; a reader sees the old one or the new one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         weights = {f"weights/{k}": v.contiguous() for k, v in self.model.state_dict().items() if k != "lm_head.weight"}
-        meta = {"step": self.step, "schedule": asdict(self.schedule)}
         partial = self.folder / "state.partial"
-        save_file({**weights, **self.optimizer.state()}, partial, metadata={"run": json.dumps(meta)})
+        save_file(weights, partial, metadata={"run": json.dumps({"step": self.step})})
         partial.replace(self.folder / "state.safetensors")
 
     def restore(self) -> bool:
-        """Go on from the saved state, if there is one. A finished run begins a new stable phase."""
+        """Go on from the saved weights, if there are any, with a new stable phase."""
         path = self.folder / "state.safetensors"
         if not path.exists():
             return False
-        tensors = load_file(path)
-        with safe_open(path, framework="pt") as file:
-            meta = json.loads(file.metadata()["run"])
-        prefix = "weights/"
-        weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        prefix = "weights/"  # states of before November 29, 2026 also have the optimizer's
+        weights = {k.removeprefix(prefix): v for k, v in load_file(path).items() if k.startswith(prefix)}
         self.model.load_state_dict(weights, strict=False)
-        self.optimizer.load_state({k: v for k, v in tensors.items() if not k.startswith(prefix)})
-        self.step, self.schedule = meta["step"], Schedule(**meta["schedule"])
-        if self.finished:
-            self.schedule = Schedule(begin=self.step)
+        with safe_open(path, framework="pt") as file:
+            self.step = json.loads(file.metadata()["run"])["step"]
+        self.schedule = Schedule(begin=self.step)
         return True
 
 

@@ -15,16 +15,15 @@ tiny target padded to that size, for a GPU: with --device cuda the verify node a
 checkpoint's precision, and the draft nodes on the CPU's cores beside it.
 
 Each repetition has other held-out prompts, one of each of the eight domains. Draft nodes keep no history, so drafts
-come from a text itself; with --history N every draft node has served N other texts of each domain before, at the same
-temperature. Nothing that is asked for is in anybody's history. With --busy another process computes all the time.
+come from a text itself. With --busy another process computes all the time.
 
 With `--target smollm2`, a real model, users ask the questions of `peers`, and answers end by themselves: n-grams, a
 draft model of the target's own size and the one made for it, each beside no drafts at the same nodes. `never_worse` has
 tokens per second with drafts / without for each case, until the last chat ends; `own_speed` the geometric mean of the
 chats' own tokens per second. It takes about 15 minutes.
 
-It takes about 8 minutes with the tiny target on two cores, with --history 15 about 14; about 35 minutes with the
-padded one; about 45 s with --quick.
+It takes about 8 minutes with the tiny target on two cores; about 35 minutes with the padded one; about 45 s with
+--quick.
 """
 
 import argparse
@@ -41,9 +40,10 @@ from typing import Any
 import torch
 import transformers
 
-from experiments.benchmarks.load import chats, held_out_texts
+from experiments.benchmarks.load import chats
 from experiments.benchmarks.load.ways import (
     ALONE,
+    DRAFTS,
     TARGET,
     WAYS,
     Alone,
@@ -52,12 +52,12 @@ from experiments.benchmarks.load.ways import (
     Way,
     Written,
     for_generate,
-    nodes,
 )
-from experiments.benchmarks.nodes.workers import end
+from experiments.benchmarks.nodes.workers import cluster, end
 from experiments.benchmarks.padded import LIKE, SHAPES, in_cache
 from experiments.harness import benchmark
-from goodspeed.embedded.prompts import NUM_DOMAINS, Prompt
+from goodspeed.embedded import prompts
+from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
 
@@ -85,15 +85,13 @@ def on_gpu(device: str) -> bool:
     return device.startswith("cuda")
 
 
-def wanted(target: str, temperature: float, history: int, busy: bool, device: str) -> dict[str, float]:
+def wanted(target: str, temperature: float, busy: bool, device: str) -> dict[str, float]:
     """The least ratios that are wanted."""
     if target == TARGET:
-        own, with_history, beside_busy, one = (1.02, 1.15, 0.98, 1.2) if temperature else (1.1, 1.5, 1.0, 1.3)
+        own, beside_busy, one = (1.02, 0.98, 1.2) if temperature else (1.1, 1.0, 1.3)
     else:
-        own, with_history, beside_busy, one = (1.15, 1.35, 1.15, 1.5) if temperature else (1.35, 1.7, 1.35, 1.7)
-    ratio_8 = beside_busy if busy else with_history if history else own
-    if on_gpu(device):
-        ratio_8 = GPU_GAIN
+        own, beside_busy, one = (1.15, 1.15, 1.5) if temperature else (1.35, 1.35, 1.7)
+    ratio_8 = GPU_GAIN if on_gpu(device) else beside_busy if busy else own
     return {"ratio_1": one, "ratio_8": ratio_8, "ratio_8_sequential": 2.5}
 
 
@@ -158,8 +156,7 @@ def show(result: dict[str, Any]) -> None:
         "" if result["num_clients"] == NUM_CLIENTS else f", with {result['num_clients']} clients and texts instead of 8"
     )
     beside = ", beside a busy process" if result["busy"] else ""
-    history = f", {result['history']} earlier texts of each domain" if result["history"] else ""
-    setting = f"{result['target']} on {result['device']}, temperature {result['temperature']:g}{history}{beside}"
+    setting = f"{result['target']} on {result['device']}, temperature {result['temperature']:g}{beside}"
     print(f"{setting}: tokens/s (median; lowest to highest){few}")
     for way, rates in result["repetitions"].items():
         print(f"  {way:<28} {result[way]:>7.1f}   ({min(rates):.1f} to {max(rates):.1f})")
@@ -190,9 +187,11 @@ def somebody_else(is_busy: bool) -> Iterator[None]:
         end(process)
 
 
-def encode(rows: Sequence[Sequence[Prompt]]) -> list[list[Text]]:
-    tokenizer = checkpoints.load_tokenizer(TARGET)
-    return [[Text(encode_prompt(tokenizer, one.prompt), one.seed) for one in row] for row in rows]
+def held_out(num_rows: int) -> list[list[Text]]:
+    """Returns the prompts of each repetition, which no model was trained on: one of each domain."""
+    tokenizer, loaded = checkpoints.load_tokenizer(TARGET), prompts.load()
+    texts = [Text(encode_prompt(tokenizer, one.prompt), one.seed) for one in loaded[: num_rows * NUM_DOMAINS]]
+    return [texts[first : first + NUM_DOMAINS] for first in range(0, len(texts), NUM_DOMAINS)]
 
 
 def model_of(target: str, device: str) -> str:
@@ -204,17 +203,13 @@ def model_of(target: str, device: str) -> str:
 
 
 def measure(options: argparse.Namespace, target: str, temperature: float, busy: bool) -> dict[str, Any]:
-    """All ways at one temperature, with nodes of its own: nothing of another temperature is in their history."""
+    """All ways at one temperature, with nodes of its own."""
     model = model_of(target, options.device)
-    rows = [row[: options.texts] for row in encode(held_out_texts.measured(options.repetitions + 1))]
-    earlier = encode(held_out_texts.earlier(options.history, len(rows)) if options.history else [])
-    sizes = {"history": bool(options.history), "pin": options.pin}
+    rows = [row[: options.texts] for row in held_out(options.repetitions + 1)]
     verify = [f"--device={options.device}", *(GPU_OPTIONS if on_gpu(options.device) else ()), *options.verify]
-    with nodes(model, options.clients, verify, options.draft, **sizes) as drafting:
-        served = ByGoodSpeed(drafting, options.tokens, options.turns, temperature)
-        if earlier:
-            benchmark.note(f"T={temperature:g}: {len(earlier) * NUM_DOMAINS} earlier texts for every draft node")
-            served.give_history(earlier)
+    models = [DRAFTS[number % len(DRAFTS)] for number in range(options.clients)]
+    with cluster(models, verify, ["--history=off", *options.draft], target=model, pin=options.pin) as workers:
+        served = ByGoodSpeed(workers, options.tokens, options.turns, temperature)
         alone = Alone(model, options.tokens, temperature, options.device)
         ways: dict[str, Way] = {way: getattr(alone if way in ALONE else served, way) for way in options.ways}
         comparison = Comparison(ways, temperature)
@@ -225,10 +220,9 @@ def measure(options: argparse.Namespace, target: str, temperature: float, busy: 
         "device": options.device,
         "temperature": temperature,
         "num_clients": options.clients,
-        "history": options.history,
         "busy": busy,
     }
-    least = wanted(target, temperature, options.history, busy, options.device)
+    least = wanted(target, temperature, busy, options.device)
     return about | comparison.result() | drafts(served) | {"wanted": least}
 
 
@@ -257,7 +251,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.0], help="default: 1 0")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
-    parser.add_argument("--history", type=int, default=0, metavar="N", help="earlier texts of each domain (default 0)")
     parser.add_argument(
         "--target",
         nargs="+",
@@ -287,15 +280,13 @@ def parse() -> argparse.Namespace:
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.answer = 8
-        options.temperature, options.history = options.temperature[:1], min(options.history, 1)
-    if any(map(chats.is_real, options.target)) and (options.history or on_gpu(options.device)):
-        parser.error("--history and --device are for the targets that are no real models")
+        options.temperature = options.temperature[:1]
+    if any(map(chats.is_real, options.target)) and on_gpu(options.device):
+        parser.error("--device is for the targets that are no real models")
     if not 1 <= options.turns <= NUM_DOMAINS // 2:
         parser.error(f"--turns must be from 1 to {NUM_DOMAINS // 2}: no client is asked for a text twice")
-    try:
-        held_out_texts.measured(options.repetitions + 1)
-    except ValueError as error:
-        parser.error(str(error))
+    if (most := len(prompts.load()) // NUM_DOMAINS - 1) < options.repetitions:
+        parser.error(f"--repetitions must be {most} at most: no prompt is asked for twice")
     return options
 
 

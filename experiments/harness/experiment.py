@@ -60,6 +60,14 @@ class Finding:
     wanted: str = ""  # as the table says it: "at least 0.98"
     reached: bool | None = None  # None where nothing is wanted
 
+    @classmethod
+    def at_least(cls, what: str, ours: float, least: float, paper: float | None = None) -> Self:
+        return cls(what, ours, paper, f"at least {least:g}", ours >= least)
+
+    @classmethod
+    def at_most(cls, what: str, ours: float, most: float, paper: float | None = None) -> Self:
+        return cls(what, ours, paper, f"at most {most:g}", ours <= most)
+
     @property
     def ratio(self) -> float | None:
         return self.ours / self.paper if self.paper else None

@@ -2,7 +2,7 @@
 
 The first six colours are Okabe and Ito's without black and yellow: black is for what is not measured (an optimum, a
 level), and yellow is too light on white. The other six were searched for so that no two of the twelve look alike to
-readers with any kind of colour blindness, nor like black or white (`tests/experiments/test_styles.py` measures that).
+readers with any kind of colour blindness, nor like black or white.
 """
 
 from __future__ import annotations

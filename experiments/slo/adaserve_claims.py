@@ -117,9 +117,8 @@ def _ratios(model: str, figure: str, of: Sequence[World], ours: str, claimed: An
     found = []
     for ratio, paper in zip(RATIOS, claimed or (None, None, None), strict=True):
         value = by_world[-1][ratio] if figure == "rates" else max(one[ratio] for one in by_world)
-        reached = None if paper is None else value >= paper
-        wanted = "" if paper is None else f"at least {paper:g}"
-        found.append(Finding(f"{model}, {figure}, {ours}: {ratio.replace('_', ' ')}", value, paper, wanted, reached))
+        what = f"{model}, {figure}, {ours}: {ratio.replace('_', ' ')}"
+        found.append(Finding(what, value) if paper is None else Finding.at_least(what, value, paper, paper))
     return found
 
 
@@ -149,11 +148,8 @@ def _equal(rows: Sequence[Row], model: str, figure: str) -> list[Finding]:
     for name in (PUBLISHED, TUNED, ADAPTIVE, BESIDE):
         ratio = world[OURS]["goodput_tokens_s"] / world[name]["goodput_tokens_s"]
         what = f"{model}, {figure}: goodput over `{name}`"
-        if name in (PUBLISHED, TUNED):
-            is_reached = ratio >= OVER_PUBLISHED
-            found.append(Finding(what, ratio, None, f"at least {OVER_PUBLISHED:g}", is_reached))
-        else:
-            found.append(Finding(what, ratio))
+        is_adaserve = name in (PUBLISHED, TUNED)
+        found.append(Finding.at_least(what, ratio, OVER_PUBLISHED) if is_adaserve else Finding(what, ratio))
     phase = world[PUBLISHED]["attainment"] - world[NO_PHASE]["attainment"]
     return [*found, Finding(f"{model}, {figure}, {PUBLISHED}: attainment by the SLO phase", phase)]
 

@@ -52,16 +52,15 @@ def findings(told: dict[str, Any]) -> list[Finding]:
     if "replicas" in told:
         for number, each in told["per_replica"].items():
             found.append(Finding(f"{number} replicas: requests/s of each", each))
-        error = told["linear_error"]
-        found.append(Finding("farthest from linear", error, None, f"at most {MOST_ERROR:g}", error <= MOST_ERROR))
+        found.append(Finding.at_most("farthest from linear", told["linear_error"], MOST_ERROR))
     for study, papers in PAPER.items():
         for routing, own in told.get(study, {}).items():
             for number, ratio in own.items():
-                paper = papers.get(number)
-                wanted = f"at least {paper:g}" if paper else ""
-                reached = None if paper is None or routing != FITS else ratio >= paper
-                what = f"{study}, {routing}: {number} replicas over one"
-                found.append(Finding(what, ratio, paper, wanted if reached is not None else "", reached))
+                what, paper = f"{study}, {routing}: {number} replicas over one", papers.get(number)
+                if paper is not None and routing == FITS:
+                    found.append(Finding.at_least(what, ratio, paper, paper))
+                else:
+                    found.append(Finding(what, ratio, paper))
     for study, by_routing in told["policies"].items():
         for routing, own in by_routing.items():
             found += [Finding(f"{study}, {routing}: {n} replicas, requests/s", value) for n, value in own.items()]

@@ -58,9 +58,7 @@ class Ratio(NamedTuple):
     def found(self, what: str, paper: float | None = None, least: float | None = None) -> Finding:
         """Returns what the table says of it. least: the ratio that is wanted."""
         what += f" ({self.least:.2f} to {self.most:.2f})" if self.least < self.most else ""
-        if least is None:
-            return Finding(what, self.mean, paper)
-        return Finding(what, self.mean, paper, f"at least {least:g}", self.mean >= least)
+        return Finding(what, self.mean, paper) if least is None else Finding.at_least(what, self.mean, least, paper)
 
 
 def facts(rows: Sequence[Row], loads: Sequence[Row] = ()) -> dict[str, Any]:

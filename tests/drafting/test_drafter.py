@@ -162,14 +162,6 @@ def test_what_is_cached_is_not_fed_again(monkeypatch):
     assert [len(chunk.tokens) for chunks in fed for chunk in chunks] == [2]
 
 
-def test_length_0_brings_the_cache_up_to_date_and_proposes_nothing():
-    drafter = make_drafter()
-    request = make_request()
-    [proposed] = run(drafter, wanted(request, request.prompt, 0))
-    assert proposed.tokens == ()
-    assert drafter.runner.pool.length(request.session_id) >= len(request.prompt) - 1
-
-
 def test_prefill_and_drafting_share_forward_passes(monkeypatch):
     monkeypatch.setattr("goodspeed.drafting.caches.PREFILL_CHUNK", 8)
     drafter = make_drafter()
@@ -193,25 +185,6 @@ def test_a_long_prompt_is_prefilled_slowly_only_beside_others(monkeypatch):
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5, 4], [1, 4], [42, 50]]
 
 
-def test_beside_others_many_prompts_prefill_together_no_more_than_one_would(monkeypatch):
-    drafter = make_drafter()
-    drafter.prefill_rows.most = 20
-    counted: list[int] = []
-    monkeypatch.setattr(drafter.prefill_rows, "observe", lambda num_prefill, seconds: counted.append(num_prefill))
-    fed = record_passes(drafter, monkeypatch)
-    requests = [make_request(number, prompt=tuple(range(number, number + 30))) for number in range(1, 6)]
-    short = make_request(9)
-    proposes = [wanted(short, short.prompt, 6), *(wanted(one, one.prompt, 1) for one in requests)]
-    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
-    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed[:4]] == [
-        [5, 20],
-        [1, 10, 20],
-        [1, 10, 20],
-        [1, 10, 20],
-    ]
-    assert counted[:4] == [20] * 4
-
-
 def test_prompts_wait_in_a_step_that_prefills_nothing(monkeypatch):
     drafter = make_drafter()
     rooms = [0, 20, 0]
@@ -221,14 +194,6 @@ def test_prompts_wait_in_a_step_that_prefills_nothing(monkeypatch):
     proposes = [wanted(long, long.prompt, 1), wanted(short, short.prompt, 3)]
     assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5], [20, 1], [1], [30]]
-
-
-def test_proposals_of_different_lengths_share_forward_passes(monkeypatch):
-    drafter = make_drafter()
-    fed = record_passes(drafter, monkeypatch)
-    requests = [make_request(number) for number in range(16)]
-    run(drafter, *(wanted(request, request.prompt, i + 1) for i, request in enumerate(requests)))
-    assert [len(chunks) for chunks in fed] == list(range(16, 0, -1))
 
 
 @pytest.mark.parametrize("verification", ["match", "ratio"])
@@ -297,14 +262,6 @@ def test_those_who_fit_are_not_disturbed_by_one_who_does_not():
     [none, some] = run(drafter, wanted(long, long.prompt, 3), wanted(short, short.prompt, 3))
     assert none.tokens == ()
     assert some.tokens == fresh(wanted(short, short.prompt, 3))
-
-
-def test_two_who_do_not_fit_together_do_not_take_the_same_page():
-    drafter = make_drafter(num_pages=3)
-    requests = [make_request(number) for number in (1, 2)]  # five tokens: two pages each
-    first, second = run(drafter, *(wanted(request, request.prompt, 3) for request in requests))
-    assert first.tokens == fresh(wanted(requests[0], requests[0].prompt, 3))
-    assert second.tokens == ()
 
 
 def test_forgotten_sessions_leave_no_memory():
@@ -412,17 +369,6 @@ def test_every_node_is_what_the_model_draws_after_its_own_path(sampling):
     assert max(Tree.of(known).depths) > 4, "and the likeliest continuation goes on meanwhile"
 
 
-def test_a_step_of_width_1_drafts_behind_the_likeliest_leaf():
-    request = make_request()
-    narrow, wide = make_drafter(width=1), make_drafter()
-    for drafter in (narrow, wide):
-        run(drafter, branching(request, length=1))
-    fed = [len(drafter.caches._caches[request.session_id].nodes) for drafter in (narrow, wide)]
-    assert fed == [0, 0], "the base alone"
-    first, second = (nodes_of(run(drafter, branching(request))[0]) for drafter in (narrow, wide))
-    assert len(first.tokens) < len(second.tokens)
-
-
 def test_what_a_replaced_proposal_drafted_behind_a_branch_is_not_drafted_again(monkeypatch):
     request = make_request()
     drafter = make_drafter()
@@ -510,15 +456,6 @@ def test_a_draft_ends_where_nothing_may_be_drawn_and_others_go_on(verification):
     nothing, drafted = run(make_drafter(), wanted(stuck, stuck.prompt, 3), wanted(other, other.prompt, 3))
     assert (nothing.tokens, nothing.proposal) == ((), None)
     assert drafted.tokens == fresh(wanted(other, other.prompt, 3))
-
-
-def test_counts_of_a_text_are_forgotten_with_it():
-    drafter = make_drafter()
-    request = make_request(logit_rules=LogitRules(presence_penalty=0.5))
-    run(drafter, wanted(request, request.prompt, 3), wanted(make_request(2, logit_rules=LogitRules()), (5, 6), 3))
-    assert len(drafter._counted) == 1
-    drafter.forget(request.session_id)
-    assert len(drafter._counted) == 0
 
 
 def test_the_context_is_the_models_or_what_fits_into_the_memory():

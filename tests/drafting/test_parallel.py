@@ -22,7 +22,6 @@ from tests.drafting.test_drafter import (
     Fixed,
     make_request,
     nodes_of,
-    record_passes,
     run,
     verdict,
     wanted,
@@ -77,14 +76,6 @@ def by_hand(request, num_tokens):
 def test_one_pass_drafts_what_separate_passes_with_masks_would(sampling, rules):
     request = make_request(sampling=sampling, logit_rules=rules)
     assert fresh(wanted(request, request.prompt, 10)) == by_hand(request, 10)
-
-
-def test_it_takes_one_pass_for_each_k_tokens(monkeypatch):
-    drafter, request = make_drafter(), make_request()
-    fed = record_passes(drafter, monkeypatch)
-    run(drafter, wanted(request, request.prompt, 10))
-    found = [(len(chunk.tokens), chunk.num_masks, chunk.num_logits) for [chunk] in fed]
-    assert found == [(5, 3, 4), (4, 3, 4), (4, 1, 2)]
 
 
 def test_tokens_behind_masks_are_claimed_for_what_they_are():
@@ -184,13 +175,6 @@ def test_a_mask_is_never_drafted(mask_id, verification):
     assert mask_id not in proposed.tokens
     ordinary = with_changes(checkpoint, mask_id=None, num_parallel=1, num_tokens=64)
     assert mask_id in run(make_drafter(checkpoint=ordinary), wanted(request, request.prompt, 40))[0].tokens
-
-
-def test_the_end_of_the_context_leaves_room_for_masks():
-    """128 positions: the last tokens are drafted with fewer masks."""
-    request = make_request(prompt=tuple(range(50)) * 2)
-    [proposed] = run(make_drafter(), wanted(request, request.prompt, 50))
-    assert len(proposed.tokens) == CHECKPOINT.context_len + 1 - len(request.prompt)
 
 
 def test_masks_count_towards_context_and_need_a_checkpoint_with_one():

@@ -1,18 +1,9 @@
 """A token tree: what the text does to it, which nodes go up, and which leaves are drafted behind."""
 
-import pytest
-
 from goodspeed.drafting.tree import Nodes, Tree
-from goodspeed.ngram.drafting import Continuation
 
 # 1 and 2, or 3 instead of 1; behind 3 come 4, or 5
 NODES = Nodes((1, 3, 2, 4, 5), (0.6, 0.3, 0.5, 0.8, 0.1), (-1, -1, 0, 1, 1))
-
-
-def test_path_probabilities_and_the_expected_tokens_by_hand():
-    assert NODES.path_probabilities == pytest.approx([0.6, 0.3, 0.3, 0.24, 0.03])
-    assert NODES.num_expected == pytest.approx(1.47)
-    assert Nodes.of(Continuation((7, 8), (0.5, 0.5))) == Nodes((7, 8), (0.5, 0.5), (-1, 0))
 
 
 def test_it_follows_a_text_along_any_way():
@@ -56,8 +47,3 @@ def test_the_likeliest_leaves_are_drafted_behind():
     assert tree.leaves(1, 0.0, 9, ()) == [5]
     tree.close(5)
     assert tree.leaves(1, 0.0, 9, ()) == [3]
-
-
-def test_the_path_to_a_node_begins_at_the_base():
-    tree = Tree.of(NODES)
-    assert [tree.tokens[node] for node in tree.path(4)] == [3, 5]

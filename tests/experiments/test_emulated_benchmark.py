@@ -1,16 +1,12 @@
-"""Emulated hardware: how long its passes take and which are late, and speeds that live and simulated are the same."""
+"""Emulated hardware: how long its passes take, and where its draft nodes are."""
 
 import io
-from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from experiments.benchmarks import emulated
-from experiments.benchmarks.load import as_simulated
-from experiments.benchmarks.load.as_simulated import WAYS, Turns, simulate, wanted
 from experiments.benchmarks.nodes import emulating
 from experiments.benchmarks.nodes.emulating import slowed
 from experiments.benchmarks.nodes.hardware import Hardware, emulation
@@ -21,12 +17,6 @@ from verify_node.config import VerifyConfig
 
 COST = Roofline((Linear(fixed_s=1.0, token_s=0.5, session_s=0.25, context_s=0.125), Linear(fixed_s=2.0)))
 OTHER = Roofline((Linear(fixed_s=7.0),))
-
-
-@pytest.fixture(scope="module")
-def recordings():
-    with emulated.recorded(Namespace(quick=True, tokens=8)) as path:
-        yield path
 
 
 @pytest.fixture
@@ -66,36 +56,3 @@ def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkey
     monkeypatch.setattr("sys.argv", ["emulating", *hardware.words(None)[1:], "verify_node"])
     emulating.main()
     assert is_shared == [False]
-
-
-def test_the_nodes_are_asked_for_the_texts_that_are_simulated(recordings):
-    texts, recorded = wanted(8, 2, 3, recordings), Turns(3, recordings)
-    for client, own in enumerate(texts):
-        for number, text in enumerate(own):
-            assert (len(text.ids), text.seed) == (
-                recorded.text(client, number).prompt_len,
-                recorded.text(client, number).seed,
-            )
-    for number in range(2):
-        assert len({recorded.text(client, number).domain for client in range(8)}) == 8
-    assert len({recorded.text(0, number).domain for number in range(8)}) == 8
-    assert texts != wanted(8, 2, 4, recordings)
-
-
-@pytest.mark.parametrize("name", WAYS)
-def test_every_way_is_simulated_with_the_tokens_that_are_asked_for(name, recordings):
-    found = simulate(WAYS[name], 2, 2, 6, 0, recordings)
-    assert [sum(num for _, num in own) for own in found.clients] == [12, 12]
-    assert (found.num_accepted > 0) == WAYS[name].drafts
-    times = [at for own in found.clients for at, _ in own]
-    assert min(times) >= as_simulated.FAMILY.round_cost.round_s(1, 1, 0)
-
-
-@pytest.mark.parametrize(("share", "words", "status"), [(0.02, [], 1), (0.01, [], 0), (0.9, ["--quick"], 0)])
-def test_a_run_with_late_passes_fails(share, words, status, monkeypatch, capsys):
-    found = {"share_late": share, "late": {"verify": (1, 9)}, "num_different": 0}
-    found["by_measure"] = {"live": {}, "simulated": {}}
-    monkeypatch.setattr(emulated, "run", lambda options: found)
-    monkeypatch.setattr("sys.argv", ["emulated", *words])
-    assert emulated.main() == status
-    assert ("2.0% of one kind of node" in capsys.readouterr().err) == bool(status)

@@ -1,10 +1,8 @@
-"""The frame of experiments: settings from a file, results on disk, a table beside the paper's figures."""
+"""The frame of experiments: settings from a file, results on disk, goals for the shipped settings."""
 
 import json
 import re
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import ClassVar
 
 import pytest
 from matplotlib.figure import Figure
@@ -15,10 +13,8 @@ from experiments.harness.experiment import (
     Comparing,
     Finding,
     Outcome,
-    load,
     new_figure,
     run,
-    table,
 )
 from experiments.harness.runner import run_all
 from goodspeed.fair import policies
@@ -110,29 +106,6 @@ def test_without_results_nothing_is_drawn(tmp_path):
         start(tmp_path, "--redraw")
 
 
-def test_quick_settings(tmp_path, capsys):
-    start(tmp_path, "--quick")
-    assert "MISSED" in capsys.readouterr().out
-    assert json.loads((tmp_path / "out" / "results.json").read_text())["rows"] == {"alpha": [0.5], "rounds": [60]}
-
-
-@dataclass(frozen=True)
-class Chosen(Config):
-    """Settings of which one is an option."""
-
-    OPTIONS: ClassVar = {"rounds": "how many"}
-
-
-def test_settings_that_are_options_replace_those_of_the_file(tmp_path, capsys):
-    start(tmp_path, "--json", "--rounds=7", config=Chosen)
-    assert json.loads(capsys.readouterr().out)["config"]["rounds"] == 7
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--rounds=many", config=Chosen)
-    assert "invalid int value: 'many'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--rounds=7")
-
-
 @dataclass(frozen=True)
 class Compared(Comparing, Config):
     """Settings of an experiment that compares policies."""
@@ -171,27 +144,6 @@ def test_a_policy_that_is_wrong_ends_the_run_by_name(tmp_path):
         start(tmp_path, "--policy=greedy", config=Compared, does=compare)
 
 
-def test_only_experiments_that_compare_policies_take_one(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--policy=fixed")
-    assert "--policy" in capsys.readouterr().err
-
-
-@dataclass(frozen=True)
-class Replayed(Config):
-    recordings: str = ""
-
-
-def test_texts_of_ones_own_are_replayed_and_not_judged(tmp_path, capsys):
-    start(tmp_path, "--json", "--recordings=mine.jsonl.gz", config=Replayed)
-    told = json.loads(capsys.readouterr().out)
-    assert told["config"]["recordings"] == "mine.jsonl.gz"
-    assert {finding["reached"] for finding in told["findings"]} == {None}
-    with pytest.raises(SystemExit):
-        start(tmp_path, "--recordings=mine.jsonl.gz")
-    assert "--recordings" in capsys.readouterr().err
-
-
 def read(out):
     found = json.loads(out)
     return [(finding["wanted"], finding["reached"]) for finding in found["findings"]]
@@ -213,25 +165,6 @@ def test_goals_are_judged_for_the_shipped_settings_only(tmp_path, capsys, monkey
     assert read(told.out) == [("", None)] * 2
     assert "MISSED" not in told.err
     assert titles == ["some, with other settings than the shipped ones"] * 2
-
-
-GOODSPEEDS = ("fig2_estimation", "fig3_time", "fig4_convergence", "table1", "theorem1", "stragglers")
-
-
-@pytest.mark.parametrize("name", GOODSPEEDS)
-def test_goodspeeds_experiments_compare_a_policy_of_ones_own(name):
-    config = import_module(f"experiments.{name}").Config
-    shipped = load(HERE / "configs" / f"{name}.toml", "quick", config)
-    own = shipped.with_policy("mine:Mine")
-    assert type(own) is config
-    assert own != shipped
-    assert "mine:Mine" in str(own)
-
-
-def test_the_table_says_what_is_missing():
-    lines = table([Finding("utility", 2.0, paper=4.0, wanted="at least 3", reached=False), Finding("gain", 1.5)])
-    assert lines.splitlines()[1].split() == ["utility", "4", "2", "0.5", "at", "least", "3:", "MISSED"]
-    assert lines.splitlines()[2].split() == ["gain", "-", "1.5", "-"]
 
 
 WRONG = {

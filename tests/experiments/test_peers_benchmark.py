@@ -1,26 +1,17 @@
 """The benchmark beside other engines: who runs, who is missing and why, and what comes of it; no engine runs here."""
 
 import asyncio
-import io
-import json
-from argparse import Namespace
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from experiments.benchmarks import peers
-from experiments.benchmarks.rivals import catalogue, files
+from experiments.benchmarks.rivals import catalogue
 from experiments.benchmarks.rivals.catalogue import RIVALS
 from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.results import Turns, Way, summary, table
 from experiments.benchmarks.rivals.running import RivalFailed, Written
-from experiments.benchmarks.rivals.worker import Request, serve
-from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.engine.tokenizing.text import encode_chat
-from tests import gguf_files
+from experiments.benchmarks.rivals.worker import Request
 
 REQUEST = Request([[1], [2], [3]], [10, 20, 30], at_once=2, temperature=0.5, max_tokens=4, end_ids=[9])
 
@@ -85,111 +76,3 @@ def test_a_rival_without_its_environment_says_what_makes_it(environments):
     (environments / "genai/.ready").touch()
     assert genai.missing(Files()) is None
     assert genai.python == environments / "genai/bin/python"
-
-
-def test_a_rival_that_drafts_by_a_model_needs_one_in_its_form(environments):
-    (environments / "genai").mkdir(parents=True)
-    (environments / "genai/.ready").touch()
-    folder, file = Files("name", "folder"), Files("name", "folder", "m.gguf")
-    assert "--draft MODEL" in str(BY_WAY["transformers_assisted"].missing(files.prepare_draft(None, environments)))
-    assert BY_WAY["transformers_assisted"].missing(folder) is None
-    assert "--draft FILE.gguf" in str(BY_WAY["genai_draft"].missing(folder))
-    assert BY_WAY["genai_draft"].missing(file) is None
-
-
-def test_missing_rivals_are_told_in_the_table_and_in_json(environments, monkeypatch, capsys):
-    words = ["--peers", "genai", "vllm", "goodspeed_draft", "--draft", "no-such-model"]
-    monkeypatch.setattr("sys.argv", ["peers", "--quick", "--json", *words])
-    monkeypatch.setattr(files, "prepare", lambda *_: Files("name", "folder", "m.gguf"))
-    monkeypatch.setattr(peers, "requests", lambda *_: (REQUEST, REQUEST))
-    assert peers.main() == 0
-    told = capsys.readouterr()
-    found = json.loads(told.out.splitlines()[-1])
-    assert found["missing"].keys() == {"genai", "vllm", "goodspeed_draft"}
-    assert found["missing"]["goodspeed_draft"].startswith("it has no draft model: model 'no-such-model' was not found")
-    assert found["tokens_per_s"] == found["T=0"]["tokens_per_s"] == found["versions"] == {}
-    names = ("ratio_1", "ratio_8", "ratio_1_both", "ratio_8_both")
-    assert [found[name] for name in names] == [found["T=0"][name] for name in names] == [None] * 4
-    assert (found["repetitions"], found["draft"]) == (1, "no-such-model")
-    assert found["engine"] == found["engine_both"] == {"1": None, "8": None}
-    assert "missing: vllm: the environment .peers/vllm is not there" in told.err
-
-
-def test_questions_are_encoded_as_the_target_encodes_them():
-    target = gguf_files.made("tiny-draft-s")
-    options = Namespace(target=target, questions=2, no_ends=False, max_tokens=8, at_once={"1": 1, "8": 2})
-    request, warm_up = peers.requests(options)
-    own = tokenizer_folder.load("tiny-draft-s")
-    assert request.prompts == [
-        encode_chat(own.tokenizer, [{"role": "user", "content": question}]) for question in peers.QUESTIONS[:2]
-    ]
-    assert (request.end_ids, len(warm_up.prompts)) == ([*own.eos_ids], 2)
-
-
-def test_the_draft_model_of_smollm2_is_its_own(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["peers", "--peers", "goodspeed_draft"])
-    assert peers.parse().draft == "smollm2-draft"
-    monkeypatch.setattr("sys.argv", ["peers", "--quick"])
-    assert (peers.parse().draft, set(peers.parse().peers) & {"llama", "vllm"}) == (None, {"llama"})
-
-
-def test_a_draft_model_that_is_a_gguf_file_is_read_as_it_is(tmp_path):
-    file = gguf_files.made("tiny-draft-s")
-    found = files.prepare_draft(str(file), tmp_path)
-    assert (found.name, found.checkpoint, found.gguf) == (str(file), str(tmp_path / "draft"), str(Path(file).resolve()))
-    assert (tmp_path / "draft/model.safetensors").exists()
-    plain = files.prepare_draft("tiny-draft-s", tmp_path)
-    assert (Path(str(plain.checkpoint)).name, plain.gguf) == ("tiny-draft-s", None)
-
-
-# -- in a rival's process ----------------------------------------------------------------------------------------------
-
-
-class Echo:
-    """A rival that writes each prompt twice, then an end and more."""
-
-    version = "1.2"
-
-    def __init__(self, settings):
-        self.model = settings.model
-        self.groups = []
-
-    def write(self, request):
-        if request.max_tokens == 0:
-            raise ValueError("nothing to write")
-        self.groups.append(request.prompts)
-        return [[*prompt, *prompt, 9, 5] for prompt in request.prompts]
-
-
-def serve_lines(*lines):
-    answers: list[Any] = []
-    loaded: list[Echo] = []
-
-    def load(settings):
-        loaded.append(Echo(settings))
-        return loaded[-1]
-
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    try:
-        serve(load, io.StringIO(text), answers.append)
-    except ValueError as error:
-        answers.append(error)
-    return loaded[0], answers
-
-
-def test_a_worker_writes_so_many_texts_at_once_and_counts_no_ends():
-    echo, (ready, answer) = serve_lines({"model": "m", "cores": [0], "num_at_once": 2}, vars(REQUEST))
-    assert ready == {"version": "1.2"}
-    assert echo.model == "m"
-    assert echo.groups == [[[1], [2]], [[3]]]
-    assert answer["tokens"] == [[1, 1], [2, 2], [3, 3]]
-    assert answer["seconds"] >= 0
-
-
-def test_a_worker_tells_why_it_failed_and_ends():
-    _, answers = serve_lines(
-        {"model": "m", "cores": [0], "num_at_once": 2}, vars(replace(REQUEST, max_tokens=0)), vars(REQUEST)
-    )
-    assert answers[1] == {"failed": "ValueError: nothing to write"}
-    assert isinstance(answers[2], ValueError)
-    assert len(answers) == 3

@@ -1,13 +1,11 @@
-"""The benchmark `slo` without nodes: when which requests come, what is counted, what tiers are told."""
+"""The benchmark `slo` without nodes: what is counted."""
 
 from typing import Any
 
-import pytest
-
 from experiments.benchmarks.nodes.workers import Served
-from experiments.benchmarks.slo import LEAD_S, LENGTHS, Comparison, Plain, measures, requests
+from experiments.benchmarks.slo import LENGTHS, Comparison, measures, requests
 from experiments.simulation.texts.target_texts import TargetText
-from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling
 
 TIERS = {"urgent": Objectives(0.5, 0.02, "urgent"), "patient": Objectives(1.5, 0.06, "patient")}
@@ -20,15 +18,6 @@ def served(tokens=(), outcome="attained", promised=None):
 
 def asked(number):
     return requests([0.0] * number, TEXTS, TIERS, 2, seed=1)
-
-
-def test_a_request_is_for_the_beginning_of_a_text_in_one_of_the_tiers():
-    found = asked(50)
-    assert [one.node for one in found] == [0, 1] * 25
-    assert {one.tier for one in found} == set(TIERS)
-    assert all(LENGTHS[0] <= len(one.expected) == one.wanted.max_tokens <= LENGTHS[1] for one in found)
-    assert {one.wanted.due_s for one in found} == {LEAD_S}
-    assert found == asked(50)
 
 
 def test_what_is_counted():
@@ -48,10 +37,3 @@ def test_a_text_that_differs_is_found(monkeypatch):
     nodes: list[Any] = [None, None]
     comparison.serve(nodes, [one, other])
     assert (comparison.num_texts, comparison.num_different) == (2, 1)
-
-
-def test_tiers_are_told_as_the_verify_node_reads_them():
-    tiers = parse_tiers(Plain(ttft_s=0.1, tpot_s=0.02, requests_per_s=8.0).tiers())
-    assert tiers["urgent"].ttft_s == pytest.approx(0.5)
-    assert tiers["urgent"].tpot_s == pytest.approx(0.02)
-    assert tiers["patient"].tpot_s == pytest.approx(0.06)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.benchmarks.gpu_rounds import Sampling
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
@@ -19,6 +18,15 @@ from verify_node.model.evidence import log_gains
 BATCH = 64
 LENGTH = 3  # drafted tokens of each of BATCH / 4 sessions
 WIDE = 151_936  # vocabulary of Qwen3
+
+
+class Sampling(NamedTuple):
+    """A session's sampling, without the packages that messages need; see `goodspeed.exact.sampling.Sampling`."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
 
 
 ROWS = (

@@ -1,4 +1,4 @@
-"""Finds, in source, what turns bytes into code or text into commands, and checks that `python -O` would drop.
+"""Finds, in source, what turns bytes into code or text into commands.
 
 Names are followed through `import ... as` and `from ... import`, and count wherever they are mentioned: a banned
 function that is only handed on is found too.
@@ -54,17 +54,6 @@ def found_in_script(text: str) -> list[tuple[int, str]]:
         for number, line in enumerate(text.splitlines(), 1)
         for match in IN_SCRIPTS.finditer(line)
     ]  # fmt: skip
-
-
-def dropped_by_optimising(tree: ast.Module) -> list[tuple[int, str]]:
-    """(line, condition) of each `assert`, and of each mention of `__debug__`: `python -O` leaves them out."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            found.append((node.lineno, ast.unparse(node.test)))
-        elif isinstance(node, ast.Name) and node.id == "__debug__":
-            found.append((node.lineno, node.id))
-    return found
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:

@@ -139,20 +139,6 @@ def run(*entries, checkpoint=TARGET):
     return Target(checkpoint, make_runner(checkpoint)).run(Round(1, entries)).outcomes
 
 
-def test_only_those_who_ask_are_told():
-    asked, silent = run(entry(1, (1, 2), num_logprobs=0), entry(2, (1, 2)))
-    assert [len(told.top_ids) for told in asked.logprobs] == [0]
-    assert silent.logprobs == ()
-
-
-def test_nobody_who_asks_costs_nothing(monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "log_softmax", None)
-    monkeypatch.setattr(torch.Tensor, "topk", None)
-    assert run(entry(1, (1, 2)), entry(2, (3, 4)))
-    with pytest.raises(TypeError):
-        run(entry(1, (1, 2), num_logprobs=0))
-
-
 def test_padding_beyond_the_tokenizer_has_no_probability():
     narrow = make_checkpoint(1, num_tokens=10)
     [outcome] = run(entry(1, (1, 2), num_logprobs=20), checkpoint=narrow)
@@ -169,17 +155,6 @@ def test_what_is_impossible_is_told_as_a_finite_number(monkeypatch):
     logits[:, 5:] = -torch.inf
     [outcome] = target.verify(planned, logits)
     assert outcome.logprobs[0].top_logprobs[5:] == (MIN_LOGPROB,) * 15
-
-
-def test_a_stop_id_is_drawn_from_its_position_on_and_not_before():
-    """All three rows want the same stop id, or would; the first two may not have it."""
-    target = make_target()
-    drafted = (8, 9)
-    planned = Round(1, (entry(1, (1, 2, 3, *drafted), 2, stop_ids=(7,), may_stop_at=5),))
-    logits = torch.zeros(3, VOCAB)
-    logits[:, 7], logits[0, 8], logits[1, 9] = 9.0, 1.0, 1.0
-    [outcome] = target.verify(planned, logits)
-    assert outcome.tokens == (8, 9, 7)
 
 
 def test_where_nothing_is_left_to_draw_the_session_is_given_up():

@@ -45,16 +45,6 @@ def test_a_good_world(rounds, policy, verification):
     assert not world.refusals
 
 
-def test_what_is_drafted_beyond_the_text_saves_round_trips():
-    """A far draft model that is always right is ahead of the text by a round trip if rounds do not wait for it."""
-    far = replace(
-        GOOD, num_clients=1, num_sessions=1, min_tokens=40, stops=0.0, alpha=(1.0,), latency_s=(0.2,), budget=4
-    )
-    barrier, continuous = (written(1, replace(far, rounds=rounds)) for rounds in ("barrier", "continuous"))
-    times = [world.drafts[0].done_at for world in (barrier, continuous)]
-    assert times[1] < 0.6 * times[0]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_lossy_line_costs_seconds(seed):
     """Each loss is made good by repetition at once, and not only when somebody gives up (`FORGOTTEN_S`, leases)."""

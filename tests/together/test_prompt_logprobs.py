@@ -14,7 +14,6 @@ from draft_node.core.session import Session
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import make_open, make_welcome, session_id
-from tests.micro import VOCAB
 from tests.together.line import Line
 from tests.together.test_logprobs import PLAIN, check_logprobs, make_request
 from tests.verify_node.model.desk import RealDesk, alone, make_target
@@ -50,13 +49,6 @@ def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, mon
             check_prompt(request.prompt, told, request.num_prompt_logprobs)
         if request.num_logprobs is not None:
             check_logprobs(request.prompt, user.tokens, user.logprobs, request.num_logprobs)
-
-
-def test_a_text_that_ends_at_once_is_told_its_prompt():
-    ends_at_once = tuple(range(VOCAB))
-    [user] = Line().run(make_request(1, stop_ids=ends_at_once, num_prompt_logprobs=2)).users.values()
-    assert (user.tokens, user.reason) == ([], "stop")
-    check_prompt(user.session.request.prompt, user.prompts[0], 2)
 
 
 def test_once_they_are_there_they_are_not_asked_for_again():
@@ -137,16 +129,6 @@ def test_a_prompt_that_is_opened_again_once_it_is_told_is_read_again():
     assert node.round() == [], "a chunk of the prompt"
     [again] = rounds(node)
     assert again.prompt_logprobs == first.prompt_logprobs
-
-
-def test_memory_of_a_prompt_that_was_read_for_nothing_is_read_again():
-    node, opened = a_node(), opening(num_prompt_logprobs=None)
-    say(node, opened)
-    [told] = rounds(node)
-    assert told.prompt_logprobs is None
-    say(node, replace(opened, epoch=opened.epoch + 1, num_prompt_logprobs=0))
-    [told] = rounds(node)
-    check_prompt(opened.prompt, told.prompt_logprobs, 0)
 
 
 def test_a_prompt_that_is_kept_is_read_anew():

@@ -1,7 +1,6 @@
-"""The embedded checkpoints and their tokenizer: found by name, of the stated sizes, read by Hugging Face's classes."""
+"""The embedded checkpoints and their tokenizer: of the stated sizes, read by Hugging Face's classes."""
 
 import json
-from collections import Counter
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from goodspeed.embedded import models, prompts
 from goodspeed.engine.tokenizing.generation_settings import TextDefaults, read
-from goodspeed.errors import CheckpointError
 
 SIZES = {"tiny-target": (12e6, 16e6), "tiny-draft-s": (0.5e6, 1e6), "tiny-draft-m": (1.5e6, 2.5e6)}
 SIZES["tiny-draft-p"] = SIZES["tiny-draft-m"]
@@ -47,19 +45,6 @@ def test_family_shares_one_tokenizer_and_fits_in_50_mb() -> None:
     assert len({(models.path(name) / "tokenizer.json").read_bytes() for name in models.NAMES}) == 1
 
 
-def test_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(CheckpointError, match=r"no embedded model is named 'gpt'.*tiny-draft-s"):
-        models.path("gpt")
-
-
-def test_prompts_show_every_domain_in_order() -> None:
-    shipped = prompts.load()
-    names = [one.domain for one in prompts.demo()]
-    assert [one.domain for one in shipped] == [names[i % 8] for i in range(len(shipped))]
-    assert Counter(one.domain for one in shipped) == dict.fromkeys(names, 16)
-    assert len({one.prompt for one in shipped}) == len(shipped)
-
-
 # -- the tokenizer -----------------------------------------------------------------------------------------------------
 
 
@@ -81,27 +66,3 @@ def test_the_models_say_what_ends_a_turn_to_chats_alone(name: str) -> None:
     assert found.chats.stop == (TURN_END,)
     assert found.completions == TextDefaults()
     assert not found.unsupported
-
-
-def test_chat_template_writes_the_format_of_the_chat_domain() -> None:
-    messages = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hi."}]
-    whole = TOKENIZER.apply_chat_template(messages, tokenize=False)
-    assert whole == "User: Hello?\n\nAssistant: Hi.\n\n"
-    opened = TOKENIZER.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
-    assert opened == "User: Hello?\n\nAssistant:"
-
-
-def test_chat_template_writes_tools_calls_and_thoughts() -> None:
-    tool = {
-        "type": "function",
-        "function": {"name": "get", "parameters": {"type": "object", "properties": {"city": {}}}},
-    }
-    call = {"id": "1", "type": "function", "function": {"name": "get", "arguments": {"city": "Rome"}}}
-    messages = [
-        {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [call]},
-        {"role": "tool", "content": "sun", "tool_call_id": "1"},
-    ]
-    assert TOKENIZER.apply_chat_template(messages, tools=[tool], tokenize=False, add_generation_prompt=True) == (
-        'Tools: get(city)\n\nAssistant: <think>hm</think><tool_call>\n{"name": "get", "arguments": {"city": "Rome"}}\n'
-        "</tool_call>\n\nTool: sun\n\nAssistant:"
-    )

@@ -1,10 +1,8 @@
 """The training of smollm2's draft model, with a random target of 258 tokens."""
 
 import json
-from itertools import islice
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +12,9 @@ from goodspeed.engine import engines
 from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.paged.chunks import Chunk
 from tests.engine import gguf_models
-from training.run import Run
 from training.smollm2 import __main__ as stages
 from training.smollm2 import answers, draft, stored
-from training.smollm2.distilling import BEGINNING, Step, batches, loss, shortened
+from training.smollm2.distilling import Step
 from training.smollm2.stored import Answer
 from training.smollm2.target import Batch, Target, likeliest
 
@@ -53,56 +50,6 @@ def answer(tokens: list[int], *, prompt: int = 4, temperature: float = 1.0, doma
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
-
-
-def test_jobs_come_from_all_domains_and_answers_become_passages() -> None:
-    """A tokenizer that shows what it gets stands for the target's."""
-    tokenizer = SimpleNamespace(apply_chat_template=lambda messages, **_: messages[0]["content"])
-    tokenizer.encode = lambda text, **_: [text]
-    jobs = answers.Jobs(tokenizer, [("qa", "real", "Is it real?")], seed=1)
-    drawn = [job for _ in range(200) for job in jobs.batch()]
-    assert {job.domain for job in drawn} == {one[0] for one in answers.prompts(answers.MADE)} - {"articles"}
-    assert 0.1 < sum(job.id == "real" for job in drawn) / len(drawn) < 0.3
-    assert {job.topic == "" for job in drawn if job.topic is not None} == {True, False}
-    for number in range(answers.FEWEST_PASSAGES):
-        jobs.learn("tides", f"Passage {number} " + "is long. " * 20)
-    shown = [str(job.prompt[0]) for _ in range(200) for job in jobs.batch()]
-    assert any("\n" in text and "tides" in text for text in shown)
-
-
-def test_the_target_asks_after_some_prompts_of_a_domain() -> None:
-    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
-    tokenizer.encode, tokenizer.decode = lambda text, **_: text.split("|"), "decoded {}".format
-    jobs = answers.Jobs(tokenizer, [], seed=1)
-    made = {domain: {text for of, _, text in answers.prompts(answers.MADE) if of == domain} for domain in ("qa", "sql")}
-    contexts = jobs.contexts()
-    assert len(contexts) == answers.NUM_CONTEXTS * answers.NUM_ASKED
-    for context in contexts:
-        *before, last = map(str, context.prompt)
-        assert len(set(before)) == answers.NUM_BEFORE
-        assert not last
-        assert context.domain not in made or made[context.domain] >= set(before)
-    assert jobs.is_short
-    for tokens in ([1, 2, 3, 4, END], [1, 2, 3, 4, 5], [1, END]):  # whole; without an end; too short
-        jobs.ask(contexts[0], tokens, frozenset({END}))
-    drawn = [job for _ in range(200) for job in jobs.batch()]
-    asked = [(job.domain, str(job.prompt[0])) for job in drawn if job.id == "asked"]
-    assert asked == [(contexts[0].domain, "decoded [1, 2, 3, 4]")]
-
-
-def test_long_prompts_are_none_to_ask_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "LONGEST_BEFORE", 0)
-    assert answers.Jobs(None, [("qa", "real", "?")], seed=1).contexts() == []
-
-
-def test_answers_are_written_to_asked_prompts(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "LONGEST_ASKED", 8)
-    tokenizer = SimpleNamespace(apply_chat_template=lambda turns, **_: "|".join(turn["content"] for turn in turns))
-    tokenizer.encode, tokenizer.decode = lambda text, **_: list(text.encode())[-20:], lambda ids: f"What is {ids}?"
-    jobs = answers.Jobs(tokenizer, [], seed=1)
-    ends = frozenset(range(0, VOCAB, 4))
-    found = [answer for batch in islice(answers.write_for(target, tokenizer, jobs, ends, 60.0), 8) for answer in batch]
-    assert {answer.id == answers.ASKED for answer in found} == {True, False}
 
 
 def test_prompts_are_held_out_by_their_ids(tmp_path: Path) -> None:
@@ -162,18 +109,6 @@ def test_answers_are_drawn_from_the_target(target: Target) -> None:
     assert found[rare].sum() == pytest.approx(float(wanted[rare].sum()), abs=0.03)
 
 
-def test_files_of_answers(tmp_path: Path) -> None:
-    kept = [answer([1, 2, 3]), answer([4], prompt=2, temperature=0.0, domain="sql")]
-    stored.save(tmp_path / "train-0.npz", kept[:1])
-    stored.save(tmp_path / "train-1.npz", kept[1:])
-    stored.save(tmp_path / "held-out-0.npz", kept)
-    for found in (stored.load(tmp_path, held_out=False), stored.load(tmp_path, held_out=True)):
-        assert [(one.domain, one.id, one.temperature) for one in found] == [("chat", "made", 1.0), ("sql", "made", 0.0)]
-        for one, wanted in zip(found, kept, strict=True):
-            for name in ("prompt", "tokens", "likely", "log_probs"):
-                assert np.array_equal(getattr(one, name), getattr(wanted, name))
-
-
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
@@ -197,37 +132,6 @@ def test_a_step_has_the_row_before_each_token() -> None:
     assert step.wanted[:, :3].numpy() == pytest.approx(
         np.array([[2 / 3, 1 / 3, 0], [0, 1, 0], [5 / 6, 1 / 6, 0]]), abs=1e-3
     )
-
-
-def test_long_prompts_keep_their_beginning_and_their_end() -> None:
-    prompt = np.arange(200)
-    assert shortened(prompt, 80).tolist() == [*range(BEGINNING), *range(120, 200)]
-    assert shortened(prompt[:100], 80).tolist() == list(range(100))
-
-
-def test_batches_have_all_answers_once() -> None:
-    given = [answer([1] * (1 + number % 40), prompt=3 + number % 7) for number in range(300)]
-    found = batches(given, 80, Random(1))
-    assert sorted(map(id, given)) == sorted(id(one) for batch in found for one in batch)
-    assert len(found) > 2
-
-
-def test_training_leaves_out_a_share_of_the_outputs(small: None) -> None:
-    model, ids = draft.create(50, 64), torch.arange(9)[None]
-    first, second = (model(ids).logits for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(model.eval()(ids).logits, model(ids).logits)
-
-
-def test_a_model_learns_what_the_target_says(tmp_path: Path, target: Target, small: None) -> None:
-    written = answers.write(target, [job(prompt, 1.0) for prompt in PROMPTS * 4], frozenset(), Random(1), longest=20)
-    kept = draft.choose_kept(written, torch.randn(VOCAB, 64), [END], 200)
-    run = Run(draft.create(200, 512), tmp_path)
-    step = Step.of(written, kept, 80)
-    before = loss(run.model, step).detach()
-    for _ in range(40):
-        run.update(loss(run.model, step))
-    assert loss(run.model, step).detach() < before - 0.5
 
 
 def test_stages(tmp_path: Path, file: Path, target: Target, small: None) -> None:

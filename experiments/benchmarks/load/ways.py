@@ -1,15 +1,14 @@
 """The ways of writing the same texts that `end_to_end` compares."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
 import torch
 
-from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
+from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, serve_all
 from goodspeed.engine import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 
@@ -92,31 +91,10 @@ def for_generate(name: str, device: str) -> Any:
     return model
 
 
-@dataclass
-class Nodes:
-    """Draft nodes by what they are asked for, so that none is asked for the same text by two ways."""
-
-    eight: list[DraftWorker]
-    one: DraftWorker
-    one_no_speculation: DraftWorker
-
-
-@contextmanager
-def nodes(
-    target: str, num_clients: int, verify: Sequence[str], draft: Sequence[str], *, history: bool, pin: bool
-) -> Iterator[Nodes]:
-    """Yields a verify node's draft nodes; with a history, ways of one stream have nodes of their own."""
-    models = [DRAFTS[number % len(DRAFTS)] for number in range(num_clients)] + [DRAFTS[0]] * (2 if history else 0)
-    draft = [f"--history={'node' if history else 'off'}", *draft]
-    with cluster(models, verify, draft, target=target, pin=pin) as workers:
-        one, plain = workers[num_clients:] if history else (workers[0], workers[0])
-        yield Nodes(workers[:num_clients], one, plain)
-
-
 class ByGoodSpeed:
     """The same texts through GoodSpeed's processes."""
 
-    def __init__(self, nodes: Nodes, num_tokens: int, turns: int, temperature: float) -> None:
+    def __init__(self, nodes: Sequence[DraftWorker], num_tokens: int, turns: int, temperature: float) -> None:
         self.nodes = nodes
         self.num_tokens = num_tokens
         self.turns = turns
@@ -125,35 +103,26 @@ class ByGoodSpeed:
         self.num_accepted: dict[str, Counter[str]] = {}
 
     def goodspeed_1(self, texts: Sequence[Text]) -> list[Written]:
-        return self._one("goodspeed_1", self.nodes.one, texts)
+        return self._one("goodspeed_1", texts)
 
     def goodspeed_1_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
-        return self._one("goodspeed_1_no_speculation", self.nodes.one_no_speculation, texts, max_draft=0)
+        return self._one("goodspeed_1_no_speculation", texts, max_draft=0)
 
     def goodspeed_8(self, texts: Sequence[Text]) -> list[Written]:
         return self._everybody("goodspeed_8", texts)
 
     def goodspeed_8_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
-        """Each node is asked for other texts than in `goodspeed_8`: they would be in its history."""
-        return self._everybody("goodspeed_8_no_speculation", texts, max_draft=0, first=self.turns)
+        return self._everybody("goodspeed_8_no_speculation", texts, max_draft=0)
 
-    def give_history(self, rows: Sequence[Sequence[Text]]) -> None:
-        """Has every draft node that drafts serve the same earlier texts, at once, each from another domain on."""
-        workers = [*self.nodes.eight, self.nodes.one]
-        everything = [text for row in rows for text in row]
-        own = [everything[number:] + everything[:number] for number in range(len(workers))]
-        serve_all(workers, [[self._wanted(text, MAX_DRAFT) for text in texts] for texts in own])
+    def _one(self, way: str, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
+        return self._serve(way, self.nodes[:1], [list(range(len(texts)))], texts, max_draft)
 
-    def _one(self, way: str, worker: DraftWorker, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
-        return self._serve(way, [worker], [list(range(len(texts)))], texts, max_draft)
-
-    def _everybody(self, way: str, texts: Sequence[Text], max_draft: int = MAX_DRAFT, first: int = 0) -> list[Written]:
-        workers, turns = self.nodes.eight, range(first, first + self.turns)
-        numbers = [[(client + turn) % len(texts) for turn in turns] for client in range(len(workers))]
-        return self._serve(way, workers, numbers, texts, max_draft)
+    def _everybody(self, way: str, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
+        numbers = [[(client + turn) % len(texts) for turn in range(self.turns)] for client in range(len(self.nodes))]
+        return self._serve(way, self.nodes, numbers, texts, max_draft)
 
     def _serve(
-        self, way: str, workers: list[DraftWorker], numbers: list[list[int]], texts: Sequence[Text], max_draft: int
+        self, way: str, workers: Sequence[DraftWorker], numbers: list[list[int]], texts: Sequence[Text], max_draft: int
     ) -> list[Written]:
         wanted = [[self._wanted(texts[number], max_draft) for number in own] for own in numbers]
         _, served = serve_all(workers, wanted)

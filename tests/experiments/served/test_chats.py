@@ -5,16 +5,7 @@ import pytest
 from experiments.served import chats
 from experiments.served.chats import Requests
 from goodspeed.errors import ConfigError
-from training.chats import Chat, load
-
-DOMAINS = ("chat", "coding", "translation", "summarization", "qa", "math", "rag", "sql")
-
-
-def test_the_project_has_chats_of_every_domain_that_fit():
-    found = load(chats.FOLDER, DOMAINS)
-    assert min(map(len, found.values())) >= 3
-    everything = [chat.id for own in found.values() for chat in own]
-    assert len(set(everything)) == len(everything)
+from training.chats import Chat
 
 
 def chat(number, text):
@@ -25,15 +16,6 @@ def chat(number, text):
 def requests():
     asked = {"a": [chat(number, f"Is {number} even?") for number in range(3)], "b": [chat(9, "Who are you?")]}
     return Requests(asked, "tiny-target", 0.7, 20)
-
-
-def test_a_client_asks_its_own_chats_in_turn_until_they_end(requests):
-    first, second = requests.of(1, 7)
-    prompts = [tuple(one.prompt) for one in first]
-    assert len(set(prompts)) == 3
-    assert prompts[:3] == prompts[3:6]
-    assert {tuple(one.prompt) for one in second}.isdisjoint(prompts)
-    assert all(one.stop_ids and one.max_tokens == 20 and one.temperature == 0.7 for one in first)
 
 
 def test_no_text_is_asked_for_twice_and_every_policy_meets_the_same(requests):

@@ -1,6 +1,5 @@
 """The experiment `live` says what runs show, which are made here: no node is started."""
 
-import math
 from dataclasses import replace
 
 import msgspec
@@ -9,11 +8,9 @@ import pytest
 
 from experiments import live
 from experiments.fig4_served import OURS
-from experiments.harness.experiment import HERE, Results, load
-from experiments.live import Config, fairness, optima, outcome
+from experiments.live import Config, optima, outcome
 from experiments.served.pictures import DEFAULT, PAPER, UNEQUAL
 from experiments.served.recorded import Run
-from experiments.served.running import Kind
 from experiments.simulation.arrays.optimum import geometric, optimum
 from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
@@ -89,47 +86,6 @@ def test_the_optimum_is_that_of_the_rates_which_the_drafts_show(runs):
         assert one == pytest.approx(right, abs=0.06)
 
 
-def test_the_optimum_lacks_what_clients_miss_between_texts(runs):
-    """Each client is away in every second round: none can give it more than half of x*."""
-    away = {
-        name: [
-            Run(one.clients, one.sessions, one.before, tuple(half(done) for done in one.rounds), one.wall_s)
-            for one in own
-        ]
-        for name, own in runs.items()
-    }
-    lost = np.array(optima(runs, CONFIG.budget)) - optima(away, CONFIG.budget)
-    assert lost == pytest.approx(2 * math.log(2), abs=0.12)
-
-
-def half(done):
-    return Round(
-        number=done.number,
-        started_s=done.started_s,
-        waited_s=0.0,
-        duration_s=done.duration_s,
-        num_tokens=9,
-        num_sessions=2,
-        context_tokens=0,
-        drafts=done.drafts if done.number % 2 else (),
-    )
-
-
-def test_fairness_is_by_falling_acceptance(runs):
-    slow = made(0, (1, 1), seconds=0.2)
-    turned = {name: [Run(("sql", "chat"), SESSIONS, *rest(one)) for one in own] for name, own in runs.items()}
-    for given, rates in ((runs, {"chat": 0.9, "sql": 0.4}), (turned, {"sql": 0.4, "chat": 0.9})):
-        ours, fixed = fairness(PAPER, given, rates)
-        assert ours["clients"] == ["chat", "sql"]
-        assert ours["client_tokens_per_s"][0] > ours["client_tokens_per_s"][1]
-        assert fixed["worst_tokens_per_s"] == pytest.approx(np.mean([one.tokens_per_s.min() for one in given["fixed"]]))
-    assert fairness(PAPER, runs | {"slow": [slow] * 3}, {"chat": 0.9, "sql": 0.4})[2]["ours_above"] > math.log(2)
-
-
-def rest(one):
-    return one.before, one.rounds, one.wall_s
-
-
 def test_facts_have_the_figures_by_name(found):
     fig2, fig4 = found.facts["fig2"], found.facts["fig4"]
     assert {"error", "corr"} <= fig2.keys()
@@ -144,27 +100,6 @@ def test_facts_have_the_figures_by_name(found):
         {"drafted": 6.0, "accepted": 0.9 + 0.9**2 + 0.9**3 + 0.4 + 0.4**2 + 0.4**3}, abs=0.1
     )
     assert found.facts["seconds_a_round"][PAPER]["fixed"]["send"] == pytest.approx(39.9 / (ROUNDS - 1))
-
-
-def test_the_picture_has_both_figures_and_the_clients(found):
-    stored = Results(rows=found.rows, curves=found.curves)
-    first, second, third, fourth = live.draw(CONFIG, stored).axes
-    assert {line.get_label() for line in first.lines} == {"estimated", "realised"}
-    assert {line.get_label() for line in second.lines} == {OURS, "fixed", "U(x*)"}
-    for panel in (third, fourth):
-        assert [text.get_text() for text in panel.get_xticklabels()] == ["chat", "sql"]
-    alike = [row for row in found.rows if row.get("world") != UNEQUAL]
-    assert len(live.draw(CONFIG, Results(rows=alike, curves=found.curves)).axes) == 3
-
-
-def test_the_papers_rounds_come_first_and_unequal_users_last():
-    full = load(HERE / "configs" / "live.toml", "full", Config)
-    assert full.kinds[PAPER] == Kind(["--budget=16", "--preset=paper"], ["--preset=paper"])
-    assert full.kinds[DEFAULT] == Kind(["--budget=16"])
-    assert full.kinds[UNEQUAL] == Kind(["--budget=16"], [], full.slower, full.loads)
-    assert set(full.slower) == {1, 2, 4}
-    assert len(set(full.loads)) == 3
-    assert list(replace(full, loads=()).kinds) == [PAPER, DEFAULT]
 
 
 @pytest.mark.parametrize("change", [{"num_rounds": 20}, {"num_seeds": 1}, {"policies": ("fixed",)}])

@@ -45,7 +45,3 @@ def test_it_is_short_and_has_no_outputs(notebook):
     assert 0 < len(whole["cells"]) <= MAX_CELLS
     assert all(len(cell["source"]) <= MAX_LINES for cell in whole["cells"])
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in whole["cells"])
-
-
-def test_users_have_both():
-    assert [path.stem for path in NOTEBOOKS] == ["convergence", "fairness"]

@@ -64,28 +64,12 @@ def test_rounds_count_from_the_one_after_everybody_had_a_token(run):
     assert run.presence.tolist() == [2 / 3, 1.0]
 
 
-def test_texts_that_ended_have_their_lengths_and_where_none_did_all_have(run):
-    assert run.sizes(0) == [(9, 6)]  # one token before all took part
-    assert run.sizes(1) == [(9, 1 + 1 + 3 + 2)]
-
-
 def test_the_estimate_of_a_round_has_not_seen_it(run):
     assert run.estimates.tolist() == [[1.5, 1.0], [2.0, 1.0], [2.0, 1.2]]
 
 
 def test_a_forecast_is_what_the_permissions_promise_and_one_token_of_the_next_text(run):
     assert run.forecast.tolist() == [1.75 + 1.0, 1.0 + 1.0, 1.0 + 1.25]
-
-
-def test_utility_is_that_of_the_mean_goodput_so_far(run):
-    means = [[3, 1], [3 / 2, 4 / 2], [4 / 3, 6 / 3]]
-    assert run.utility == pytest.approx(np.log(np.array(means)).sum(axis=1))
-
-
-def test_speeds_are_of_the_time_from_the_first_round_to_the_end_of_the_last(run):
-    seconds = 2 * ROUND_S + ROUND_S - PAUSE_S
-    assert run.tokens_per_s == pytest.approx([4 / seconds, 6 / seconds])
-    assert run.wall_s == {"receive": 1.5, "forward": 6.0}
 
 
 def test_dropped_events_and_an_early_end_are_gaps():
@@ -127,26 +111,6 @@ def test_survival_by_hand():
         *[trial("01", 0)] * 4,  # what agrees after a wrong token says nothing
     ]
     assert survival(trials, 2) == pytest.approx([0.6, 0.6 * 3 / 5])
-
-
-def test_what_is_not_proposed_does_not_agree():
-    trials = [*[trial("", 0, permitted=2)] * 4, *[trial("1", 1, permitted=2)] * 6]
-    assert survival(trials, 2) == pytest.approx([0.6, 0.0])
-
-
-def test_a_texts_last_draft_lacks_nothing():
-    trials = [*[trial("1", 1, permitted=2, finish_reason="stop")] * 6, *[trial("11", 2)] * 5]
-    assert survival(trials, 2) == pytest.approx([1.0, 1.0])
-
-
-def test_positions_with_few_trials_agree_as_often_as_all():
-    trials = [trial("1", 1)] * 3 + [trial("0", 0)]
-    assert survival(trials, 3) == pytest.approx([0.75, 0.75**2, 0.75**3])
-
-
-def test_ratios_are_taken_where_they_are_known():
-    trials = [trial("1", 1, ratios=(0.9,))] * 5 + [trial("0", 0, ratios=(0.3,))] * 5
-    assert survival(trials, 1) == pytest.approx([0.6])
 
 
 def test_the_lengths_of_drafts_do_not_bend_the_curve():

@@ -1,18 +1,15 @@
 """The twin of live runs: measured where the truth is known, and simulated again, it is what it was."""
 
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from experiments.served.recorded import Trial
 from experiments.served.running import Kind
-from experiments.served.simulated import Placed, placed, settings, simulate
+from experiments.served.simulated import placed, settings, simulate
 from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
-from goodspeed.serving.measuring.recording import Drafted
 from verify_node.config import VerifyConfig
 
 CLIENTS = ("chat", "sql")
@@ -42,44 +39,9 @@ def runs():
     return [simulate(TRUE, CLIENTS, ROUNDS, seed) for seed in range(2)]
 
 
-def test_a_simulated_run_reads_like_a_recorded_one(runs):
-    (first, _) = runs
-    assert first.clients == CLIENTS
-    assert len(first.rounds) == ROUNDS
-    assert first.presence == pytest.approx([1.0, 1.0], abs=0.1)
-    assert set(first.sizes(0)) == {(9, 60)}
-    assert first.tokens.sum(axis=0)[0] > first.tokens.sum(axis=0)[1]
-
-
 def test_agreement_by_place_is_measured(runs):
     for client, alpha in enumerate(ALPHAS):
         assert placed(runs, client, 3, waits=True).rates == pytest.approx([alpha] * 3, abs=0.08)
-
-
-class Tried:
-    """A run of which only trials are asked."""
-
-    def __init__(self, trials):
-        self._trials = trials
-
-    def trials(self, client):
-        return self._trials
-
-
-def test_what_came_too_late_is_not_wrong_where_rounds_do_not_wait(runs):
-    late = [Trial(3, Drafted(session=0, base_len=1, num_tokens=1))] * 900
-    given: list[Any] = [Tried([*runs[0].trials(0), *late])]
-    assert placed(given, 0, 2, waits=False).rates == placed(runs[:1], 0, 2, waits=False).rates
-    assert placed(given, 0, 2, waits=True).rates[0] < 0.5
-
-
-def test_after_a_wrong_token_agreement_is_that_of_such_tokens():
-    trial = Trial(3, Drafted(session=0, base_len=1, agreed="010", num_accepted=0, num_tokens=1))
-    given: list[Any] = [Tried([trial] * 9)]
-    found = placed(given, 0, 3, waits=True)
-    assert (found.rates[0], found.wrong) == (0.0, 0.5)
-    assert Placed((0.9, 0.1), 0.3).rate(7, 5, True) == 0.1
-    assert Placed((0.9, 0.1), 0.3).rate(7, 0, False) == 0.3
 
 
 def answered(run):
@@ -104,16 +66,3 @@ def test_the_twin_is_as_fast_as_what_was_measured(runs):
     again = replace(found, policy="fixed", draft_cost=TRUE.draft_cost, latency_s=TRUE.latency_s)
     live = np.mean([one.tokens_per_s for one in runs], axis=0)
     assert simulate(again, CLIENTS, ROUNDS, 7).tokens_per_s == pytest.approx(live, rel=0.1)
-
-
-def test_unequal_users_have_slower_models_and_several_texts_at_once(runs):
-    kind = Kind([], [], (1, 4), (3, 1))
-    found = settings(kind, VerifyConfig(model="m", budget=6), runs, [answered(one) for one in runs])
-    assert found.loads == (3, 1)
-    assert steps(found) == pytest.approx([0.004, 4 * 0.004], rel=0.01)
-    twin = simulate(replace(found, policy="fixed"), CLIENTS, 40, 1)
-    for name, load in zip(CLIENTS, found.loads, strict=True):
-        numbers = {one.session for one in twin.rounds[-1].drafts if twin.sessions[one.session].client == name}
-        assert len(numbers) <= load
-    written = twin.tokens.sum(axis=0)
-    assert written[0] > 2 * written[1]

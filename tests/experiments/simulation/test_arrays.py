@@ -2,21 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.probabilities import IndependentDraws
-from experiments.simulation.arrays.replays import Recorded, Replays, alphas_of, clients_of, curves_of, survival
+from experiments.simulation.arrays.replays import Recorded, Replays, survival
 from experiments.simulation.arrays.worlds import ArraySettings, Worlds
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.world import World
-from goodspeed.errors import ConfigError, UnknownPolicyError
 from goodspeed.fair import policies
-from goodspeed.fair.policies.gradient import allocate_arrays
-from goodspeed.fair.policies.tie_breaking import TieBreaker
 from goodspeed.fair.round_time import Linear
 
 NUM_ROUNDS = 120
@@ -145,24 +140,6 @@ rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 0.5, 1.0]))
 clients = st.tuples(rates, st.floats(0.5, 5), st.sampled_from([0.0, 1.0, 1.0, 2.0]), st.integers(0, 9))
 
 
-@given(
-    worlds=st.lists(st.tuples(st.lists(clients, min_size=4, max_size=4), st.integers(0, 20)), min_size=1, max_size=4),
-    fairness=st.sampled_from([0.0, 1.0, 2.0]),
-)
-def test_rows_of_gradient_are_its_array_form_row_by_row(worlds, fairness):
-    acceptance, goodput, weight, caps = (
-        np.array([[client[i] for client in row] for row, _ in worlds]) for i in range(4)
-    )
-    budgets = np.array([budget for _, budget in worlds])
-    ties, own = ([TieBreaker() for _ in worlds] for _ in range(2))
-    for _ in range(3):
-        together = rows.allocate_rows(acceptance, goodput, weight, caps, budgets, fairness, ties)
-        for row, budget in enumerate(budgets.tolist()):
-            columns = (acceptance[row], goodput[row], weight[row], caps[row])
-            alone = allocate_arrays(*columns, budget, fairness, own[row])
-            assert together[row].tolist() == alone.tolist()
-
-
 def test_probabilities_are_what_the_rates_say():
     draws = IndependentDraws([(0.8, 0.5, 0.25), (1.0, 0.5, 0.0)], seeds=range(50))
     owner, offset = np.repeat(np.arange(100), 4), np.tile(np.arange(4), 100)
@@ -171,16 +148,6 @@ def test_probabilities_are_what_the_rates_say():
     assert agrees.mean(axis=0) == pytest.approx(wanted, abs=0.02)
     both = (agrees[:, 0, 0] & agrees[:, 0, 1]).mean()
     assert both == pytest.approx(0.4, abs=0.02)
-
-
-def test_bad_worlds_are_refused():
-    for wrong in ([1.2], [[0.5, float("nan")]]):
-        with pytest.raises(ConfigError, match="rates of agreement"):
-            IndependentDraws(wrong, seeds=[0])
-    with pytest.raises(ConfigError, match="1 or more each"):
-        Worlds(ArraySettings(0, 5), rows.create("fixed", 1), IndependentDraws([0.5], [0]))
-    with pytest.raises(UnknownPolicyError, match=r"'gradiant'.*fixed, gradient, random, throughput"):
-        rows.create("gradiant", 1)
 
 
 def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
@@ -196,30 +163,6 @@ def test_replays_are_what_was_recorded_over_the_end_of_a_text_into_the_next():
     assert draft(3) == [1.0] * 5  # the next text comes, and after the last one the first again
     assert draft(4) == [1.0, 1.0, 1.0, 1.0, 0.0]
     assert replays.starts.shape == (2, 1)
-
-
-def test_every_recorded_client_has_a_domain_and_a_draft_model_of_its_own():
-    known = proposals.load()
-    smaller, larger = (known.stand_in(number) for number in (0, 1))
-    names = sorted(known.paths(smaller))
-    clients = clients_of(4)
-    assert [own.paths for own in clients] == [
-        known.paths(model)[name] for model, name in zip((smaller, larger) * 2, names, strict=False)
-    ]
-    assert [own.off_path for own in clients[:2]] == [known.off_path(model, 1.0).agreed for model in (smaller, larger)]
-    assert clients_of(4, models=(0,))[::2] == clients[::2]
-    assert clients_of(4, models=(0,))[1].paths == known.paths(smaller)[names[1]]
-    for wrong in (0, 9):
-        with pytest.raises(ConfigError, match="8 recorded domains"):
-            clients_of(wrong)
-
-
-def test_rates_and_curves_of_recorded_clients():
-    clients = clients_of(8)
-    alphas, curves = alphas_of(clients), curves_of(clients, 6)
-    assert alphas == pytest.approx(curves[:, 0], abs=0.02)
-    assert (np.diff(curves, axis=1) <= 0).all()
-    assert alphas[::2].max() < alphas[1::2].min(), "a larger draft model agrees more often, whatever the domain"
 
 
 def test_a_survival_curve_by_hand():

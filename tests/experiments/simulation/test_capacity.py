@@ -11,7 +11,6 @@ import pytest
 from experiments import capacity
 from experiments.harness import experiment as harness
 from experiments.simulation import serving
-from experiments.simulation.presets import LLAMA_1B, QWEN3_14B
 from experiments.simulation.serving import Gpu, Plan
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear, Roofline
@@ -44,52 +43,6 @@ def test_plain_decoding_gives_everybody_a_token_a_round():
     assert point.busy == pytest.approx(1.0, abs=0.03)
 
 
-def test_more_tokens_a_round_take_longer():
-    """1 ms a token: with 10 clients a round of plain decoding takes 20 ms."""
-    gpu = Gpu("compute-bound", Linear(fixed_s=0.01, token_s=0.001))
-    assert serving.serve(plan(gpu=gpu), 10, plain=True).slowest == pytest.approx(50.0, rel=0.05)
-
-
-def test_drafting_pays_where_it_is_quick_and_near():
-    near, far = plan(5000.0, 0.001), plan(50.0, 0.3)
-    plain = serving.serve(near, 2, plain=True)
-    quick, slow = serving.serve(near, 2), serving.serve(far, 2)
-    assert quick.slowest > plain.slowest
-    assert quick.in_turn > 2 * plain.in_turn
-    assert quick.drafted > 2
-    assert slow.drafted < 0.5
-    assert slow.slowest > 0.6 * plain.slowest  # now and then it asks for a draft, to see
-
-
-def test_presets_and_their_memory():
-    """29.5 GB of weights in 72 GB; 160 KiB a cached token."""
-    gpu = serving.preset("Qwen3")
-    assert serving.bytes_held(QWEN3_14B) == pytest.approx(2 * 14.8e9, rel=0.01)
-    assert serving.bytes_held(LLAMA_1B) == pytest.approx(2 * 1.24e9, rel=0.01)
-    assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9) / 163_840, rel=0.01)
-    assert gpu.sessions_that_fit(1000) == gpu.cached_tokens // 1000
-    with pytest.raises(ConfigError, match="there is no preset 'GPT'; choose one of: Qwen3, Llama 3"):
-        serving.preset("GPT")
-
-
-def test_a_draft_model_takes_memory():
-    """It takes 1.2 GB of the 42.5 that are free, and 112 KiB beside the 160 of each cached token."""
-    gpu = serving.shared_with_draft_model("Qwen3")
-    assert gpu.cached_tokens == pytest.approx((72e9 - 29.5e9 - 1.19e9) / 278_528, rel=0.01)
-    assert gpu.round_cost == serving.preset("Qwen3").round_cost
-
-
-def test_a_draft_model_takes_time_of_rounds():
-    """Rounds of 10 ms and a pass before each, of 1 or 5 ms, bring the same tokens; for one of 20 ms nobody drafts."""
-    one = replace(plan(), draft_cost=Linear(), max_draft=1)
-    costs = (0.001, 0.005, 0.02)
-    cheap, dear, useless = (serving.serve(replace(one, own_draft_cost=Linear(fixed_s=cost)), 8) for cost in costs)
-    assert cheap.drafted == dear.drafted == 1.0
-    assert cheap.in_turn / dear.in_turn == pytest.approx(15 / 11, rel=0.05)
-    assert useless.drafted == 0.0
-    assert useless.in_turn == pytest.approx(100.0, rel=0.05)
-
-
 def test_carried_users_by_hand():
     """A token takes 10 ms with 10 users and 30 ms with 20: 20 ms with 15."""
     speeds = {10: 100.0, 20: 100.0 / 3}
@@ -99,33 +52,8 @@ def test_carried_users_by_hand():
     assert capacity.carried(speeds, 30.0, 40) == (20, "tried")
 
 
-def test_the_formula_by_hand():
-    """Drafting two tokens takes two passes of 1 ms, or one in parallel, beside a verification of 10."""
-    gpu, config = Gpu("", Linear(fixed_s=0.01)), quick()
-    own = replace(plan(gpu=gpu), own_draft_cost=Linear(fixed_s=0.001))
-    assert capacity.formula(own, 5, 2.0, config) == pytest.approx(1.2)
-    assert capacity.formula(replace(own, parallel_decay=0.9), 5, 2.0, config) == pytest.approx(1.1)
-    assert capacity.formula(plan(gpu=gpu), 5, 2.0, config) is None
-
-
 def quick():
     return harness.load(harness.HERE / "configs" / "capacity.toml", "quick", capacity.Config)
-
-
-def test_the_experiment_tells_every_way():
-    """With so few users a GPU that drafts for itself, with a good draft model, is quicker than L4s 20 ms away."""
-    outcome = capacity.experiment(replace(quick(), rates=[20.0, 100.0], most=4, counted_tokens=10, stand_in=1))
-    users = outcome.facts["users"]
-    assert list(users) == capacity.NAMES
-    assert set(users.values()) == {4}
-    assert set(outcome.facts["bound"].values()) == {"tried"}
-    assert outcome.facts["over_plain"]["remote"] == 1.0
-    assert outcome.facts["rates"]["100"]["users"]["plain"] == 0
-    assert outcome.facts["rates"]["100"]["users"]["co_located"] == 4
-    begins = "Users who get 20 tokens/s each on Qwen3 on an H100, from datasheets: at least 4 without drafts, at"
-    assert outcome.text.startswith(begins)
-    speeds = {row["way"]: row["in_turn"] for row in outcome.curves}
-    assert speeds["co_located_parallel"] > speeds["remote_parallel"] > speeds["remote"] > speeds["plain"]
 
 
 def test_a_profile(tmp_path):

@@ -148,12 +148,6 @@ def test_failing_seeds_are_named_with_their_command_and_the_others_go_on(monkeyp
     assert "is finished, but has memory" in err
 
 
-def test_no_worlds_are_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["--seeds", "0"])
-    assert "at least one world" in capsys.readouterr().err
-
-
 def test_only_sessions_that_the_target_cannot_compute_fail_and_no_other():
     world, found = play(3, replace(with_faults(CALM, bad=0.3), num_sessions=6))
     assert found.what == []

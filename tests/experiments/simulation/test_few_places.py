@@ -1,7 +1,6 @@
 """Few places and many texts: small cases by hand, then what no order may change; and the experiment LAPS-SD."""
 
 import tomllib
-from random import Random
 from typing import Any
 
 import msgspec
@@ -9,9 +8,9 @@ import pytest
 
 from experiments import laps_sd
 from experiments.harness.experiment import HERE
-from experiments.laps_sd import POLICIES, Cell, best_las, fig1, order_of, remaining, requests
+from experiments.laps_sd import POLICIES, Cell, order_of, remaining, requests
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.few_places import Kind, Request, Service, Work, guess, make, serve
+from experiments.simulation.few_places import Kind, Request, Service, Work, guess, serve
 from experiments.simulation.rival_orders import create
 from experiments.simulation.texts.acceptance import Independent
 from goodspeed.fair.round_time import Linear
@@ -34,15 +33,6 @@ def latencies(order, requests, places=1):
     )
 
 
-def test_one_after_the_other():
-    assert latencies(create("fcfs"), [request(0.0, 3), request(0.1, 2)]) == pytest.approx([3.0, 4.9], abs=0.05)
-
-
-def test_at_two_places_they_share_rounds():
-    found = latencies(create("fcfs"), [request(0.0, 4), request(0.1, 2), request(0.2, 1)], places=2)
-    assert found == pytest.approx([2.9, 3.8, 4.0], abs=0.05)
-
-
 @pytest.mark.parametrize(("predicted", "expected"), [(2, [3.0, 4.8, 9.9]), (9, [3.0, 7.9, 9.8])])
 def test_the_shortest_goes_first_by_what_is_predicted(predicted, expected):
     """The last one to come is the shortest, whatever is predicted of it."""
@@ -63,28 +53,12 @@ def test_a_time_is_guessed_by_the_rounds_before():
     assert guess(work, request(0.0, 18, predicted=28), 0.5, 2) == pytest.approx((4.0 + 5.0, 4.0 + 10.0))
 
 
-def test_recorded_lengths_and_predictions():
-    kind = Kind(prompt_tokens=64, domains=["all"], trace="azure_llm_2023_conv")
-    made = make(kind, 200, 1.0, 0.2, Random(1))
-    assert 150 < sum(one.arrival.output_tokens for one in made) / 200 < 270
-    exact = make(kind, 20, 1.0, 0.0, Random(1))
-    assert all(one.predicted_tokens == one.arrival.output_tokens for one in exact)
-
-
 # -- the experiment ----------------------------------------------------------------------------------------------------
 
 
 def config(**changes: Any) -> laps_sd.Config:
     settings = tomllib.loads((HERE / "configs" / "laps_sd.toml").read_text())["quick"]
     return msgspec.convert(settings | changes, laps_sd.Config)
-
-
-def test_figure_1():
-    assert fig1() == {
-        "fcfs": pytest.approx(583.3, abs=0.1),
-        "sjf_length": pytest.approx(683.3, abs=0.1),
-        "laps": pytest.approx(450.0),
-    }
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -102,14 +76,3 @@ def test_every_text_is_served_whole_whatever_the_order(policy):
     )
     assert sorted(work.num_tokens for work in done.works) == sorted(one.arrival.output_tokens for one in coming)
     assert len(done.latencies_s) == 8
-
-
-def test_las_has_the_best_queues_of_those_tried_for_each_kind():
-    def row(kind, first_s, seconds, policy="las"):
-        queues = {"queues": 4, "growth": 4.0, "first_s": first_s}
-        return {"policy": policy, "kind": kind, "places": 1, "mean_latency_s": seconds} | queues
-
-    chat = [row("chat", 0.5, 3.0), row("chat", 0.5, 5.0), row("chat", 10.0, 2.0), row("chat", 10.0, 5.0)]
-    code = [row("code", 0.5, 1.0), row("code", 10.0, 2.0)]
-    others = [row("chat", 0.5, 9.0, "laps")]
-    assert best_las([*others, *chat, *code]) == [*others, *chat[2:], code[0]]

@@ -1,21 +1,16 @@
-"""The experiment on fleets: which requests come to whom, capacities and ratios by hand, and what it tells."""
+"""The experiment on fleets: one replica meets the requests of slos_serve; ratios by hand."""
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from experiments.harness import experiment as harness
-from experiments.simulation.open_loop.traffic import window
-from experiments.slo.fleet_claims import facts, findings, linear_error
-from experiments.slo.fleet_regions import million, replica, sizes
-from experiments.slo.fleet_worlds import Cell, Config, Region, arrivals, load, num_runs
+from experiments.slo.fleet_claims import facts, linear_error
+from experiments.slo.fleet_worlds import Config, arrivals
 from experiments.slo.slos_serve_worlds import Cell as AlonesCell
 from experiments.slo.slos_serve_worlds import Config as Alone
 from experiments.slo.slos_serve_worlds import arrivals as alone
-from goodspeed.fleet.replicas import MAX_REPLICAS, Replica
 
-QUICK = harness.load(harness.HERE / "configs" / "fleet.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
 
 
@@ -26,35 +21,6 @@ def test_one_replica_meets_the_requests_of_slos_serve():
         assert arrivals(FULL, replace(study, windows=windows), 1, 0, 3.0) == alone(
             other, AlonesCell("Coder", "dp"), 3.0
         )
-
-
-def test_replicas_have_windows_of_their_own_or_all_fleets_the_same():
-    own, same = FULL.studies["replicas"], FULL.studies["chatbot"]
-    counts = [len(window("azure_llm_2023_conv", 900 + 16 * place, 16)) for place in range(6)]
-    four = arrivals(FULL, own, 4, 0, 40.0)
-    assert len(four) == sum(counts[:4])
-    assert four[-1].at_s <= len(four) / 40.0
-    assert len(arrivals(FULL, own, 2, 2, 40.0)) == sum(counts[4:6])
-    few, many = (arrivals(FULL, same, number, 0, 5.0 * number) for number in (1, 4))
-    assert [one.at_s for one in few] == pytest.approx([4.0 * one.at_s for one in many])
-
-
-def test_the_trace_is_long_enough_for_all_windows():
-    for study in FULL.studies.values():
-        for number in study.replicas:
-            cell = Cell("", number, "fits")
-            for place in range(num_runs(study, cell)):
-                assert len(arrivals(FULL, study, number, place, 1.0)) > 30 * number ** (study.windows == "own")
-
-
-def test_a_load_tells_what_became_of_requests():
-    config = replace(QUICK, studies={"s": replace(QUICK.studies["replicas"], window_s=4.0, num_windows=2)})
-    told = load(config, Cell("s", 2, "fits"), 20.0)
-    assert (told["replicas"], told["requests_per_s"]) == (2, 40.0)
-    assert told["requests"] == len(arrivals(config, config.studies["s"], 2, 0, 40.0))
-    assert 0.0 < told["sent_on"] <= told["hops"] <= 3 * told["sent_on"]
-    assert 0.0 < 1.0 - told["violations"] <= 1.0
-    assert load(config, Cell("s", 2, "none"), 20.0)["hops"] == 0.0
 
 
 def row(study, replicas, capacity, routing="fits"):
@@ -70,35 +36,3 @@ def test_ratios_and_errors_by_hand():
     assert told["coder"] == {"fits": {4: 5.0}, "none": {4: 4.0}}
     assert told["policies"] == {"homes": {"ring": {4: 9.0}}}
     assert linear_error({1: 1.0, 2: 2.5}) == pytest.approx(0.25)
-
-
-def test_what_is_wanted_is_judged():
-    told = facts([row("replicas", 1, 5.0), row("replicas", 2, 8.0), row("coder", 1, 1.0), row("coder", 4, 7.0)])
-    fair = {"clients": 3, "jain": 0.9, "worst": 0.5}
-    judged = findings(told | {"fairness": {"fits": fair}, "million": {"draft_nodes": 10, "replicas": 1}})
-    assert {one.what: one.reached for one in judged if one.reached is not None} == {
-        "farthest from linear": False,
-        "coder, fits: 4 replicas over one": True,
-    }
-
-
-def test_sizes_are_those_of_tables_that_can_be_read():
-    measured = sizes()
-    table = [replica(number) for number in range(MAX_REPLICAS)]
-    data = msgspec.msgpack.encode(table)
-    assert msgspec.msgpack.decode(data, type=list[Replica]) == table
-    assert measured["table_bytes"] == len(data)
-    assert 60 * measured["report_bytes"] < measured["table_bytes"] < measured["largest_table_bytes"]
-    assert measured["told_bytes"] < measured["table_bytes"]
-
-
-def test_a_million_by_hand():
-    """100,000 nodes, a request in 10 s each: 10,000 requests/s; 8 a replica, of which 6.4 are used: 1,563 replicas."""
-    told = million(Region(100_000, 4, 0.1, 0.2, 1.0, 10.0), 8.0, 0.05)
-    assert (told["replicas"], told["replicas_per_region"]) == (1563, 391)
-    assert (told["fleets_per_region"], told["replicas_per_fleet"]) == (7, 56)
-    assert told["redirects_per_s"] == pytest.approx(500.0)
-    entry = told["table_bytes"] / MAX_REPLICAS
-    assert told["fleet"]["replica_bytes_per_s"] == pytest.approx(told["report_bytes"] + 56 * entry)
-    assert told["flat"]["keeper_bytes_per_s"] == pytest.approx(1563 * (told["report_bytes"] + 1563 * entry))
-    assert told["fleet"]["draft_node_bytes_per_s"] == pytest.approx(5.6 * told["told_bytes"] / MAX_REPLICAS)

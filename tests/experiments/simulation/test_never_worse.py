@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.harness.experiment import HERE, load
-from experiments.never_worse import Cell, Config, draw, experiment
+from experiments.never_worse import Cell, Config
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Stretch, steady
 from goodspeed.fair.round_time import Linear
@@ -18,13 +18,6 @@ MACHINE = SMALL.machines["cpu"]
 def test_plain_decoding_is_a_token_of_everybody_each_round():
     cell = Cell(SMALL, MACHINE, 0.001, 4, [0.5])
     assert cell.plain().total == pytest.approx(4 / MACHINE.cost.round_s(4, 4, 0), rel=1e-6)
-
-
-def test_texts_are_measured_once_enough_rounds_have_passed():
-    cell = Cell(SMALL, MACHINE, 0.001, 1, [0.5])
-    found = cell._run(Stretch(5, 30, warm_rounds=11), max_draft=0, policy="fixed")
-    assert found.warm == 11  # a token each round
-    assert found.seconds == pytest.approx(30 * MACHINE.cost.round_s(1, 1, 0))
 
 
 def test_a_fixed_length_by_hand():
@@ -53,22 +46,3 @@ def test_the_length_that_is_expected_to_be_best_is_the_best(drafter):
     assert {length: cell.expected(length) / 4 for length in speeds} == pytest.approx(
         {length: utility / 4 for length, utility in speeds.items()}, abs=0.1
     )
-
-
-@pytest.mark.thorough
-def test_every_cell_has_its_row_and_its_place_on_the_map():
-    tiny = replace(SMALL, clients=[2], alphas=[0.3, 0.9], round_trips_s=[0.001], machines={"cpu": MACHINE})
-    tiny = replace(tiny, drafters=["model", "ngram"])
-    outcome = experiment(tiny)
-    cells = [(row["drafter"], row["alpha"]) for row in outcome.rows]
-    assert cells == [(drafter, alpha) for drafter in ("model", "ngram") for alpha in (0.3, 0.9, None)]
-    for row in outcome.rows[:2]:
-        assert row["ratio_known"] == pytest.approx(row["gradient_known"] / max(row["plain"], row["fixed"]), abs=1e-3)
-    assert len(draw(tiny, outcome).axes) == 1
-
-
-def test_an_index_drafts_in_no_time_and_a_node_without_a_model_is_offered_for():
-    cells = {drafter: Cell(SMALL, MACHINE, 0.001, 2, [0.9], drafter) for drafter in ("model", "ngram")}
-    fixed = {drafter: max(way.total for way in cell.fixed(20).values()) for drafter, cell in cells.items()}
-    assert fixed["ngram"] > 1.1 * fixed["model"]  # by a model's steps, of which there is one for each token
-    assert cells["ngram"].gradient(True).total > 1.2 * cells["ngram"].plain().total

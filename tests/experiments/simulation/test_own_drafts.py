@@ -8,7 +8,6 @@ from draft_node.core.generation import Generation
 from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
-from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.drafting.proposing import Propose
@@ -16,14 +15,12 @@ from goodspeed.drafting.tree import Nodes
 from goodspeed.fair.round_time import Linear
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling
-from tests.fakes import proposal
 from verify_node.scheduler.round import Entry, Round
 
 MS = 1e-3
 OWN = Settings(
     round_cost=Linear(fixed_s=10 * MS), own_draft_cost=Linear(fixed_s=MS, token_s=0.1 * MS, context_s=0.01 * MS)
 )
-PARALLEL = replace(OWN, parallel_decay=0.5)
 
 
 def entry(num_drafted, start=10, source="model", parents=None):
@@ -37,21 +34,6 @@ DRAFTED = Round(1, (entry(2), entry(1, start=20), entry(3, source="ngram"), entr
 def test_a_pass_drafts_for_all_sessions_that_draft_so_far():
     """First both sessions with two rows each and 30 cached tokens, then one with one row and 10."""
     assert drafting_s(OWN, DRAFTED) == pytest.approx((1 + 0.4 + 0.3 + 1 + 0.1 + 0.1) * MS)
-
-
-def test_in_parallel_it_is_one_pass_over_all_tokens():
-    assert drafting_s(PARALLEL, DRAFTED) == pytest.approx((1 + 0.5 + 0.3) * MS)
-
-
-def test_nothing_is_paid_where_no_model_drafted():
-    none = Round(1, (entry(3, source="ngram"), entry(0, source=None)))
-    assert drafting_s(OWN, none) == drafting_s(PARALLEL, none) == 0.0
-    assert drafting_s(Settings(), DRAFTED) == 0.0
-
-
-def test_alternatives_take_no_pass_of_their_own():
-    tree = Round(1, (entry(3, parents=(-1, -1, 0)),))
-    assert drafting_s(OWN, tree) == pytest.approx(drafting_s(OWN, Round(1, (entry(2),))))
 
 
 def test_the_price_of_even_drafts():
@@ -76,15 +58,6 @@ def wanted(length, num_drafted=0):
     text = alone(request)
     drafted = Nodes.of(Continuation(text[:num_drafted], (0.9,) * num_drafted))
     return Propose(request, 1, 1, request.prompt, length, tree=drafted), text
-
-
-def test_in_parallel_acceptance_falls_with_depth():
-    propose, text = wanted(4)
-    acceptances = {b"session": Independent(1.0)}
-    assert proposal(DraftModel(acceptances), propose) == text[:4]
-    drafted = proposal(DraftModel(acceptances, decay=0.0), propose)
-    assert drafted[0] == text[0]
-    assert all(ours != theirs for ours, theirs in zip(drafted[1:2], text[1:2], strict=True))
 
 
 def test_in_parallel_all_tokens_take_one_pass_and_claim_less():

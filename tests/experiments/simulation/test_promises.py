@@ -85,15 +85,6 @@ def test_what_waits_takes_nothing_from_promises(context_s: float) -> None:
 
 
 @pytest.mark.thorough
-def test_without_promises_an_overload_makes_most_texts_late() -> None:
-    """The same requests: so it is the promises that keep some on time."""
-    with_them, without = served(20.0), served(20.0, admission="none")
-    for world in (with_them, without):
-        world.run(2_000.0)
-    assert outcomes(with_them)[True, True] > 1.5 * outcomes(without)[False, True]
-
-
-@pytest.mark.thorough
 def test_slow_and_lying_draft_nodes_break_no_promise() -> None:
     """One is a hundred times slower, one is sure of everything and always wrong, and sends trees that are nonsense."""
     world = served(

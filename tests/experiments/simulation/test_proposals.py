@@ -1,20 +1,15 @@
 """Recordings: read as they were written, replayed as they were, and claimed by nobody who cannot know."""
 
 import gzip
-from dataclasses import replace
-from importlib import import_module
 from random import Random
 
 import msgspec
 import pytest
 
-from experiments.simulation.accounts import Run, run
 from experiments.simulation.few_places import Kind, make
-from experiments.simulation.paper import TABLE_1, WAYS, Nodes, serving
-from experiments.simulation.settings import Settings
 from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import DIGITS, ModelPath, OffPath, Proposal, Recordings, Text, Title
-from experiments.simulation.texts.recorded import RecordedText, RecordedTexts, replayed
+from experiments.simulation.texts.proposals import ModelPath, OffPath, Proposal, Recordings, Text, Title
+from experiments.simulation.texts.recorded import RecordedText, replayed
 from experiments.simulation.texts.text import draw, feed
 from goodspeed.errors import ConfigError
 from goodspeed.wire import probabilities
@@ -50,11 +45,6 @@ def test_a_recording_is_read_as_it_was_written(tmp_path) -> None:
     plain = tmp_path / "plain.jsonl"
     plain.write_bytes(gzip.decompress(paths[0].read_bytes()))
     assert proposals.load(plain).texts == (TEXT,)
-
-
-def test_every_code_has_a_character_of_its_own() -> None:
-    assert len(set(DIGITS)) == len(DIGITS) == 256
-    assert proposals.read(proposals.written(range(256))) == bytes(range(256))
 
 
 @pytest.mark.parametrize(
@@ -98,16 +88,6 @@ def test_a_file_that_is_not_there_is_named_with_the_command_that_makes_one(tmp_p
         ConfigError, match=r"No such file or directory; `python -m experiments\.simulation\.record` makes"
     ):
         proposals.load(tmp_path / "none")
-
-
-def test_what_is_shipped_serves_every_experiment() -> None:
-    found = proposals.load()
-    assert found.path.stat().st_size < 1_500_000
-    assert len(found.title.draft_models) >= 2
-    domains = {text.domain for text in found.texts}
-    assert len(domains) == 8
-    for temperature in (0.0, 1.0):
-        assert {text.domain for text in found.at(temperature)} == domains
 
 
 def test_what_a_draft_model_knew_and_what_the_target_makes_of_it() -> None:
@@ -158,61 +138,3 @@ def test_a_recorded_text_is_a_process_by_position() -> None:
     assert [text.probabilities(position, 0) for position in (10, 11, 14)] == pytest.approx([0.4, 1.0, 1.0], abs=1e-4)
     assert text.proposal("own", 11) == text.proposal("history", 17) == PROPOSALS[1]
     assert text.proposal("own", 14) == Proposal(probabilities.encode([1.0]), 1)
-
-
-ROW = replace(TABLE_1[0], max_tokens=40)
-
-
-def played(way: str, temperature: float = 0.0) -> tuple[Run, Settings]:
-    settings = serving(ROW, Nodes(), way, temperature=temperature, num_texts=3, seed=1)
-    return run(replace(settings, validate=True), 1), settings
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_writes_all_texts(way: str) -> None:
-    found, _ = played(way)
-    assert found.num_tokens == ROW.num_clients * 3 * 40
-    drafted = found.accounts.num_drafted
-    assert (drafted == 0) == (way == "plain")
-
-
-def test_what_is_accepted_without_a_model_is_what_was_recorded() -> None:
-    """Drafts of a text alone cannot bring more tokens a round than all that was right in them."""
-    own, _ = played("n-gram, own text")
-    history, _ = played("n-gram")
-    assert 0 < own.accounts.num_accepted < history.accounts.num_accepted
-    # rounds end with the slowest client, whose texts may not repeat anything
-    plain, _ = played("plain")
-    assert history.accounts.num_rounds <= own.accounts.num_rounds <= plain.accounts.num_rounds
-
-
-def test_clients_have_texts_of_domains_of_their_own() -> None:
-    texts = RecordedTexts([0] * 8, 1.0, seed=3)
-    assert sorted(texts.text(client, 0).domain for client in range(8)) == sorted(texts.names)
-    assert {texts.text(0, number).domain for number in range(8)} == {texts.names[0]}
-    again, other = (RecordedTexts([0] * 8, 1.0, seed=seed) for seed in (3, 4))
-    assert texts.text(0, 0) == again.text(0, 0)  # policies are compared on the same texts
-    assert texts.names != other.names
-    with pytest.raises(ConfigError, match=r"temperature 0\.3"):
-        RecordedTexts([0], 0.3, seed=1)
-
-
-REPLAYING = (
-    "capacity",
-    "fig2_estimation",
-    "fig3_time",
-    "fig4_convergence",
-    "laps_sd",
-    "stragglers",
-    "table1",
-    "theorem1",
-)
-
-
-@pytest.mark.parametrize("name", REPLAYING)
-def test_experiments_that_replay_texts_name_a_recording_that_is_not_there(name, tmp_path, monkeypatch):
-    module = import_module(f"experiments.{name}")
-    monkeypatch.setattr("sys.argv", [name, "--quick", f"--recordings={tmp_path}/none", f"--out={tmp_path}"])
-    with pytest.raises(SystemExit, match=f"{name}: recording .*/none cannot be read"):
-        module.main()

@@ -35,13 +35,6 @@ def test_a_draft_is_foretold_before_its_outcome_is_learned():
     assert expected_error(binned(drafts, CLAIMED)) == 1.0
 
 
-def test_drafts_follow_each_other_along_a_text():
-    """After a wrong token, and after a whole draft, comes the target's own."""
-    drafts = list(verified([text("11011110")], "sure", 2))
-    assert [draft.num_accepted for draft in drafts] == [2, 2, 1]
-    assert len(list(verified([text("1101")], "sure", 2))[-1].probabilities[CLAIMED]) == 1
-
-
 def test_the_calibration_error_by_hand():
     """Tokens behind the first wrong one tell nothing."""
     known = {by: [0.95, 0.65, 0.95] for by in KNOWN_BY}

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from experiments.simulation.settings import Settings
-from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import Linear
 from verify_node.scheduler import start as starting
@@ -52,14 +51,4 @@ def test_a_near_and_quick_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("step_s", [0.002, 0.006])
 def test_a_slow_one_holds_nobody_up(step_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, going = shares(replace(NEAR, draft_cost=(Linear(fixed_s=step_s),)), monkeypatch)
-    assert waiting < 1.02 * going
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("ngrams", ["off", "right"])
-def test_beside_experiments_and_indexes_waiting_does_no_harm(
-    ngrams: NgramKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = replace(NEAR, ngrams=(ngrams,), num_at_once=2, draft_cost=(Linear(fixed_s=0.0003),))
-    waiting, going = shares(settings, monkeypatch)
     assert waiting < 1.02 * going

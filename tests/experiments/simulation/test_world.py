@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from math import inf
-from statistics import mean
 
 import pytest
 
@@ -11,13 +9,12 @@ from draft_node.core.generation import Generation
 from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts.acceptance import Acceptance, Switching
+from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import DraftModel
 from experiments.simulation.texts.text import alone
-from experiments.simulation.world import Unfinished, World
+from experiments.simulation.world import World
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.tree import Nodes
-from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire.messages import Sampling
 from tests.fakes import proposal
@@ -37,24 +34,6 @@ def test_the_same_seed_gives_the_same_trace():
     (_, first), (_, again), (_, other) = (trace(seed, noisy) for seed in (7, 7, 8))
     assert first == again
     assert first != other
-
-
-def test_a_world_that_does_not_end_says_who_stands_where():
-    with pytest.raises(Unfinished, match=r"seed 1: not finished after 0\.05 s"):
-        World(1, SMALL).run(0.05)
-
-
-@pytest.mark.thorough
-def test_what_is_agreed_is_what_the_process_says():
-    for alpha in (0.3, 0.8):
-        settings = replace(SMALL, num_clients=8, num_sessions=12, alpha=(alpha,), policy="fixed", budget=32)
-        world, rounds = trace(1, replace(settings, **PAPER, max_round_tokens=200, num_pages=2000))
-        first = [
-            verdict.num_accepted > 0 for finished in rounds for verdict in finished.verdicts if verdict.num_verified
-        ]
-        assert len(first) > 300
-        assert mean(first) == pytest.approx(alpha, abs=4 * (alpha * (1 - alpha) / len(first)) ** 0.5)
-        assert not world.refusals
 
 
 def test_a_round_waits_for_the_slowest_under_barrier_rounds():
@@ -81,17 +60,6 @@ def test_a_round_waits_for_the_slowest_under_barrier_rounds():
         assert finished.duration_s == expected
 
 
-@pytest.mark.parametrize(("of_verify", "most_s"), [(inf, 0.46), (10_000.0, 0.48)])
-def test_a_narrow_line_takes_its_time_and_two_of_them_overlap(of_verify, most_s):
-    """A draft of 4 tokens at 1,000 bytes each needs 0.4 s on a line of 10,000 bytes a second, and a little more."""
-    settings = replace(SMALL, num_clients=1, num_sessions=1, policy="fixed", budget=4, **PAPER)
-    settings = replace(settings, bytes_per_s=(10_000.0,), drafted_bytes=1000.0, verify_bytes_per_s=of_verify)
-    _, rounds = trace(1, settings)
-    full = [finished.waited_s for finished in rounds if finished.round.num_drafted == 4][1:]
-    assert len(full) > 5
-    assert all(0.4 < waited_s < most_s for waited_s in full), full
-
-
 def test_all_share_the_verify_nodes_line():
     """Two drafts of 2 tokens, 1,000 bytes each, arrive at once on fast lines: the second is in 0.4 s later."""
     settings = replace(SMALL, num_clients=2, num_sessions=1, policy="fixed", budget=4, **PAPER)
@@ -103,29 +71,6 @@ def test_all_share_the_verify_nodes_line():
         assert 0.4 + before.send_s < finished.waited_s < 0.46 + before.send_s
         num_tokens = sum(len(verdict.tokens) for verdict in before.verdicts)
         assert before.send_s == pytest.approx((2 * 60 + 3 * num_tokens) / 10_000)
-
-
-def test_each_line_has_its_own_losses_and_jitter():
-    settings = replace(SMALL, num_clients=2, lose=(0.0, 0.3), jitter_s=(0.0, 0.02))
-    world, _ = trace(1, settings)
-    good, bad = (draft.line for draft in world.drafts)
-    assert good.num_faults == 0
-    assert 0.2 < bad.num_faults / bad.num_messages < 0.4
-    delays = [delay for _ in range(200) for delay in bad._fate()]
-    assert settings.latency_s[0] <= min(delays) < max(delays) <= settings.latency_s[0] + 0.02
-    assert max(delays) - min(delays) > 0.01
-    assert all(generation.finish for draft in world.drafts for generation in draft.done)
-
-
-def test_a_user_changes_the_topic_now_and_then():
-    process = Switching((0.1, 0.9), 0.05, seed=3)
-    backwards = [process.rate(position, 0, True) for position in reversed(range(2000))]
-    forwards = [Switching((0.1, 0.9), 0.05, seed=3).rate(position, 0, True) for position in range(2000)]
-    assert forwards == backwards[::-1]  # whatever is asked first
-    changes = sum(left != right for left, right in pairwise(forwards))
-    assert 25 < changes < 75  # 0.05 x 1/2 x 2000 = 50 on average
-    with pytest.raises(ConfigError, match="needs domains"):
-        Switching((), 0.1, 1)
 
 
 def test_events_happen_in_order_and_clocks_may_be_wrong():

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -53,13 +52,6 @@ def test_a_node_takes_the_options_it_is_started_with(where: str, node: str, argu
     assert config.api_key is not None
 
 
-def test_an_option_that_no_node_has_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
-    for wrong in ("--drain-timeout=30", "--colour=red"):  # the first is the beginning of one that there is
-        with pytest.raises(SystemExit):
-            settings("draft", ["--model=tiny-draft-s", wrong])
-        assert f"unknown option {wrong.partition('=')[0]}" in capsys.readouterr().err
-
-
 def test_one_verify_node_and_eight_draft_nodes_have_the_real_model() -> None:
     verify, *drafts = compose_nodes("smollm2").values()
     assert (verify.node, [one.node for one in drafts]) == ("verify", ["draft"] * 8)
@@ -88,16 +80,6 @@ def test_rows_of_table_1_are_profiles(profile: str, rows: tuple[int, int]) -> No
     family = profile.partition("-")[0].replace("qwen3", "Qwen3").replace("llama3", "Llama-3")
     assert all(family in model for model in (*models, settings("verify", verify.arguments).model))
     assert sum(one.arguments.count("--memory-fraction") for one in drafts) == len(drafts)
-
-
-def test_a_profile_has_each_name_and_port_once() -> None:
-    nodes = compose_nodes().values()
-    assert {profile for one in nodes for profile in one.profiles} == PROFILES
-    for profile in PROFILES:
-        own = compose_nodes(profile).values()
-        ports = [one.service["ports"][0] for one in own]
-        names = [name for one in own for name in one.service["networks"]["faces"]["aliases"]]
-        assert len(set(ports)) == len(set(names)) == len(own), profile
 
 
 def test_a_model_a_folder_of_models_and_more_options_are_variables() -> None:
@@ -226,8 +208,3 @@ def test_the_fleet_of_kubernetes_has_the_replicas_that_it_names() -> None:
     assert [replica.name for replica in peers] == [f"{name}-{index}" for index in range(number)]
     host = found["spec"]["serviceName"]
     assert [replica.endpoint for replica in peers] == [f"tcp://{one.name}.{host}:5555" for one in peers]
-
-
-@pytest.mark.parametrize("path", sorted(DOCKER.rglob("*.yaml")), ids=lambda path: path.name)
-def test_yaml_can_be_read(path: Path) -> None:
-    assert all(yaml.safe_load_all(path.read_text()))

@@ -71,19 +71,6 @@ def test_both_daemons_tell_a_person_what_they_do() -> None:
         assert verify.stdout.read() == ""  # that is for results
 
 
-def test_a_served_draft_node_tells_where_it_is_ready_and_that_it_drains(verify: VerifyNode) -> None:
-    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--name", "ben", "--http", "127.0.0.1:0", "--json")
-    with Fork("draft_node", *words) as process:
-        assert re.search(r"ready at http://127\.0\.0\.1:\d+$", line_with(process, "ready at"))
-        process.send_signal(signal.SIGTERM)
-        assert line_with(process, "stopping") == "goodspeed-draft: stopping"
-        assert process.wait(timeout=60) == 0
-
-
-def test_who_wants_it_quiet_hears_errors_only(verify: VerifyNode) -> None:
-    assert ask(verify.endpoint, "--log-level=error")[2] == ""
-
-
 @needs_full
 def test_events_on_a_full_disk_are_one_line_and_status_74(verify: VerifyNode, full: int) -> None:
     status, _, err = ask(verify.endpoint, "--log-level=error", stdout=full)

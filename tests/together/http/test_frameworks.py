@@ -42,11 +42,6 @@ def test_instructor_forces_a_tool(tools_url: str) -> None:
     assert isinstance(responses(**for_a_city(), reasoning={"effort": "none"}, extra_body=EXTRA), City)
 
 
-def test_instructor_by_a_schema(url: str) -> None:
-    create = instructed(url, mode="JSON_SCHEMA").chat.completions.create
-    assert isinstance(create(**for_a_city(), **EXTRA), City)
-
-
 # -- pydantic-ai -------------------------------------------------------------------------------------------------------
 
 
@@ -81,13 +76,6 @@ def test_pydantic_ai(url: str, expected: str, kind: str) -> None:
     told, num_tokens = asyncio.run(streamed())
     assert asyncio.run(answered(url, kind, model_settings=settings)) == told == expected
     assert 0 < num_tokens <= MAX_TOKENS
-
-
-@KINDS
-def test_pydantic_ai_forces_a_tool(tools_url: str, kind: str) -> None:
-    """Its default for an answer with a form: a tool with `strict`, `tool_choice` "required"."""
-    settings: dict[str, Any] = {"parallel_tool_calls": False, "openai_reasoning_effort": "none", "extra_body": EXTRA}
-    assert isinstance(asyncio.run(answered(tools_url, kind, output_type=City, model_settings=settings)), City)
 
 
 # -- llm ---------------------------------------------------------------------------------------------------------------
@@ -137,21 +125,3 @@ def test_an_evaluation_of_inspect(url: str, expected: str, tmp_path: Path) -> No
     assert log.status == "success"
     assert log.results.scores[0].metrics["accuracy"].value == 1
     assert 0 < log.samples[0].output.usage.output_tokens <= MAX_TOKENS
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_inspect_with_a_tool(tools_url: str, named: bool) -> None:
-    tools = pytest.importorskip("inspect_ai.tool")
-    # Its schemas have no bounds of numbers.
-    city = {"type": "object", "properties": {"name": {"enum": ["Rome", "Oslo"]}}, "required": ["name"]}
-    parameters = tools.ToolParams.model_validate(city)
-    tool = tools.ToolInfo(name="weather", description="The weather of a city.", parameters=parameters)
-    choice: Any = tools.ToolFunction(name="weather") if named else "any"
-
-    async def asked() -> Any:
-        async with inspected(tools_url, parallel_tool_calls=False, reasoning_effort="none") as model:
-            return await model.generate(ASKED, tools=[tool], tool_choice=choice)
-
-    [call] = asyncio.run(asked()).message.tool_calls
-    assert (call.function, call.parse_error) == ("weather", None)
-    assert call.arguments["name"] in ("Rome", "Oslo")

@@ -6,12 +6,11 @@ installed is skipped by its name.
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import openai
 import pytest
 from openai.lib._pydantic import to_strict_json_schema
-from pydantic import BaseModel
 
 from tests.together.http.conftest import ASKED, EXTRA, MAX_TOKENS, City, official
 from tests.together.http.test_texts import MODEL, user
@@ -113,23 +112,6 @@ def check_messages(url: str, expected: str) -> None:
     with official(url) as other:
         chat = other.chat.completions.create(model=MODEL, messages=said, max_tokens=MAX_TOKENS, seed=7)
     assert follow_up.text == chat.choices[0].message.content
-
-
-class Place(BaseModel):
-    """The client leaves bounds of numbers to the model's good will, so there are none."""
-
-    name: Literal["Rome", "Oslo"]
-    kind: Literal["city", "town"]
-
-
-@pytest.mark.clients
-def test_anthropics_parsed_answers(url: str) -> None:
-    options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": 100, "extra_body": EXTRA}
-    with anthropics(url) as client:
-        parsed = client.messages.parse(**options, output_format=Place).parsed_output
-        assert isinstance(parsed, Place)
-        with client.messages.stream(**options, output_format=Place) as stream:
-            assert stream.get_final_message().parsed_output == parsed
 
 
 @pytest.mark.clients

@@ -1,4 +1,4 @@
-"""A real model behind the HTTP API: template, ends, forms, tools, log-probabilities, and the two official clients."""
+"""A real model behind the HTTP API: template, ends, forms, tools and log-probabilities."""
 
 import json
 from collections.abc import Iterator
@@ -19,9 +19,8 @@ from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from tests import chats, smollm2
 from tests.nodes import VerifyNode
 from tests.together.cluster.cluster import load
-from tests.together.http.conftest import ASKED, MAX_TOKENS, draft_node, official
-from tests.together.http.test_other_clients import check_messages
-from tests.together.http.test_texts import MODEL, check_stops, generated, joined, user
+from tests.together.http.conftest import draft_node
+from tests.together.http.test_texts import MODEL, generated, joined, user
 
 pytestmark = [pytest.mark.nodes, pytest.mark.real]
 
@@ -71,11 +70,6 @@ def test_the_models_own_template_and_end(client: openai.OpenAI) -> None:
         plain = client.completions.create(model=MODEL, prompt=prompt, temperature=0, max_tokens=12)
         assert chat.choices[0].message.content == plain.choices[0].text
         assert chat.usage.prompt_tokens == plain.usage.prompt_tokens
-
-
-def test_stop_strings_over_token_borders(client: openai.OpenAI) -> None:
-    prompt = smollm2.chat(smollm2.PROMPTS["math"])
-    check_stops(client, prompt, alone(prompt, 32, temperature=0.0))
 
 
 class Book(BaseModel):
@@ -151,23 +145,3 @@ def rows(checkpoint: Any, ids: list[int], num: int) -> torch.Tensor:
     """Log-probabilities [num, vocab_size] of the last tokens, by the engine."""
     engine = engines.start(checkpoint, num_pages=-(-len(ids) // 16))
     return engine.forward([Chunk("a", ids[:-1], num)]).log_softmax(-1)
-
-
-# -- official clients --------------------------------------------------------------------------------------------------
-
-
-def test_openais_client(client: openai.OpenAI) -> None:
-    """Everything above asks by it; these are its other two ways."""
-    expected = alone(CITY, 48, chat=True, temperature=0.0)
-    assert client.responses.create(model=MODEL, input=CITY, temperature=0).output_text == expected
-    with client.chat.completions.stream(**asked(CITY)) as stream:
-        assert stream.get_final_completion().choices[0].message.content == expected
-
-
-@pytest.mark.clients
-@pytest.mark.filterwarnings("ignore")
-def test_anthropics_client(url: str) -> None:
-    with official(url) as client:
-        options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": MAX_TOKENS, "seed": 7}
-        expected = client.chat.completions.create(**options).choices[0].message.content
-    check_messages(url, expected)

@@ -47,12 +47,6 @@ def test_a_completion_is_what_generate_writes(bare: tuple[DraftNode, openai.Open
         assert answer.choices[0].text == generated(prompt(index), 60, temperature=temperature, seed=index)
 
 
-def test_a_chat_is_what_generate_writes(bare: tuple[DraftNode, openai.OpenAI]) -> None:
-    _, client = bare
-    answer = client.chat.completions.create(model=MODEL, messages=user(prompt(5)), max_tokens=40, seed=3)
-    assert answer.choices[0].message.content == generated(prompt(5), 40, chat=True, seed=3)
-
-
 def test_it_says_that_it_has_no_model(bare: tuple[DraftNode, openai.OpenAI]) -> None:
     node, client = bare
     told = client.models.list().data[0].model_dump()["goodspeed"]

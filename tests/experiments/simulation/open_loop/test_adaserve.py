@@ -5,23 +5,11 @@ from statistics import fmean
 
 import pytest
 
-from experiments.adaserve import Config, Point, kinds_of, requests
+from experiments.adaserve import Config, Point, requests
 from experiments.harness.experiment import HERE, load
 from experiments.slo.adaserve_claims import OURS, ratios, worlds
 
-QUICK = load(HERE / "configs" / "adaserve.toml", "quick", Config)
 FULL = load(HERE / "configs" / "adaserve.toml", "full", Config)
-
-
-def test_the_urgent_kind_asks_for_its_share_and_for_a_multiple_of_the_baseline():
-    urgent, chat, summary = kinds_of(FULL, Point("scale", "llama", 4.0, slo_scale=0.5))
-    assert urgent.tpot_s == pytest.approx(0.015)
-    assert (chat.tpot_s, summary.tpot_s) == (0.05, 0.15)
-    urgent, chat, summary = kinds_of(FULL, Point("urgent", "qwen", 4.0, urgent_share=0.9))
-    assert urgent.tpot_s == pytest.approx(1.2 * 0.028)
-    assert (urgent.share, chat.share, summary.share) == pytest.approx((0.9, 0.05, 0.05))
-    harder = kinds_of(FULL, Point("harder", "qwen", 4.0, harder=0.2))
-    assert [kind.acceptance for kind in harder] == pytest.approx([0.6, 0.5, 0.4])
 
 
 def test_requests_depend_on_the_point_alone():

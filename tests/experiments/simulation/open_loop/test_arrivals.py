@@ -1,6 +1,5 @@
 """An open loop: requests come by a schedule, whatever became of the ones before."""
 
-import gzip
 from dataclasses import replace
 from statistics import fmean
 
@@ -8,7 +7,7 @@ import pytest
 
 from experiments.simulation.arrivals import Arrival, dealt_out
 from experiments.simulation.open_loop.mix import Uneven
-from experiments.simulation.open_loop.traffic import FOLDER, recorded, rescaled
+from experiments.simulation.open_loop.traffic import recorded, rescaled
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.world import World
@@ -38,13 +37,6 @@ def test_every_request_comes_at_its_time_with_its_size_and_objectives():
     assert world.num_left == 0
 
 
-def test_nobody_waits_for_an_earlier_text_to_end():
-    """Twelve at once, where a closed loop would serve two."""
-    world = served([arrival(1.0, tokens=40) for _ in range(24)])
-    assert all(one.times.first_at < 1.5 for draft in world.drafts for one in draft.done)
-    assert {one.times.asked_at for draft in world.drafts for one in draft.done} == {1.0}
-
-
 def test_a_text_is_judged_by_when_its_reader_has_its_tokens():
     """Rounds of 10 ms and half a millisecond a token, 10 ms away: the first token comes after three ways."""
     (done,) = served([arrival(10.0, tokens=11, slo=SLO)]).drafts[0].done
@@ -53,15 +45,6 @@ def test_a_text_is_judged_by_when_its_reader_has_its_tokens():
     assert done.times.kept().outcome == "attained"
     (done,) = served([arrival(10.0, tokens=11, slo=Objectives(tpot_s=0.0104))]).drafts[0].done
     assert done.times.kept().outcome == "slow"
-
-
-def test_the_traces_are_what_their_readme_says():
-    assert len(recorded("azure_llm_2023_code")) == 8819
-    assert len(recorded("azure_llm_2023_conv")) == 19366
-    for path in FOLDER.glob("*.csv.gz"):
-        with gzip.open(path, "rt") as lines:
-            assert next(lines) == "at_s,prompt_tokens,output_tokens\n"
-    assert "CC BY 4.0" in (FOLDER / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("rate", [0.5, 3.0, 12.0])

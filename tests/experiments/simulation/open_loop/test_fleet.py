@@ -12,7 +12,6 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.slo.admission_policies import OURS, POLICIES
 from goodspeed.fair.round_time import Linear
-from goodspeed.fleet import routing as fleet_routing
 from goodspeed.slo.objectives import Objectives
 
 SETTINGS = replace(
@@ -72,31 +71,3 @@ def test_idle_replicas_take_what_a_home_cannot_promise():
     assert ring.whole.attainment > 0.8
     assert [len(one.texts) > 0 for one in alone.services] == [True, False, False]
     assert all(len(one.texts) >= 4 for one in together.services)
-
-
-def test_time_goes_on_while_a_request_is_on_its_way():
-    """A lone prompt takes longer than it may, so its home promises nothing; it is read a round trip later."""
-    late = Routing("ring", max_hops=1, hop_s=0.3)
-    arrivals = [Arrival(0.01, 300, 5, Independent(0.5), Objectives(0.3, 0.2))]
-    here, there = (fleet(arrivals, one, homes=(0,)) for one in (STAY, late))
-    assert [text.hops for text in (*here.texts, *there.texts)] == [0, 1]
-    ours, theirs = here.texts[0].served, there.texts[0].served
-    assert theirs.seconds == pytest.approx(ours.seconds + 0.3, abs=0.02)
-    assert theirs.kept.ttft_s == pytest.approx(ours.kept.ttft_s + 0.3, abs=0.02)
-
-
-def test_what_is_told_seldom_is_old(monkeypatch):
-    """What is known of others is as old as `told_every_s` has it, and no older."""
-    ages = []
-    asked = fleet_routing.fits
-
-    def fits(load, wish, now):
-        ages.append(now - load.told_at)
-        return asked(load, wish, now)
-
-    monkeypatch.setattr(fleet_routing, "fits", fits)
-    fleet(requests(40), FITS, homes=(0, 0, 1))
-    assert 0.5 < max(ages) <= 1.0
-    ages.clear()
-    fleet(requests(40), Routing(told_every_s=0.1), homes=(0, 0, 1))
-    assert 0.0 <= max(ages) <= 0.1 + 1e-9

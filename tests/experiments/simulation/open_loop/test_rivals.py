@@ -10,7 +10,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.rivals import Kind, alone, parted
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.texts.acceptance import Independent
-from experiments.slo.slos_serve_worlds import A100, Cell, Config, a100, arrivals, rivals, world
+from experiments.slo.slos_serve_worlds import Cell, Config, a100, arrivals, world
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
@@ -40,29 +40,6 @@ def test_devices_of_their_own_stall_no_text_and_take_prompts_in_turn():
     assert [text.seconds for text in one.texts if text.num_tokens == 21] == [pytest.approx(0.21)]
     assert seconds(one)[:2] == [pytest.approx(0.04), pytest.approx(0.07)]
     assert seconds(two)[:2] == [pytest.approx(0.04)] * 2
-
-
-@pytest.mark.parametrize(("acceptance", "rounds"), [(1.0, 5), (0.0, 20)])
-def test_drafts_bring_what_is_accepted_and_cost_their_steps(acceptance, rounds):
-    drafting = replace(TEN_MS, num_drafted=3)
-    done = alone(drafting, [arrival(0.0, acceptance=acceptance)])
-    assert seconds(done) == [pytest.approx(0.01 + rounds * (0.01 + 3 * 0.002))]
-
-
-def test_steps_of_few_tokens_are_hidden_behind_reading_the_weights():
-    """By the authors' terms: four steps cost a text alone nothing that counts, and a full round all of their time."""
-    assert a100(4).round_s(5, 1, 0) == pytest.approx(max(0.0248 + 4 * 1.249e-6 + 5 * 6.878e-5, 0.003033 + 4 * 3.465e-3))
-    assert a100(4).round_s(5, 1, 0) - A100.round_s(5, 1, 0) == pytest.approx(4 * 1.249e-6)
-    assert a100(4).round_s(5000, 1, 0) - A100.round_s(5000, 1, 0) == pytest.approx(4 * 3.465e-3)
-    assert a100(8).round_s(9, 1, 0) == pytest.approx(0.003033 + 8 * 3.465e-3 + 9 * 7.523e-5), "eight are not hidden"
-
-
-def test_sarathi_is_tried_with_rounds_beyond_the_tightest_tpot_and_vllm_with_drafts_of_many_lengths():
-    chunks = {name.partition(",")[0] for name in rivals(QUICK, Cell("Coder", "Sarathi"))}
-    assert chunks == {"256", "366", "512", "1024", "2048"}
-    assert A100.round_s(366, 0, 0) < 0.05 < A100.round_s(367, 0, 0)
-    lengths = {name.partition(",")[0] for name in rivals(QUICK, Cell("Coder", "vLLM (Spec)"))}
-    assert lengths == {"1", "2", "3", "4", "5", "6"}
 
 
 def test_memory_is_reserved_or_the_latest_text_makes_room():

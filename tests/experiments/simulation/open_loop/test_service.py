@@ -8,9 +8,8 @@ import pytest
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.traffic import Tabled
-from experiments.simulation.settings import PAPER, Settings
+from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
-from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
@@ -44,14 +43,6 @@ def test_attainment_and_goodput_by_hand():
     assert done.busy_s == pytest.approx(0.43)
 
 
-def test_drafted_and_accepted_are_of_texts_that_had_a_token():
-    fixed = replace(PLAIN, max_draft=2, budget=2, **PAPER)
-    done = serve(fixed, [arrival(0.0, alpha=1.0)], 1)
-    assert done.drafted == done.accepted
-    assert done.num_verdicts * 3 == pytest.approx(20, abs=2)
-    assert 0.0 < done.selecting < 1.0
-
-
 def test_who_reads_prompts_first_lets_others_wait():
     """While the long prompt is read in chunks of 20 tokens, the text that was there before does not grow."""
     arrivals = [arrival(0.0), arrival(0.05, prompt=200)]
@@ -78,9 +69,3 @@ def test_a_table_is_met_and_interpolated_and_goes_on():
     assert table.round_s(384, 1, 0) == pytest.approx(0.115)
     assert table.round_s(0, 0, 0) == pytest.approx(0.030)
     assert table.round_s(np.array([1, 384]), 9, 5.0) == pytest.approx([0.030, 0.115])
-
-
-@pytest.mark.parametrize("columns", [((1,), (1.0,)), ((1, 2), (1.0,)), ((1, 1), (1.0, 2.0)), ((1, 2), (2.0, 1.0))])
-def test_a_table_that_does_not_rise_is_refused(columns):
-    with pytest.raises(ConfigError, match="a table needs two rounds or more"):
-        Tabled(*columns)

@@ -1,27 +1,17 @@
-"""The experiment on SLOs-Serve's figures: who meets which requests, capacities and ratios by hand, what it tells."""
+"""The experiment on SLOs-Serve's figures: who meets which requests; capacities and ratios by hand."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from experiments import slos_serve
 from experiments.harness import experiment as harness
-from experiments.simulation.open_loop.crowd import NUM_NEW, NUM_RUNNING, crowd
 from experiments.slo.admission_policies import DISTSERVE, OURS, POLICIES, SARATHI, VLLM, VLLM_SPEC
-from experiments.slo.slos_serve_claims import ALLOWED, FEW_SCENARIO, facts, findings, geometric_mean
-from experiments.slo.slos_serve_worlds import A100, Cell, Config, arrivals, load, may_serve, rivals, served
+from experiments.slo.slos_serve_claims import FEW_SCENARIO, facts, geometric_mean
+from experiments.slo.slos_serve_worlds import Cell, Config, arrivals, rivals, served
 
 QUICK = harness.load(harness.HERE / "configs" / "slos_serve.toml", "quick", Config)
 FULL = harness.load(harness.HERE / "configs" / "slos_serve.toml", "full", Config)
-
-
-def test_service_levels_are_multiples_of_a_lone_prompts_time():
-    for name, slowdown, tpot_s in (("ChatBot", 5.0, 0.1), ("Coder", 5.0, 0.05), ("Summarizer", 3.0, 0.1)):
-        one = arrivals(FULL, Cell(name, OURS), 3.0)[7]
-        assert one.slo.ttft_s == pytest.approx(slowdown * A100.round_s(one.prompt_tokens, 1, 0))
-        assert one.slo.tpot_s == tpot_s
-    assert {one.slo.tier for one in arrivals(FULL, Cell("Mixed", OURS), 3.0)} == {"chat", "code", "summary"}
 
 
 def row(policy, capacity, few=0.5, scenario="ChatBot", window=0):
@@ -61,16 +51,6 @@ def test_ratios_are_over_each_baseline_and_over_the_best_one_of_the_same_window(
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
 
 
-def test_what_is_wanted_is_judged():
-    told = facts(by_hand(), LOADS) | {"scheduler_ms": {"p50": 1.0, "p99": 2.5, "crowds": 3}}
-    judged = {one.what: one.reached for one in findings(told) if one.reached is not None}
-    assert judged == {
-        "capacity over vLLM, geometric mean (4.24 to 4.90)": True,
-        "promises broken by tens, of 100": True,
-        "scheduling of 10 new beside 200, p99 in ms": False,
-    }
-
-
 TINY = replace(QUICK, scenarios={"Coder": replace(QUICK.scenarios["Coder"], window_s=4.0)})
 
 
@@ -88,60 +68,6 @@ def test_all_policies_meet_the_same_requests():
     ours = tiny(OURS)
     assert len(ours.texts) == 24, "those of the window"
     assert all(asked(done) == asked(ours) for done in theirs)
-
-
-@pytest.mark.thorough
-def test_only_those_who_may_promise_do_and_only_those_who_may_draft_do():
-    done = {policy: tiny(policy) for policy in (OURS, "none", "dp, no drafts")}
-    assert [bool(one.promised) for one in done.values()] == [True, False, True]
-    assert [one.num_drafted > 0 for one in done.values()] == [True, True, False]
-    without = replace(TINY.scenarios["Coder"], drafts=False)
-    assert [may_serve(without, policy) for policy in (OURS, VLLM, VLLM_SPEC, "dp, no drafts")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    cell = Cell("Coder", OURS)
-    config = replace(TINY, scenarios={"Coder": without})
-    assert served(config, cell, arrivals(config, cell, 3.0)).num_drafted == 0
-
-
-def test_a_lost_load_ends_early_and_is_lost_to_the_end():
-    """More than a tenth is missed; the run that ends early has the columns of a whole one, and no more missed."""
-    whole = load(TINY, Cell("Coder", OURS), 30.0)
-    lost = load(TINY, Cell("Coder", OURS), 30.0, most_missed=ALLOWED)
-    assert ALLOWED < lost["violations"] < whole["violations"] + 1e-9
-    assert lost["late"] is None
-    assert set(lost) == set(whole)
-    assert lost["num_promised"] <= whole["num_promised"]
-    timed = {"scheduling_ms_p99": None}
-    held, alike = load(TINY, Cell("Coder", OURS), 1.0, most_missed=ALLOWED), load(TINY, Cell("Coder", OURS), 1.0)
-    assert held | timed == alike | timed, "who holds ends as without a limit"
-
-
-@pytest.mark.thorough
-def test_a_crowd_is_decided_on_at_once_beside_those_who_run():
-    done = crowd(A100, 2, 1)
-    sizes = [(one.num_new, one.num_promised >= NUM_RUNNING) for one in done.scheduling if one.num_new]
-    assert sizes[-2:] == [(NUM_NEW, True)] * 2
-    assert all(one.seconds > 0.0 for one in done.scheduling)
-
-
-def test_the_best_variant_counts_and_those_below_it_are_asked_once(monkeypatch):
-    holds = {"first": 2.0, "worse": 1.9, "best": 3.0, "worst": 0.1}
-    asked: Counter[str] = Counter()
-
-    def load(config, cell, requests_per_s, variant, most_missed):
-        asked[variant] += 1
-        return {"violations": float(requests_per_s > holds[variant]), "variant": variant, "rate": requests_per_s}
-
-    monkeypatch.setattr(slos_serve, "load", load)
-    monkeypatch.setattr(slos_serve, "rivals", lambda config, cell: holds)
-    row, loads = slos_serve.measure(FULL, Cell("Coder", VLLM))
-    assert 3.0 / FULL.ratio <= row["capacity"] <= 3.0
-    assert (row["variant"], len(loads)) == ("best", asked["best"])
-    assert asked["worse"] == asked["worst"] == 1
 
 
 def test_a_capacity_is_the_highest_rate_that_held_and_the_stricter_one_is_of_a_scenarios_first_window(monkeypatch):

@@ -5,11 +5,8 @@ from statistics import fmean, quantiles
 
 import pytest
 
-from experiments.simulation.open_loop.stages import Lengths, Stage, Texts, requests
+from experiments.simulation.open_loop.stages import Lengths
 from experiments.simulation.open_loop.threshold import highest
-from experiments.simulation.open_loop.traffic import window
-from goodspeed.errors import ConfigError
-from goodspeed.slo.objectives import Objectives
 
 
 @pytest.mark.parametrize(
@@ -25,34 +22,6 @@ def test_lengths_have_the_mean_and_the_percentile(mean, p99):
     assert max(drawn) < 2 * p99
 
 
-@pytest.mark.parametrize(
-    ("mean", "p99", "scale"), [(10, 10, 1.0), (10, 5, 1.0), (1, 500, 1.0), (0.5, 2, 1.0), (10, 20, 2.0)]
-)
-def test_lengths_that_there_cannot_be_are_refused(mean, p99, scale):
-    with pytest.raises(ConfigError, match="no lengths have a mean"):
-        Lengths(mean, p99, scale)
-
-
-def test_a_window_is_a_part_of_a_trace():
-    times = window("azure_llm_2023_code", 1786.0, 300.0)
-    assert len(times) == 905
-    assert 0.0 <= times[0] <= times[-1] < 300.0
-
-
-def test_a_stages_requests_have_its_level():
-    stages = [
-        Stage("loop", 0.75, Lengths(100, 200), Lengths(10, 30), 3.0, 50.0),
-        Stage("end", 0.25, Lengths(400, 500), Lengths(20, 30), 5.0, 100.0),
-    ]
-    times = [float(number) for number in range(2000)]
-    found = requests(times, stages, Texts(0.7, 2.0), lambda prompt: 0.02 + prompt / 1000, Random(1))
-    assert [one.at_s for one in found] == times
-    assert fmean(one.slo.tier == "loop" for one in found) == pytest.approx(0.75, abs=0.03)
-    for one in found:
-        slowdown, tpot_s = (3.0, 0.05) if one.slo.tier == "loop" else (5.0, 0.1)
-        assert one.slo == Objectives(slowdown * (0.02 + one.prompt_tokens / 1000), tpot_s, one.slo.tier)
-
-
 @pytest.mark.parametrize("start", [1, 30, 47, 48, 300])
 @pytest.mark.parametrize("threshold", [0, 1, 47, 300])
 def test_the_highest_load_is_found_from_any_guess(start, threshold):
@@ -65,15 +34,3 @@ def test_the_highest_load_is_found_from_any_guess(start, threshold):
     assert highest(violations, 0.1, start=start, most=300, ratio=1.0) == threshold
     assert len(asked) == len(set(asked)) < 30
     assert highest(lambda number: number / 1000, 0.02, start=start, most=300, ratio=1.0) == 20
-
-
-def test_a_load_within_the_ratio_is_enough():
-    asked = []
-
-    def violations(number):
-        asked.append(number)
-        return float(number > 100)
-
-    found = highest(violations, 0.1, start=64, most=1000, ratio=1.2)
-    assert 100 / 1.2 <= found <= 100
-    assert len(asked) <= 4

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.adaspec import MACHINES
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Threshold, Trees
+from experiments.simulation.open_loop.drafters import Adaptive, Fixed, Trees
 from experiments.simulation.open_loop.mix import Kind, mixed
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.open_loop.together import Batch, Server, Text
@@ -57,19 +57,6 @@ def test_drafts_that_are_always_right_are_accepted_whole():
     assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.003 + 0.014))
 
 
-def test_drafted_tokens_beyond_the_end_of_a_text_are_not_accepted():
-    """One token is written with the prompt; of the next four drafted tokens the text has room for two."""
-    done = ALONE.serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(4))
-    assert (done.texts[0].num_tokens, done.num_drafted, done.num_accepted) == (3, 4, 2)
-
-
-def test_a_threshold_ends_each_draft_with_its_first_unsure_token():
-    made = batch((0.9, 0.1, 0.9), (0.9, 0.9, 0.9, 0.9, 0.9))
-    Threshold(0.3, most=4).draft(made)
-    assert lengths(made) == [2, 4]
-    assert made.drafting_s == pytest.approx(4 * 0.001)
-
-
 def test_the_least_likely_tokens_go_while_that_pays():
     """Four steps of 1 ms; 16 ms without drafted tokens, 1 ms for each. Paths 0.9, 0.81, 0.081, ... and 0.2, 0.04, ...
 
@@ -83,15 +70,6 @@ def test_the_least_likely_tokens_go_while_that_pays():
     assert lengths(made) == [2, 0]
 
 
-def test_tokens_that_cost_nothing_are_all_verified():
-    made = batch((0.9, 0.9, 0.1, 0.01), (0.2, 0.2, 0.2, 0.2))
-    made.target = Linear(fixed_s=0.010)
-    for _ in range(4):
-        made.step(made.texts)
-    Adaptive()._eliminate(made)
-    assert lengths(made) == [4, 4]
-
-
 def test_drafting_goes_on_while_the_next_step_is_expected_to_pay():
     """One text, 0.5 each, after a history of 0.5: 11, 13, 15 ms for 1, 1.5 and 1.75 tokens: 0, 1 or 2 steps.
 
@@ -103,22 +81,6 @@ def test_drafting_goes_on_while_the_next_step_is_expected_to_pay():
     assert lengths(made) == [2]
 
 
-def test_no_round_exceeds_the_service_level():
-    made = batch((0.9,) * 9)
-    Adaptive(most_s=0.016, confidence=0.9).draft(made)
-    assert lengths(made) == [2]  # 2 steps, 13 ms: 15 ms; a third would be 17
-
-
-def test_a_beam_extends_the_likeliest_nodes_of_its_last_layer():
-    """Second choices are right in two of five cases in which the first is wrong."""
-    made = batch((0.6, 0.5))
-    for _ in range(2):
-        made.step(made.texts, 2)
-    [text] = made.texts
-    assert text.paths == pytest.approx([0.6, 0.16, 0.3, 0.12])
-    assert (text.parents, text.ranks) == ([-1, -1, 0, 0], [0, 1, 0, 1])
-
-
 def test_as_many_nodes_of_trees_are_accepted_as_their_paths_claim():
     made = batch(*[(0.3, 0.6, 0.5)] * 2000)
     for _ in range(3):
@@ -128,13 +90,6 @@ def test_as_many_nodes_of_trees_are_accepted_as_their_paths_claim():
     assert made.num_drafted == 0
 
 
-@pytest.mark.parametrize(("num_texts", "shape"), [(1, (4, 3)), (3, (4, 2)), (5, (3, 1)), (40, (2, 1))])
-def test_trees_are_as_deep_and_wide_as_the_load_allows(num_texts, shape):
-    """Eqs. (8) and (9), with 20 tokens to verify and 6 in a step."""
-    assert TREES.shape(num_texts) == shape
-    assert replace(TREES, c1=100, c2=2).shape(num_texts) == (2, min(3, 6 // num_texts + 2))
-
-
 @pytest.mark.parametrize("slo_phase", [True, False])
 @pytest.mark.parametrize(("num_texts", "num_drafted"), [(1, 12), (4, 16), (19, 1), (30, 0)])
 def test_no_more_is_verified_than_the_budget_allows(num_texts, num_drafted, slo_phase):
@@ -142,17 +97,6 @@ def test_no_more_is_verified_than_the_budget_allows(num_texts, num_drafted, slo_
     made = batch(*[(0.9, 0.8)] * num_texts, slo=Objectives(tpot_s=0.001, tpot_window=0))
     replace(TREES, slo_phase=slo_phase).draft(made)
     assert made.num_drafted == num_drafted
-
-
-def test_without_the_slo_phase_the_likeliest_nodes_of_all_are_verified():
-    texts = [(0.9, 0.4), (0.3, 0.6), (0.7, 0.2), (0.5, 0.5), (0.8, 0.1)]
-    every, made = batch(*texts), batch(*texts)
-    depth, width = TREES.shape(len(texts))
-    for _ in range(depth):
-        every.step(every.texts, width)
-    replace(TREES, budget=12, depths=(depth, depth), slo_phase=False).draft(made)
-    likeliest = sorted((path for text in every.texts for path in text.paths), reverse=True)
-    assert sorted((path for text in made.texts for path in text.paths), reverse=True) == likeliest[:7]
 
 
 def test_a_text_behind_its_tpot_gets_its_nodes_before_likelier_ones_of_others():
@@ -172,13 +116,6 @@ def test_a_text_behind_its_tpot_gets_its_nodes_before_likelier_ones_of_others():
     assert made(True) == [3, 3]
 
 
-def test_a_draft_model_elsewhere_is_waited_for_by_each_draft():
-    done = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 9, Known((1.0,)))], Fixed(3))
-    assert done.texts[0].seconds == pytest.approx(0.017 + 2 * (0.04 + 0.003 + 0.014))
-    plain = replace(ALONE, line_s=0.04).serve([Arrival(0.0, 7, 3, Known((1.0,)))], Fixed(0))
-    assert plain.texts[0].seconds == pytest.approx(0.017 + 2 * 0.011)
-
-
 def test_a_text_waits_for_its_own_draft_alone():
     """The second text's prompt is read, and its drafts verified, while the first one's drafts are on their way.
 
@@ -192,16 +129,6 @@ def test_a_text_waits_for_its_own_draft_alone():
         9: pytest.approx(0.017 + 2 * (0.043 + 0.014)),
     }
     assert done.busy_s == pytest.approx(2 * 0.017 + 3 * 0.014), "the device's own time, without the drafts'"
-
-
-def test_prompts_first_holds_up_who_writes():
-    arrivals = [Arrival(0.0, 7, 3, Known((0.0,))), Arrival(0.001, 150, 1, Known((0.0,)))]
-    first, beside = (replace(ALONE, prompts_first=one).serve(arrivals, Fixed(0)).texts for one in (True, False))
-    last = {
-        one: next(text for text in texts if text.num_tokens == 3).seconds for one, texts in ((1, first), (0, beside))
-    }
-    assert last[1] == pytest.approx(0.017 + 0.110 + 0.060 + 2 * 0.011)
-    assert last[0] == pytest.approx(0.017 + 0.110 + 0.062)
 
 
 @pytest.mark.thorough
