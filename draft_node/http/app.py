@@ -87,7 +87,7 @@ def _complete(app: FastAPI, *, keyed: bool) -> None:
         if app.openapi_schema is None:
             document = written()
             definitions = models_json_schema([(body, "validation") for body in BODIES], ref_template=REF)[1]["$defs"]
-            document["components"]["schemas"].update(definitions)
+            document["components"] = {"schemas": definitions}
             if keyed:
                 _ask_for_keys(document)
         return written()

@@ -8,12 +8,12 @@ from starlette.responses import PlainTextResponse, Response
 
 import goodspeed
 from draft_node.config import DraftConfig
+from draft_node.http.answer.choices import Json
 from draft_node.http.answer.shape import now
 from draft_node.http.api import page
 from draft_node.http.ask.caller import names_of, served_name
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.service import Service
-from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
 
 LANDING = """\
 GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
@@ -31,7 +31,7 @@ GET  /health                200 while the process lives
 GET  /ready                 200 while texts are admitted
 GET  /version               the release
 GET  /metrics               for Prometheus
-GET  /openapi.json          all of it in detail
+GET  /openapi.json          requests in detail
 
 docs/HTTP.md of the project lists the parameters of requests.
 """
@@ -51,26 +51,26 @@ def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
 
     @routes.get("/health")
-    async def health() -> Status:
+    async def health() -> Json:
         """Answers while the process lives."""
-        return Status(status="ok")
+        return {"status": "ok"}
 
     @routes.get("/ready")
-    async def ready() -> Ready:
+    async def ready() -> Json:
         """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted."""
         return _ready(service)
 
     @routes.get("/version")
-    async def version() -> Version:
-        return Version(version=goodspeed.__version__)
+    async def version() -> Json:
+        return {"version": goodspeed.__version__}
 
     @routes.get("/v1/models")
-    async def models() -> ModelList:
+    async def models() -> Json:
         """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
-        return ModelList(object="list", data=[_model(name, service, started) for name in names_of(service, config)])
+        return {"object": "list", "data": [_model(name, service, started) for name in names_of(service, config)]}
 
     @routes.get("/v1/models/{name:path}")
-    async def model(name: str) -> Model:
+    async def model(name: str) -> Json:
         return _model(served_name(name, service, config), service, started)
 
     @routes.get("/metrics", response_class=Response)
@@ -82,31 +82,32 @@ def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition
     return routes
 
 
-def _ready(service: Service) -> Ready:
+def _ready(service: Service) -> Json:
     """Returns the answer of `/ready`; ApiError with the reason if texts are not admitted."""
     if service.draining:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
         raise ApiError(503, f"not ready: {service.absence}", code="verify_away")
     target = service.target
-    return Ready(status="ready", target=target.name, target_fingerprint=target.fingerprint)
+    return {"status": "ready", "target": target.name, "target_fingerprint": target.fingerprint}
 
 
-def _model(name: str, service: Service, started: int) -> Model:
+def _model(name: str, service: Service, started: int) -> Json:
+    """Returns a name's entry; the target is null while the verify node is unreachable."""
     target = service.target
-    return Model(
-        id=name,
-        object="model",
-        created=started,
-        owned_by="goodspeed",
-        max_model_len=service.context_len,
-        goodspeed=Models(
-            target=target.name,
-            target_fingerprint=target.fingerprint,
-            draft=service.draft_model,
-            draft_fingerprint=service.draft_fingerprint,
-        ),
-    )
+    return {
+        "id": name,
+        "object": "model",
+        "created": started,
+        "owned_by": "goodspeed",
+        "max_model_len": service.context_len,
+        "goodspeed": {
+            "target": target.name,
+            "target_fingerprint": target.fingerprint,
+            "draft": service.draft_model,
+            "draft_fingerprint": service.draft_fingerprint,
+        },
+    }
 
 
 def _answer_head(routes: APIRouter) -> None:

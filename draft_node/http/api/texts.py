@@ -25,7 +25,6 @@ from draft_node.http.schema.messages import CountRequest, MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.service.service import Service
 from goodspeed.errors import Busy
-from goodspeed.serving.web.bodies import ChatCompletion, Completion
 from goodspeed.serving.web.errors import MESSAGES
 
 B = TypeVar("B", bound=Asking)
@@ -38,7 +37,6 @@ class Endpoint(Generic[B]):
     path: str
     body: type[B]
     shape_of: Callable[[B, Caller], Coroutine[Any, Any, Shape]]
-    answer: Any = dict[str, Any]  # in the OpenAPI document
     ignored: Callable[[B, Service], Iterable[str]] = lambda body, service: ()  # members this model ignores
 
 
@@ -77,14 +75,8 @@ def ignored_by_messages(body: CountRequest, service: Service) -> Iterator[str]:
 
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
-    Endpoint(path="/v1/completions", body=CompletionRequest, shape_of=_completion, answer=Completion),
-    Endpoint(
-        path="/v1/chat/completions",
-        body=ChatRequest,
-        shape_of=_chat,
-        answer=ChatCompletion,
-        ignored=_ignored_by_chats,
-    ),
+    Endpoint(path="/v1/completions", body=CompletionRequest, shape_of=_completion),
+    Endpoint(path="/v1/chat/completions", body=ChatRequest, shape_of=_chat, ignored=_ignored_by_chats),
     Endpoint(path="/v1/responses", body=ResponsesRequest, shape_of=_response),
     Endpoint(path=MESSAGES, body=MessagesRequest, shape_of=_message, ignored=ignored_by_messages),
 )
@@ -103,7 +95,6 @@ def _add(routes: APIRouter, endpoint: Endpoint[B], service: Service, config: Dra
     @routes.post(
         endpoint.path,
         name=endpoint.path.removeprefix("/v1/"),
-        response_model=endpoint.answer,
         responses={200: events, **ERRORS[endpoint.path == MESSAGES]},
         openapi_extra=takes(endpoint.body),
     )

@@ -12,7 +12,6 @@ from starlette.types import Scope
 from draft_node.http.schema.strict import LEFT_OUT, MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import error_answer, error_body
-from goodspeed.serving.web.bodies import ErrorBody
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 
@@ -140,7 +139,7 @@ def _param(loc: Sequence[str | int]) -> str:
 
 
 ERRORS: tuple[Answers, Answers] = (
-    {"default": {"model": ErrorBody, "description": "An error; 429 and 503 have the header Retry-After."}},
+    {"default": {"description": "`error` with `message`, `type`, `param` and `code`; 429 and 503 have Retry-After."}},
     {"default": {"description": "An error in the format of Anthropic's API."}},
 )
 """What routes answer in case of an error, for the OpenAPI document: those of OpenAI's API, and of Anthropic's."""
