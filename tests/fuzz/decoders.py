@@ -18,7 +18,7 @@ import msgspec
 import torch
 from starlette.requests import Request
 
-from draft_node.http.ask.body import BodyLimit, LargeWork, reads
+from draft_node.http.ask.body import BodyLimit, LargeWork, read
 from draft_node.http.schema import chat as schemas
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
@@ -286,7 +286,7 @@ def _body(data: bytes) -> None:
     answers: list[dict[str, object]] = []
 
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
-        await reads(schema, LargeWork().bodies)(Request(scope, receive))  # type: ignore[arg-type]
+        await read(Request(scope, receive), schema, LargeWork().bodies)  # type: ignore[arg-type]
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}

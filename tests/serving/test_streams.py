@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
@@ -154,10 +153,8 @@ class Pausing:
         self.stdout = io.TextIOWrapper(self.output, "utf-8", line_buffering=True)
         self.events = EventLog(enabled=True, stream=self.stdout)
 
-    def log(self) -> TextIO:
-        """Standard error into the same pipe."""
-        log = Stream(self.pipe.writing, "name", is_result=False, is_daemon=True, beside=self.output)
-        return io.TextIOWrapper(log, "utf-8", line_buffering=True)
+        self.log = Stream(self.pipe.writing, "name", is_result=False, is_daemon=True, beside=self.output)
+        self.stderr = io.TextIOWrapper(self.log, "utf-8", line_buffering=True)
 
 
 @pytest.fixture
@@ -229,7 +226,7 @@ def test_a_failure_is_told_once_however_many_lines_fail(monkeypatch: pytest.Monk
 
 def test_a_line_may_be_logged_while_one_is(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
     """A garbage collection within `put` may run a finalizer that logs."""
-    log, append = pausing.log(), Stream._append
+    log, append = pausing.stderr, Stream._append
 
     def collect(self: Stream, text: bytes) -> None:
         append(self, text)
@@ -245,12 +242,11 @@ def test_a_line_may_be_logged_while_one_is(pausing: Pausing, monkeypatch: pytest
 
 
 def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
-    log = pausing.log()
     for number in range(2000):
-        print("line", number, file=log)
-    log.buffer.keep_last_words()
-    print("stopping", file=log)
-    log.buffer.wait(time.monotonic() - 1)  # nobody reads: at once
+        print("line", number, file=pausing.stderr)
+    pausing.log.keep_last_words()
+    print("stopping", file=pausing.stderr)
+    pausing.log.wait(time.monotonic() - 1)  # nobody reads: at once
     told = pausing.pipe.read_until("stopping")
     assert told[-2].startswith("name: standard error was not read for a while; lines dropped: ")
     assert told[-1] == "stopping"

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from fastapi import APIRouter, Request
-from fastapi.routing import APIRoute
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 import goodspeed
 from draft_node.config import DraftConfig
@@ -31,7 +31,6 @@ GET  /health                200 while the process lives
 GET  /ready                 200 while texts are admitted
 GET  /version               the release
 GET  /metrics               for Prometheus
-GET  /openapi.json          requests in detail
 
 docs/HTTP.md of the project lists the parameters of requests.
 """
@@ -40,46 +39,48 @@ Exposition = Callable[[], tuple[bytes, str]]
 """Returns metrics as text, and their content type."""
 
 
-def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
-    routes, started = APIRouter(), now()
+def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition) -> list[Route]:
+    started = now()
 
-    @routes.get("/", response_class=Response)
     async def landing(request: Request) -> Response:
         """Names the node and its routes; a browser gets a page to chat with, without a key."""
         if page.is_wanted(request.scope):
             return page.page()
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
 
-    @routes.get("/health")
-    async def health() -> Json:
+    async def health(request: Request) -> Response:
         """Answers while the process lives."""
-        return {"status": "ok"}
+        return JSONResponse({"status": "ok"})
 
-    @routes.get("/ready")
-    async def ready() -> Json:
+    async def ready(request: Request) -> Response:
         """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted."""
-        return _ready(service)
+        return JSONResponse(_ready(service))
 
-    @routes.get("/version")
-    async def version() -> Json:
-        return {"version": goodspeed.__version__}
+    async def version(request: Request) -> Response:
+        return JSONResponse({"version": goodspeed.__version__})
 
-    @routes.get("/v1/models")
-    async def models() -> Json:
+    async def models(request: Request) -> Response:
         """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
-        return {"object": "list", "data": [_model(name, service, started) for name in names_of(service, config)]}
+        listed = [_model(name, service, started) for name in names_of(service, config)]
+        return JSONResponse({"object": "list", "data": listed})
 
-    @routes.get("/v1/models/{name:path}")
-    async def model(name: str) -> Json:
-        return _model(served_name(name, service, config), service, started)
+    async def model(request: Request) -> Response:
+        return JSONResponse(_model(served_name(request.path_params["name"], service, config), service, started))
 
-    @routes.get("/metrics", response_class=Response)
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
         content, content_type = exposition()
         return Response(content, headers={"Content-Type": content_type})
 
-    _answer_head(routes)
-    return routes
+    handlers = {
+        "/": landing,
+        "/health": health,
+        "/ready": ready,
+        "/version": version,
+        "/v1/models": models,
+        "/v1/models/{name:path}": model,
+        "/metrics": metrics,
+    }
+    return [Route(path, handler) for path, handler in handlers.items()]
 
 
 def _ready(service: Service) -> Json:
@@ -108,13 +109,3 @@ def _model(name: str, service: Service, started: int) -> Json:
             "draft_fingerprint": service.draft_fingerprint,
         },
     }
-
-
-def _answer_head(routes: APIRouter) -> None:
-    """Serves HEAD wherever GET is served: load balancers probe routes with HEAD.
-
-    The server omits the body; the OpenAPI document omits the method.
-    """
-    for route in list(routes.routes):
-        if isinstance(route, APIRoute):
-            routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)

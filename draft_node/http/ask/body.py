@@ -1,12 +1,12 @@
 """Reads request bodies: limits their size, counts their elements, and validates them by schema."""
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.http.schema.chat import ChatRequest
@@ -116,27 +116,14 @@ async def in_turn(bodies: FairQueue, user: str, num_bytes: int, work: Callable[[
     return work() if num_bytes < LARGE else await bodies.run(user, num_bytes, work)
 
 
-def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """Returns a FastAPI dependency that parses the body by `schema`; ApiError with the reason if invalid."""
-
-    async def read(request: Request) -> M:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
-        body, ignored = await request.body(), ignored_of(request.scope)
-        ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
-        return await in_turn(bodies, user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
-
-    return read
-
-
-REF = "#/components/schemas/{model}"
-
-
-def takes(schema: type[BaseModel]) -> dict[str, Any]:
-    """Returns the OpenAPI description of a route's body, which FastAPI cannot infer."""
-    content = {"application/json": {"schema": {"$ref": REF.format(model=schema.__name__)}}}
-    return {"requestBody": {"required": True, "content": content}}
+async def read(request: Request, schema: type[M], bodies: FairQueue) -> M:
+    """Parses the body by `schema`; ApiError with the reason if invalid."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
+    body, ignored = await request.body(), ignored_of(request.scope)
+    ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
+    return await in_turn(bodies, user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
 
 
 def validated(schema: type[M], body: bytes, ignored: Ignored | None = None) -> M:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fastapi import Request
+from starlette.requests import Request
 
 from draft_node.config import ANY_NAME, DraftConfig
 from draft_node.http.ask.body import in_turn

@@ -48,8 +48,8 @@ class CustomTool(OfMessages):
     name: Name
     description: str | None = None
     input_schema: Schema
-    strict: bool | None = Field(default=None, description="true: a call's input keeps the schema")
-    allowed_callers: Annotated[list[str], listed(16)] | None = Field(default=None, description='has "direct"')
+    strict: bool | None = None  # true: a call's input keeps the schema
+    allowed_callers: Annotated[list[str], listed(16)] | None = None  # has "direct"
 
     @model_validator(mode="after")
     def _is_called_by_the_model(self, info: ValidationInfo) -> Self:
@@ -112,7 +112,7 @@ class ToolUse(OfMessages):
 class Thought(OfMessages):
     type: Literal["thinking"]
     thinking: str
-    signature: str | None = Field(default=None, description="taken, and not looked at")
+    signature: str | None = None  # taken, and not looked at
 
 
 class Compaction(OfMessages):
@@ -269,8 +269,8 @@ class Message(OfMessages):
 
 class ToolChoice(OfMessages):
     type: Literal["auto", "any", "tool", "none"]
-    name: Name | None = Field(default=None, description="of the tool to call, with the type tool")
-    disable_parallel_tool_use: bool | None = Field(default=None, description="true: the answer ends after one call")
+    name: Name | None = None  # of the tool to call, with the type tool
+    disable_parallel_tool_use: bool | None = None  # true: the answer ends after one call
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -303,7 +303,7 @@ class CountRequest(OfMessages):
     system: Texts | None = None
     tools: Annotated[list[AnyTool], listed(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
-    thinking: Thinking | None = Field(default=None, description="left out: disabled where the model can do without")
+    thinking: Thinking | None = None  # left out: disabled where the model can do without
     output_config: OutputConfig | None = None
 
     @model_validator(mode="after")
@@ -327,7 +327,7 @@ class CountRequest(OfMessages):
 class MessagesRequest(CountRequest, Asking):
     max_tokens: NumTokens
     stop_sequences: Annotated[list[Stop], listed(4)] | None = None
-    thread: Any = Field(default=None, description="refused: no conversation is kept here")
+    thread: Any = None  # refused: no conversation is kept here
 
     @model_validator(mode="after")
     def _keeps_nothing(self) -> Self:

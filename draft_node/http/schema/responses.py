@@ -39,8 +39,8 @@ Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 class Part(Strict):
     type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
-    annotations: list[Any] | None = Field(default=None, description="of an earlier response; taken, and not looked at")
-    logprobs: list[Any] | None = Field(default=None, description="likewise")
+    annotations: list[Any] | None = None  # of an earlier response; taken, and not looked at
+    logprobs: list[Any] | None = None  # likewise
 
 
 class RefusalPart(Strict):
@@ -229,7 +229,7 @@ class Reasoning(Strict):
 
 
 class ResponseStreamOptions(StreamOptions):
-    include_usage: bool | None = Field(default=None, description="the last event always has the usage")
+    include_usage: bool | None = None  # the last event always has the usage
 
 
 Included = Literal[
@@ -246,7 +246,7 @@ Included = Literal[
 
 class ResponsesRequest(Asking):
     input: str | Annotated[list[AnyItem], listed(MAX_MESSAGES, 1)]
-    instructions: str | None = Field(default=None, description="a message of the system before the input")
+    instructions: str | None = None  # a message of the system before the input
     max_output_tokens: NumTokens | None = None
     tools: Tools | None = None
     tool_choice: ToolChoice | None = None
@@ -258,8 +258,8 @@ class ResponsesRequest(Asking):
     metadata: Annotated[
         dict[str, Annotated[str, Field(max_length=512)]] | None,
         few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
-    ] = Field(default=None, description="told again, and kept nowhere")
-    user: Mark = Field(default=None, description="taken, and kept nowhere")
+    ] = None  # told again, and kept nowhere
+    user: Mark = None  # taken, and kept nowhere
     stream_options: ResponseStreamOptions | None = None
 
     @model_validator(mode="after")
