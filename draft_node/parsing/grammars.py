@@ -40,10 +40,6 @@ Opened = Literal["open", "may", "closed"]
 """Reasoning at the end of the prompt: open; may: the model may open it; closed: ended, or unknown format."""
 
 
-class TooLong(ValueError):
-    """A grammar would be longer than `MAX_CHARS`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool that the model may call."""
@@ -83,8 +79,8 @@ class Form:
 def grammar(form: Form, tools: Sequence[Tool]) -> str:
     """Returns the grammar of an answer; without tools, of reasoning and content only.
 
-    ValueError with the reason if the model's tool format is unknown, or a tool's schema does not suit it; TooLong if
-    the grammar is too long.
+    ValueError with the reason if the model's tool format is unknown, a tool's schema does not suit it, or the grammar
+    is too long.
     """
     if form.formats.tools is None and tools:
         raise ValueError("this model's format of tool calls is unknown, so its calls cannot be constrained")
@@ -123,9 +119,9 @@ class _Writer:
         return written
 
     def _check(self, num_more: int) -> None:
-        """TooLong if the rules so far plus `num_more` characters are too long."""
+        """ValueError if the rules so far plus `num_more` characters are too long."""
         if self._num_chars + num_more > MAX_CHARS:
-            raise TooLong(f"the schemas are too long: their grammar has more than {MAX_CHARS} characters")
+            raise ValueError(f"the schemas are too long: their grammar has more than {MAX_CHARS} characters")
 
     # -- markers -------------------------------------------------------------------------------------------------------
 

@@ -236,11 +236,3 @@ def test_text_to_tokens_and_back(api: Api) -> None:
     assert api.client.post("/detokenize", json={"tokens": [72, 105]}).json() == {"prompt": "Hi"}
     chat = api.client.post("/tokenize", json={"messages": [{"role": "user", "content": "Hi"}]}).json()
     assert bytes(chat["tokens"]) == b"user:Hi;"
-
-
-def test_very_many_tokens_are_told(api: Api) -> None:
-    text = "".join(chr(ord("a") + number % 26) for number in range(1 << 15))
-    api.service.max_chars = len(text)
-    answer = api.client.post("/tokenize", json={"prompt": text}).json()
-    assert answer["tokens"] == list(text.encode())
-    assert answer["count"] == len(text)
