@@ -182,20 +182,3 @@ def test_a_daemon_imports_nothing_from_the_current_folder(name: str, tmp_path: P
     script = Path(sys.executable).parent / "goodspeed"
     ended = subprocess.run([str(script), name, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("goodspeed", "goodspeed"),
-        ("verify_node", "goodspeed-verify"),
-        ("draft_node", "goodspeed-draft"),
-        ("goodspeed.app.fleet", "goodspeed-fleet"),
-    ],
-)
-def test_every_command_tells_its_version(module: str, name: str) -> None:
-    script = Path(sys.executable).parent / name
-    for command in ([sys.executable, "-m", module], [str(script)]):
-        ended = subprocess.run([*command, "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{name} {__version__}\n", "")
