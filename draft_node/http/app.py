@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,7 +15,7 @@ from draft_node.http.api import page
 from draft_node.http.api.node import Exposition, routes_of_node
 from draft_node.http.api.texts import routes_of_texts
 from draft_node.http.api.tokens import routes_of_tokens
-from draft_node.http.ask.body import MAX_BODY_BYTES, BodyLimit, LargeWork
+from draft_node.http.ask.body import LargeWork, telling_ignored
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.service.service import Service
 from goodspeed.errors import PromptError, ServiceError
@@ -40,12 +40,13 @@ def create_app(
             ServiceError: _ours,
             PromptError: _ours,
             ClientGone: _gone,
+            ClientDisconnect: _gone,
             HTTPException: _frameworks,
             Exception: _bugs,
         },
     )
     api.router.redirect_slashes = False
-    guarded: ASGIApp = BodyLimit(_with_or_without_slash(api), MAX_BODY_BYTES)
+    guarded = telling_ignored(_with_or_without_slash(api))
     return guarded if keys is None else KeyCheck(guarded, keys, is_open=page.is_wanted)
 
 

@@ -90,7 +90,7 @@ def routes_of_texts(service: Service, config: DraftConfig, work: LargeWork) -> l
 def _route(endpoint: Endpoint[B], service: Service, config: DraftConfig, work: LargeWork) -> Route:
     async def generate(request: Request) -> Response:
         body = await read(request, endpoint.body, work.bodies)
-        caller = await Caller.of(request, service, config, work.bodies)
+        caller = Caller.of(request, service, config, work.bodies)
         with service.refusing():
             shape = await unless_gone(request.receive, endpoint.shape_of(body, caller))
             _check_room(shape.batch, service, config)

@@ -28,7 +28,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
     async def tokenize(request: Request) -> Response:
         """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
         body = await read(request, TokenizeRequest, work.bodies)
-        caller = await Caller.of(request, service, config, work.bodies)
+        caller = Caller.of(request, service, config, work.bodies)
         caller.model_of(body.model)
         if body.messages is not None:
             chat = ChatRequest.model_construct(**{name: value for name, value in body if name != "prompt"})
@@ -49,7 +49,7 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
     async def count_tokens(request: Request) -> Response:
         """Counts the tokens of the prompt that a request with these parameters has."""
         body = await read(request, CountRequest, work.bodies)
-        caller = await Caller.of(request, service, config, work.bodies)
+        caller = Caller.of(request, service, config, work.bodies)
         chat = await caller.run(partial(messages.chat_of, body, service.chats))
         ignored_of(request.scope).update(ignored_by_messages(body, service))
         with renamed(messages.NAMES):

@@ -33,9 +33,9 @@ class Caller:
     bodies: FairQueue
 
     @classmethod
-    async def of(cls, request: Request, service: Service, config: DraftConfig, bodies: FairQueue) -> "Caller":
-        size = len(await request.body())
-        return cls(service, config, user_of(request.scope), request.headers, size, bodies)
+    def of(cls, request: Request, service: Service, config: DraftConfig, bodies: FairQueue) -> "Caller":
+        """Returns the caller of a request whose body has been read."""
+        return cls(service, config, user_of(request.scope), request.headers, request.state.num_bytes, bodies)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs work whose time is that of reading the body."""
