@@ -21,8 +21,7 @@ from draft_node.http.schema.chat import (
 )
 from draft_node.http.schema.parts import TextPart, Unseen, text_of
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
-from draft_node.parsing.bodies import MAX_DEPTH
-from draft_node.service.chat_forms import depth
+from draft_node.parsing.bodies import MAX_DEPTH, depth
 from goodspeed.serving.web.errors import NO_THREADS
 
 IGNORED_HERE = IGNORED | {
