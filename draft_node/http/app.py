@@ -3,28 +3,23 @@
 import re
 from typing import Any
 
-from fastapi import FastAPI
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import goodspeed
 from draft_node.config import DraftConfig
 from draft_node.http.api import page
 from draft_node.http.api.node import Exposition, routes_of_node
-from draft_node.http.api.texts import ENDPOINTS, routes_of_texts
+from draft_node.http.api.texts import routes_of_texts
 from draft_node.http.api.tokens import routes_of_tokens
-from draft_node.http.ask.body import MAX_BODY_BYTES, REF, BodyLimit, LargeWork
-from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
-from draft_node.http.schema.errors import ERRORS, ApiError, ClientGone, of_service
-from draft_node.http.schema.messages import CountRequest
+from draft_node.http.ask.body import LargeWork, telling_ignored
+from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.service.service import Service
 from goodspeed.errors import PromptError, ServiceError
-from goodspeed.serving.web import OPEN_PATHS, KeyCheck, Keys
+from goodspeed.serving.web import KeyCheck, Keys
 from goodspeed.serving.web.errors import FAILED_HERE
 
 
@@ -36,8 +31,22 @@ def create_app(
     work: LargeWork | None = None,
 ) -> ASGIApp:
     """Builds the application. exposition: returns the metrics, called at each scrape; work: closed by the caller."""
-    api = create_api(service, config, exposition, keyed=keys is not None, work=work)
-    guarded: ASGIApp = BodyLimit(_with_or_without_slash(api), MAX_BODY_BYTES)
+    work = work or LargeWork()
+    texts, tokens = routes_of_texts(service, config, work), routes_of_tokens(service, config, work)
+    api = Starlette(
+        routes=[*texts, *tokens, *routes_of_node(service, config, exposition)],
+        exception_handlers={
+            ApiError: _ours,
+            ServiceError: _ours,
+            PromptError: _ours,
+            ClientGone: _gone,
+            ClientDisconnect: _gone,
+            HTTPException: _frameworks,
+            Exception: _bugs,
+        },
+    )
+    api.router.redirect_slashes = False
+    guarded = telling_ignored(_with_or_without_slash(api))
     return guarded if keys is None else KeyCheck(guarded, keys, is_open=page.is_wanted)
 
 
@@ -52,102 +61,32 @@ def _with_or_without_slash(app: ASGIApp) -> ASGIApp:
     return served
 
 
-def create_api(
-    service: Service,
-    config: DraftConfig,
-    exposition: Exposition,
-    *,
-    keyed: bool = False,
-    work: LargeWork | None = None,
-) -> FastAPI:
-    """Builds the routes, without body limit and key check. keyed: the OpenAPI document demands keys."""
-    work = work or LargeWork()
-    # FastAPI's documentation pages load scripts from other sites; the document itself is enough.
-    app = FastAPI(
-        title="GoodSpeed draft node",
-        version=goodspeed.__version__,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        responses=ERRORS[False],
-    )
-    install(app)
-    app.include_router(routes_of_texts(service, config, work))
-    app.include_router(routes_of_tokens(service, config, work))
-    app.include_router(routes_of_node(service, config, exposition))
-    _complete(app, keyed=keyed)
-    return app
-
-
-def _complete(app: FastAPI, *, keyed: bool) -> None:
-    """Adds the request bodies' schemas, and the keys if required, to FastAPI's OpenAPI document."""
-    written = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = written()
-            definitions = models_json_schema([(body, "validation") for body in BODIES], ref_template=REF)[1]["$defs"]
-            document["components"]["schemas"].update(definitions)
-            if keyed:
-                _ask_for_keys(document)
-        return written()
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _ask_for_keys(document: dict[str, Any]) -> None:
-    document["components"]["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer"},
-        "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-    }
-    document["security"] = [{"key": []}, {"x-api-key": []}]
-    for path in OPEN_PATHS:
-        for operation in document["paths"][path].values():
-            operation["security"] = []
-
-
 API = "/v1/"
 
-BODIES: tuple[type[BaseModel], ...] = (
-    *(endpoint.body for endpoint in ENDPOINTS),
-    CountRequest,
-    TokenizeRequest,
-    DetokenizeRequest,
-)
-"""Request bodies, which FastAPI does not know."""
+
+async def _ours(request: Request, error: Any) -> Response:
+    told = error if isinstance(error, ApiError) else of_service(error)
+    return told.response(request.scope)
 
 
-def install(app: FastAPI) -> None:
-    """Registers the exception handlers that answer in this format."""
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # the user is gone; never delivered
 
-    @app.exception_handler(ApiError)
-    async def ours(request: Request, error: ApiError) -> Response:
-        return error.response(request.scope)
 
-    @app.exception_handler(ServiceError)
-    @app.exception_handler(PromptError)
-    async def services(request: Request, error: ServiceError | PromptError) -> Response:
-        return of_service(error).response(request.scope)
+async def _bugs(request: Request, error: Exception) -> Response:
+    return ApiError(500, FAILED_HERE).response(request.scope)  # the server gets the error, too, and logs it
 
-    @app.exception_handler(ClientGone)
-    async def gone(request: Request, error: ClientGone) -> Response:
-        return Response(status_code=499)  # the user is gone; never delivered
 
-    @app.exception_handler(Exception)
-    async def bugs(request: Request, error: Exception) -> Response:
-        return ApiError(500, FAILED_HERE).response(request.scope)  # the server gets the error, too, and logs it
-
-    @app.exception_handler(HTTPException)
-    async def frameworks(request: Request, error: HTTPException) -> Response:
-        headers = dict(error.headers or {})
-        _, version, *rest = request.url.path.split("/")
-        if error.status_code == 404 and version == "v1" and rest:
-            # For proxies, 404 means a broken node, to which they send nothing for a while.
-            found = _meant(request) or ": this node only generates texts; GET / lists its routes"
-            what = f"/v1/{'/'.join(rest)[:64]} is not served{found}"
-            return ApiError(400, what, code="not_served").response(request.scope)
-        what = _route(error.status_code, request, headers.get("Allow", ""))
-        return ApiError(error.status_code, what or error.detail).response(request.scope, headers)
+async def _frameworks(request: Request, error: Any) -> Response:
+    headers = dict(error.headers or {})
+    _, version, *rest = request.url.path.split("/")
+    if error.status_code == 404 and version == "v1" and rest:
+        # For proxies, 404 means a broken node, to which they send nothing for a while.
+        found = _meant(request) or ": this node only generates texts; GET / lists its routes"
+        what = f"/v1/{'/'.join(rest)[:64]} is not served{found}"
+        return ApiError(400, what, code="not_served").response(request.scope)
+    what = _route(error.status_code, request, headers.get("Allow", ""))
+    return ApiError(error.status_code, what or error.detail).response(request.scope, headers)
 
 
 def _meant(request: Request) -> str:
@@ -165,5 +104,7 @@ def _route(status: int, request: Request, allowed: str) -> str:
     if status == 404:
         return f"there is nothing at {path}{_meant(request) or '; GET / lists the routes'}"
     if status == 405:
-        return f"{request.method} {path} is not served" + (f"; use {allowed.replace(', ', ' or ')}" if allowed else "")
+        return f"{request.method} {path} is not served" + (
+            f"; use {' or '.join(sorted(allowed.split(', ')))}" if allowed else ""
+        )
     return ""

@@ -148,19 +148,22 @@ def _call(written: _Written, known: Collection[str] | None) -> Call | None:
     return Call(written.name, arguments) if is_object(arguments) else None
 
 
-STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-"""A string of JSON; takes an unfinished one, too, so that its search is linear in any text."""
-
-
 def is_object(text: str) -> bool:
     """True if a text is a strictly valid JSON object of at most `MAX_DEPTH` levels, which JSON parsers accept."""
-    scan = JsonScan()
-    if any(not scan.take(char) or scan.depth > MAX_DEPTH for char in STRING.sub("", text.strip())):
-        return False
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return False
+    return isinstance(value, dict) and depth(value) <= MAX_DEPTH
+
+
+def depth(value: Any) -> int:
+    """Returns the nesting depth of lists and objects; 0 for other values."""
+    level, found = [value], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        found += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return found
 
 
 FUNCTION, FUNCTION_ENDS = "<function=", "</function>"

@@ -40,10 +40,6 @@ Opened = Literal["open", "may", "closed"]
 """Reasoning at the end of the prompt: open; may: the model may open it; closed: ended, or unknown format."""
 
 
-class TooLong(ValueError):
-    """A grammar would be longer than `MAX_CHARS`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool that the model may call."""
@@ -83,8 +79,8 @@ class Form:
 def grammar(form: Form, tools: Sequence[Tool]) -> str:
     """Returns the grammar of an answer; without tools, of reasoning and content only.
 
-    ValueError with the reason if the model's tool format is unknown, or a tool's schema does not suit it; TooLong if
-    the grammar is too long.
+    ValueError with the reason if the model's tool format is unknown, a tool's schema does not suit it, or the grammar
+    is too long.
     """
     if form.formats.tools is None and tools:
         raise ValueError("this model's format of tool calls is unknown, so its calls cannot be constrained")
@@ -123,18 +119,18 @@ class _Writer:
         return written
 
     def _check(self, num_more: int) -> None:
-        """TooLong if the rules so far plus `num_more` characters are too long."""
+        """ValueError if the rules so far plus `num_more` characters are too long."""
         if self._num_chars + num_more > MAX_CHARS:
-            raise TooLong(f"the schemas are too long: their grammar has more than {MAX_CHARS} characters")
+            raise ValueError(f"the schemas are too long: their grammar has more than {MAX_CHARS} characters")
 
     # -- markers -------------------------------------------------------------------------------------------------------
 
     def _mark(self, marker: str) -> str:
-        return f"<[{self._form.ids[marker]}]>" if marker in self._form.ids else _quoted(marker)
+        return f"<[{self._form.ids[marker]}]>" if marker in self._form.ids else _dumped(marker)
 
     def _text(self, name: str, *markers: str, beginning: str = "") -> str:
         """Adds a terminal for any text without these markers, and this beginning; returns its name."""
-        self._rule(f"UNLIKE_{name}: {beginning}{ANY_TEXT} ({' | '.join(map(_quoted, markers))})")
+        self._rule(f"UNLIKE_{name}: {beginning}{ANY_TEXT} ({' | '.join(map(_dumped, markers))})")
         self._rule(f"{name}: {without(f'UNLIKE_{name}')}")
         return name
 
@@ -195,7 +191,7 @@ class _Writer:
         """
         if not self._form.stops or self._form.one_call:
             return ""
-        return f" ({' | '.join(map(_quoted, self._form.stops))})?"
+        return f" ({' | '.join(map(_dumped, self._form.stops))})?"
 
     def _one_of_tools(self) -> str:
         ends = self._mark(self._format.ends[0]) if self._format.ends and not self._format.bare else ""
@@ -203,9 +199,9 @@ class _Writer:
             case "xml":
                 self._rule(f"function: {' | '.join(map(self._xml, self._tools))}")
                 self._rule(f"rest_of_function: function ({LINE} {ends})?")
-                bodies = [f"{_quoted(FUNCTION)} function"]
+                bodies = [f"{_dumped(FUNCTION)} function"]
             case "mistral":
-                bodies = [f"{_quoted(tool.name)} {self._mark('[ARGS]')} {self._json(tool)}" for tool in self._tools]
+                bodies = [f"{_dumped(tool.name)} {self._mark('[ARGS]')} {self._json(tool)}" for tool in self._tools]
             case "json":
                 bodies = [self._value(self._object(tool)) for tool in self._tools]
         blank = "" if self._format.bare or self._format.body == "mistral" else LINE
@@ -256,7 +252,7 @@ class _Writer:
 
     def _xml(self, tool: Tool) -> str:
         if not self._has_schema(tool):
-            return f"{_quoted(f'{tool.name}>{chr(10)}')} {self._any_parameter()}* {_quoted(FUNCTION_ENDS)}"
+            return f"{_dumped(f'{tool.name}>{chr(10)}')} {self._any_parameter()}* {_dumped(FUNCTION_ENDS)}"
         properties, required = parameters_of(tool.schema)
         if tool.strict:
             check_parameters(tool.name, properties, required)
@@ -266,28 +262,28 @@ class _Writer:
                 **{key: {} for key in required if isinstance(key, str) and key not in properties},
             }
         resolver = Resolver(tool.schema)
-        parts, num_chars = [_quoted(f"{tool.name}>\n")], 0
+        parts, num_chars = [_dumped(f"{tool.name}>\n")], 0
         for key, wanted in properties.items():
             if is_legible(key):
-                part = f"{_quoted(f'{PARAMETER}{key}>')} {self._xml_value(wanted, tool, resolver)}"
+                part = f"{_dumped(f'{PARAMETER}{key}>')} {self._xml_value(wanted, tool, resolver)}"
                 parts.append(part if key in required else f"({part})?")
                 num_chars += len(part)
                 self._check(num_chars)
-        return " ".join([*parts, _quoted(FUNCTION_ENDS)])
+        return " ".join([*parts, _dumped(FUNCTION_ENDS)])
 
     def _any_parameter(self) -> str:
         """Returns the name of the rule for a parameter of any name and value, which is added once."""
         if not self._has_any_parameter:
             self._has_any_parameter = True
             self._rule(r"KEY: /[^>\s]([^>\n]*[^>\s])?/")
-            self._rule(f"any_parameter: {_quoted(PARAMETER)} KEY {_quoted('>')} {self._any_text()}")
+            self._rule(f"any_parameter: {_dumped(PARAMETER)} KEY {_dumped('>')} {self._any_text()}")
         return "any_parameter"
 
     def _any_text(self) -> str:
         """Adds a rule for a value of any text, and its end marker; returns the rule's name."""
         self._num_values += 1
         name = f"text_{self._num_values}"
-        self._rule(f"{name}[lazy]: {LINE} ({ANY_TEXT} {LINE})? {_quoted(CLOSED[1:])}")  # ends at the first CLOSED
+        self._rule(f"{name}[lazy]: {LINE} ({ANY_TEXT} {LINE})? {_dumped(CLOSED[1:])}")  # ends at the first CLOSED
         return name
 
     def _xml_value(self, wanted: Any, tool: Tool, resolver: Resolver) -> str:
@@ -299,7 +295,7 @@ class _Writer:
         if choices and any(isinstance(one, str) for one in choices):
             bare = [one if isinstance(one, str) else _dumped(one) for one in choices]
             if not any(PARAMETER_ENDS in one for one in bare):
-                return f"{LINE} ({' | '.join(map(_quoted, bare))}) {_quoted(CLOSED)}"
+                return f"{LINE} ({' | '.join(map(_dumped, bare))}) {_dumped(CLOSED)}"
             if tool.strict:
                 raise ValueError(
                     f"an enum of {tool.name} has {PARAMETER_ENDS}, which ends a value in this model's calls"
@@ -309,7 +305,7 @@ class _Writer:
         if choices is None and (not types or "string" in types):
             return self._any_text()
         found = standalone(schema, resolver, is_lenient=not tool.strict)
-        return f"{LINE} {self._value({**found, **_options(tool)})} {_quoted(CLOSED)}"
+        return f"{LINE} {self._value({**found, **_options(tool)})} {_dumped(CLOSED)}"
 
 
 def _options(tool: Tool) -> dict[str, Any]:
@@ -317,9 +313,5 @@ def _options(tool: Tool) -> dict[str, Any]:
     return {} if tool.strict else {"x-guidance": {"lenient": True}}
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text)
-
-
-def _dumped(schema: Any) -> str:
-    return json.dumps(schema)
+def _dumped(value: Any) -> str:
+    return json.dumps(value)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from draft_node.parsing.bodies import depth
 from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
 from draft_node.parsing.grammars import Opened
 from draft_node.parsing.parser import ParserSettings
@@ -185,15 +186,6 @@ def _system_of(tokenizer: Any) -> System:
     if shows([first, user, assistant, later, user], *marks) or not shows([user]):
         return "any"
     return "first" if shows([first, user], marks[0]) else "none"
-
-
-def depth(value: Any) -> int:
-    """Returns the nesting depth of lists and objects; 0 for other values."""
-    level, found = [value], 0
-    while level := [one for one in level if isinstance(one, dict | list)]:
-        found += 1
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-    return found
 
 
 def opened(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> Opened:

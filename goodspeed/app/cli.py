@@ -6,7 +6,7 @@ only after a subcommand has checked its options.
 
 import argparse
 import sys
-from typing import Protocol
+from types import ModuleType
 
 from goodspeed.app import daemons, export_gguf, generate, keygen, models, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
@@ -15,31 +15,11 @@ from goodspeed.errors import need
 from goodspeed.serving import running
 from goodspeed.serving.parser import CommandLine
 
+SUBCOMMANDS: tuple[ModuleType, ...] = (demo, export_gguf, generate, keygen, models, profile)
+"""Files with NAME, HELP, EXAMPLE, `add_arguments(parser)`, and `run(namespace)`, which returns the exit status or
+raises a GoodSpeedError; the docstring is the description in the help."""
 
-class Subcommand(Protocol):
-    """Interface of a subcommand's file, whose docstring is the description in the help."""
-
-    __doc__: str | None
-
-    @property
-    def NAME(self) -> str: ...  # noqa: N802 (a constant of a module)
-
-    @property
-    def HELP(self) -> str: ...  # noqa: N802
-
-    @property
-    def EXAMPLE(self) -> str: ...  # noqa: N802
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, namespace: argparse.Namespace) -> int:
-        """Runs the subcommand; returns the exit status. A GoodSpeedError prints one line on standard error."""
-        ...
-
-
-SUBCOMMANDS: tuple[Subcommand, ...] = (demo, export_gguf, generate, keygen, models, profile)
-
-NEEDS: dict[Subcommand, tuple[str, ...]] = {
+NEEDS: dict[ModuleType, tuple[str, ...]] = {
     demo: ("torch,app", "torch", "rich", "httpx2"),
     export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
@@ -56,10 +36,10 @@ def main() -> int:
 
 def _run(namespace: argparse.Namespace) -> int:
     """Runs a subcommand; NotInstalled if it needs a missing library of an extra."""
-    subcommand: Subcommand = namespace.subcommand
+    subcommand: ModuleType = namespace.subcommand
     if subcommand in NEEDS:
         need(f"`goodspeed {subcommand.NAME}`", *NEEDS[subcommand])
-    return subcommand.run(namespace)
+    return int(subcommand.run(namespace))
 
 
 def build_parser() -> argparse.ArgumentParser:

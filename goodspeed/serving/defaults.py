@@ -6,8 +6,9 @@ verify node sends the target's defaults in its Welcome.
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from goodspeed.engine.tokenizing.generation_settings import (
     MAX_REPETITION_PENALTY,
@@ -34,30 +35,16 @@ def known(welcome: Welcome | None, settings: GenerationSettings, *, chat: bool) 
     return welcome.chat_defaults if chat else welcome.defaults
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSampling:
-    """Sampling that an operator chose (`--sampling`) for what requests leave open; None: not chosen."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "NodeSampling":
-        """Parses `temperature=0.7,top_p=0.95`; ConfigError names a wrong part. Values are bounded as in requests."""
-        found: dict[str, float] = {}
-        for part in text.split(","):
-            name, equals, value = (one.strip() for one in part.partition("="))
-            if not equals or name not in BOUNDS or name in found:
-                what = f"is not NAME=VALUE with one of {', '.join(BOUNDS)}, each once"
-                raise ConfigError(f"--sampling {text}: {part.strip()!r} {what}; {EXAMPLE}")
-            found[name] = _bounded(text, name, value)
-        top_k = found.pop("top_k", None)
-        return cls(**found, top_k=None if top_k is None else max(int(top_k), 0))
+def parse_sampling(text: str) -> dict[str, float]:
+    """Parses `temperature=0.7,top_p=0.95`; ConfigError names a wrong part. Values are bounded as in requests."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not equals or name not in BOUNDS or name in found:
+            what = f"is not NAME=VALUE with one of {', '.join(BOUNDS)}, each once"
+            raise ConfigError(f"--sampling {text}: {part.strip()!r} {what}; {EXAMPLE}")
+        found[name] = _bounded(text, name, value)
+    return found | ({"top_k": max(int(found["top_k"]), 0)} if "top_k" in found else {})
 
 
 EXAMPLE = "as in temperature=0.7,top_p=0.95"
@@ -114,11 +101,9 @@ class SamplingRequest:
     min_p: float | None = None
     logit_bias: tuple[TokenBias, ...] = ()
 
-    def filled(self, node: NodeSampling) -> "SamplingRequest":
-        """Returns the request with what the node's operator says of the parameters that it leaves open."""
-        said = {
-            name: value for name, value in asdict(node).items() if value is not None and getattr(self, name) is None
-        }
+    def filled(self, node: Mapping[str, float]) -> "SamplingRequest":
+        """Returns the request with what the operator says (`--sampling`) of what it leaves open."""
+        said: dict[str, Any] = {name: value for name, value in node.items() if getattr(self, name) is None}
         return replace(self, **said)
 
     def resolve(self, defaults: Defaults) -> Resolved:

@@ -12,7 +12,7 @@ from goodspeed.embedded.models import GGUF_NAMES, is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
-from goodspeed.serving.defaults import BOUNDS, NodeSampling
+from goodspeed.serving.defaults import BOUNDS, parse_sampling
 
 NO_MODEL = "none"
 """Value of `--model` for a draft node without a model."""
@@ -107,13 +107,13 @@ class SamplingSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.node_sampling.temperature is not None and self.temperature is not None:
+        if "temperature" in self.node_sampling and self.temperature is not None:
             raise ConfigError("--temperature and --sampling both set the temperature; drop one of them")
 
     @cached_property
-    def node_sampling(self) -> NodeSampling:
+    def node_sampling(self) -> dict[str, float]:
         """The values of `--sampling`; ConfigError if one is wrong."""
-        return NodeSampling() if self.sampling is None else NodeSampling.parse(self.sampling)
+        return {} if self.sampling is None else parse_sampling(self.sampling)
 
 
 OWN_RULE = "NAME|MODULE:CLASS"

@@ -1,7 +1,7 @@
 """A command's standard output and standard error. In a daemon, writing to them never blocks.
 
 Standard output carries a command's result, so a failure there is an OutputError. Standard error is a log, so a failure
-there loses only the line. In a daemon a separate thread writes (`Writer`). If the reader is too slow,
+there loses only the line. In a daemon each has a thread that writes. If the reader is too slow,
 
 - standard output queues all lines but those of `offer`, the events of rounds, which it drops and counts. Other events
   are few, or results whose producer waits for `room`;
@@ -17,8 +17,8 @@ import select
 import sys
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -34,118 +34,43 @@ MAX_WAITING = 1 << 20
 """Queued bytes beyond which droppable lines are dropped."""
 
 
-class Writer:
-    """Writes whole texts in the order of arrival, on a thread of its own; all streams to the same file share one.
+class Stream(io.RawIOBase):
+    """Where standard output or standard error writes: a descriptor, or in a daemon a queue that a thread writes.
 
-    Once dropping begins, it lasts until the queue is empty. The number of dropped lines is reported then, or before the
-    next line that is not droppable. The descriptor stays blocking: O_NONBLOCK would affect every process that shares
-    the open file (a shell and its terminal, all writers of one pipe), and would not help with a slow disk.
+    Standard output raises OutputError if it cannot be written to, BrokenPipeError if its reader is gone; with a thread,
+    the next call does, and the callback of `on_failure` is called once. Standard error loses the line.
+
+    The descriptor stays blocking: O_NONBLOCK would affect every process that shares the open file (a shell and its
+    terminal, all writers of one pipe), and would not help with a slow disk.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self._waiting: deque[tuple[bytes, Log]] = deque()
+    def __init__(
+        self,
+        descriptor: int,
+        name: str = "",
+        *,
+        is_result: bool,
+        is_daemon: bool = False,
+        beside: "Stream | None" = None,
+    ) -> None:
+        """name: the command's, in the report of lost log lines. beside: the other stream, of a line at a time if both
+        write to the same file, as after `2>&1`."""
+        super().__init__()
+        self.is_result = is_result
+        self.is_daemon = is_daemon
+        self._descriptor = descriptor
+        self.name = name
+        self._waiting: deque[bytes] = deque()  # the first one is being written
         self._num_bytes = 0
-        self._max_bytes = MAX_WAITING
-        self._num_dropped: Counter[Log] = Counter()
-        self._is_dropping = False
+        self._num_dropped = 0
+        self._is_ending = False
         self._ends_at: float | None = None
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
-
-    @property
-    def is_full(self) -> bool:
-        return self._num_bytes >= MAX_WAITING
-
-    def put(self, text: bytes, source: "Log", *, droppable: bool) -> None:
-        """Queues a text. droppable: dropped and counted if too much is queued before it."""
-        with self._changed:
-            is_full = self._num_bytes > 0 and self._num_bytes + len(text) > self._max_bytes
-            if droppable and (self._is_dropping or is_full):
-                self._is_dropping = True
-                self._num_dropped[source] += 1
-                return
-            self._tell_dropped()
-            self._append(text, source)
-
-    def keep_last_words(self) -> None:
-        """Stops dropping, because the process ends: the queue may grow by another MAX_WAITING bytes."""
-        with self._changed:
-            self._max_bytes = self._num_bytes + MAX_WAITING
-            self._is_dropping = False
-
-    def wait(self) -> None:
-        """Waits without a time limit until the queue is written."""
-        with self._changed:
-            self._changed.wait_for(self._is_done)
-
-    def finish(self, ends_at: float) -> None:
-        """Waits until the queue is written, at most until ends_at (`time.monotonic`) of the first call."""
-        with self._changed:
-            self._ends_at = self._ends_at or ends_at
-            self._changed.wait_for(self._is_done, max(0.0, self._ends_at - time.monotonic()))
-
-    def _is_done(self) -> bool:
-        return not self._waiting and not self._num_dropped
-
-    def _append(self, text: bytes, source: "Log") -> None:
-        self._waiting.append((text, source))
-        self._num_bytes += len(text)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"writer of {self.descriptor}", daemon=True)
-            self._thread.start()
-        self._changed.notify_all()
-
-    def _tell_dropped(self) -> None:
-        while self._num_dropped:  # no iterator: a garbage collection may log on the same thread
-            source, num_lines = self._num_dropped.popitem()
-            self._append(source.dropped(num_lines).encode() + b"\n", source)
-
-    def _run(self) -> None:
-        while True:
-            text, source = self._next()
-            try:
-                write_all(self.descriptor, text)
-            except OSError as error:
-                source.failed(error)
-            with self._changed:
-                self._waiting.popleft()
-                self._num_bytes -= len(text)
-                if not self._waiting:
-                    self._is_dropping = False
-                    self._tell_dropped()
-                self._changed.notify_all()
-
-    def _next(self) -> tuple[bytes, "Log"]:
-        """Waits for the next text; it stays in the queue until written."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting)
-            return self._waiting[0]
-
-
-def write_all(descriptor: int, text: bytes) -> None:
-    rest = memoryview(text)
-    while rest:
-        try:
-            rest = rest[os.write(descriptor, rest) :]
-        except BlockingIOError:  # another process made the open file non-blocking
-            poll = select.poll()
-            poll.register(descriptor, select.POLLOUT)
-            poll.poll()
-
-
-class Log(io.RawIOBase):
-    """Where standard error writes: a descriptor, or in a daemon its writer. What cannot be written is lost; what comes
-    later is still tried."""
-
-    is_droppable = True
-
-    def __init__(self, descriptor: int, writer: Writer | None = None, name: str = "") -> None:
-        """name: the command's, the prefix of the log's own lines."""
-        super().__init__()
-        self.writer = writer
-        self.name = name
-        self._descriptor = descriptor
+        is_shared = beside is not None and os.path.sameopenfile(descriptor, beside.fileno())
+        self._writing: threading.Lock = beside._writing if beside is not None and is_shared else threading.Lock()
+        self._error: OSError | None = None
+        self._on_failure: Callable[[], None] | None = None
 
     def fileno(self) -> int:
         return self._descriptor
@@ -157,66 +82,94 @@ class Log(io.RawIOBase):
         return True
 
     def write(self, text: Any, /) -> int:
-        self.put(bytes(text), droppable=self.is_droppable)
+        self.put(bytes(text), droppable=not self.is_result)
         return len(text)
 
-    def put(self, text: bytes, *, droppable: bool) -> None:
-        self.check()
-        if self.writer is not None:
-            self.writer.put(text, self, droppable=droppable)
-            return
-        try:
-            write_all(self._descriptor, text)
-        except OSError as error:
-            self.failed(error)
-            self.check()
+    @property
+    def is_full(self) -> bool:
+        return self._num_bytes >= MAX_WAITING
 
-    def dropped(self, num_lines: int) -> str:
+    def put(self, text: bytes, *, droppable: bool) -> None:
+        """Writes or queues a text. droppable: a daemon drops and counts it if too much is queued before it."""
+        self.check()
+        if not self.is_daemon:
+            self._write(text)
+            self.check()
+            return
+        with self._changed:
+            is_full = self._num_bytes > 0 and self._num_bytes + len(text) > MAX_WAITING
+            if droppable and is_full and not self._is_ending:
+                self._num_dropped += 1
+            else:
+                self._append(text)
+
+    def keep_last_words(self) -> None:
+        """Stops dropping, because the process ends."""
+        self._is_ending = True
+
+    def wait(self, ends_at: float | None = None) -> None:
+        """Waits until the queue is written, at most until ends_at (`time.monotonic`) of the first such call."""
+        with self._changed:
+            self._ends_at = self._ends_at or ends_at
+            left_s = None if ends_at is None or self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+            self._changed.wait_for(lambda: not self._waiting and not self._num_dropped, left_s)
+
+    def _append(self, text: bytes) -> None:
+        if self._num_dropped:
+            num_lines, self._num_dropped = self._num_dropped, 0
+            text = self._dropped(num_lines).encode() + b"\n" + text
+        self._waiting.append(text)
+        self._num_bytes += len(text)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"writer of {self._descriptor}", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _dropped(self, num_lines: int) -> str:
         """Returns the line that reports how many lines were dropped."""
+        if self.is_result:
+            return json.dumps({"event": "dropped", "num_lines": num_lines}, separators=(",", ":"))
         return f"{self.name}: standard error was not read for a while; lines dropped: {num_lines}"
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                text = self._waiting[0]
+            self._write(text)
+            with self._changed:
+                self._waiting.popleft()
+                self._num_bytes -= len(text)
+                if self._num_dropped and not self._waiting:
+                    self._append(b"")
+                self._changed.notify_all()
+
+    def _write(self, text: bytes) -> None:
+        try:
+            with self._writing:
+                write_all(self._descriptor, text)
+        except OSError as error:
+            if self.is_result:
+                self._error = error
+                self._tell()
 
     def check(self) -> None:
         """Raises the failure, if this is standard output."""
-
-    def failed(self, error: OSError) -> None:
-        """Receives, on the writer's thread if there is one, the error of a line that could not be written."""
-
-
-class Output(Log):
-    """Where standard output writes. Raises OutputError if it cannot be written to, BrokenPipeError if its reader is
-    gone.
-
-    With a writer, the next call raises the error, and the callback of `on_failure` is called once, on any thread.
-    """
-
-    is_droppable = False
-    _error: OSError | None = None
-    _on_failure: Callable[[], None] | None = None
-    _lock = threading.Lock()
-
-    def check(self) -> None:
         if isinstance(self._error, BrokenPipeError):
             raise self._error from None
         if self._error is not None:
             why = self._error.strerror or type(self._error).__name__
             raise OutputError(f"standard output cannot be written to ({why}); the output is lost")
 
-    def dropped(self, num_lines: int) -> str:
-        return json.dumps({"event": "dropped", "num_lines": num_lines}, separators=(",", ":"))
-
-    def failed(self, error: OSError) -> None:
-        self._error = error
-        self._tell()
-
     def on_failure(self, call: Callable[[], None] | None) -> None:
-        """Sets the callback for the writer's failure, on any thread; called at once if it failed already."""
+        """Sets the callback for the thread's failure, on any thread; called at once if it failed already."""
         self._on_failure = call
         if self._error is not None:
             self._tell()
 
     def _tell(self) -> None:
         """Calls the callback of `on_failure` once, however many lines fail. Thread-safe."""
-        with self._lock:
+        with self._changed:
             call, self._on_failure = self._on_failure, None
         if call is not None:
             call()
@@ -230,8 +183,19 @@ class Output(Log):
         self._error = None
 
 
+def write_all(descriptor: int, text: bytes) -> None:
+    rest = memoryview(text)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # another process made the open file non-blocking
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll()
+
+
 def guard(name: str = "", *, daemon: bool = False) -> None:
-    """Lets `sys.stdout` and `sys.stderr` write to an `Output` and a `Log`; a second call does nothing.
+    """Lets `sys.stdout` and `sys.stderr` write to a `Stream`; a second call does nothing.
 
     First opens /dev/null, read-only, on each closed descriptor of 0, 1 and 2: otherwise the next socket or file would
     get that number, and a library's prints would go into it. Also replaces a `sys.stderr` of None, for which
@@ -240,21 +204,19 @@ def guard(name: str = "", *, daemon: bool = False) -> None:
     """
     for descriptor in (0, 1, 2):
         _occupy(descriptor)
-    ours = _target(sys.stdout)
-    if ours is None and (descriptor := _descriptor(sys.stdout, 1)) >= 0:
-        ours = Output(descriptor, Writer(descriptor) if daemon else None)
+    if _target(sys.stdout) is None and (descriptor := _descriptor(sys.stdout, 1)) >= 0:
+        ours = Stream(descriptor, is_result=True, is_daemon=daemon)
         sys.stdout = _text(sys.stdout, ours, line_buffering=daemon or ours.isatty())
     if _target(sys.stderr) is None and (descriptor := _descriptor(sys.stderr, 2)) >= 0:
-        writer = _writer(descriptor, ours) if daemon else None
-        sys.stderr = _text(sys.stderr, Log(descriptor, writer, name), line_buffering=True)
+        ours = Stream(descriptor, name, is_result=False, is_daemon=daemon, beside=_target(sys.stdout))
+        sys.stderr = _text(sys.stderr, ours, line_buffering=True)
         if daemon:
             atexit.register(finish)  # tracebacks come last
 
 
-def stdout() -> Output:
-    """Returns where standard output writes; without `guard`, an `Output` of nothing."""
-    ours = _target(sys.stdout)
-    return ours if isinstance(ours, Output) else Output(-1)
+def stdout() -> Stream:
+    """Returns where standard output writes; without `guard`, a stream of nothing."""
+    return _target(sys.stdout) or Stream(-1, is_result=True)
 
 
 def offer(line: str, stream: TextIO) -> None:
@@ -269,55 +231,41 @@ def offer(line: str, stream: TextIO) -> None:
 
 async def room() -> None:
     """Waits while too much of a daemon's standard output is queued, so that no result has to be dropped."""
-    while (writer := stdout().writer) is not None and writer.is_full:
+    while stdout().is_full:
         await asyncio.sleep(LOOK_S)
 
 
 def wait() -> None:
     """Waits without a time limit until a daemon's standard output is written: for results."""
     sys.stdout.flush()
-    if (writer := stdout().writer) is not None:
-        writer.wait()
+    stdout().wait()
     stdout().check()
 
 
 def keep_last_words() -> None:
     """Stops dropping lines, because the daemon is about to end."""
-    for _, writer in _written():
-        writer.keep_last_words()
+    for stream in (sys.stdout, sys.stderr):
+        if (ours := _target(stream)) is not None:
+            ours.keep_last_words()
 
 
 def finish() -> None:
     """Flushes a daemon's streams; waits at most LAST_WORD_S in total until all is written."""
     ends_at = time.monotonic() + LAST_WORD_S
-    for stream, writer in _written():
-        with suppress(OutputError, BrokenPipeError):  # `check` reports it
-            stream.flush()
-        writer.finish(ends_at)
-
-
-def _written() -> Iterator[tuple[TextIO, Writer]]:
-    """Yields standard output and standard error with their writers, skipping streams without one."""
     for stream in (sys.stdout, sys.stderr):
-        ours = _target(stream)
-        if ours is not None and ours.writer is not None:
-            yield stream, ours.writer
+        if (ours := _target(stream)) is not None and ours.is_daemon:
+            with suppress(OutputError, BrokenPipeError):  # `check` reports it
+                stream.flush()
+            ours.wait(ends_at)
 
 
-def _target(stream: TextIO | None) -> Log | None:
+def _target(stream: TextIO | None) -> Stream | None:
     """Returns where a stream writes, if `guard` set it."""
     found = getattr(stream, "buffer", None)
-    return found if isinstance(found, Log) else None
+    return found if isinstance(found, Stream) else None
 
 
-def _writer(descriptor: int, other: Log | None) -> Writer:
-    """Returns standard error's writer: that of standard output if both write to the same file, as after `2>&1`."""
-    if other is not None and other.writer is not None and os.path.sameopenfile(descriptor, other.fileno()):
-        return other.writer
-    return Writer(descriptor)
-
-
-def _text(old: TextIO | None, ours: Log, *, line_buffering: bool) -> TextIO:
+def _text(old: TextIO | None, ours: Stream, *, line_buffering: bool) -> TextIO:
     """Returns a stream in the old one's encoding. old: None if its descriptor was closed."""
     encoding, errors = (old.encoding, old.errors) if old is not None else ("utf-8", None)
     if errors in (None, "strict", "surrogateescape"):

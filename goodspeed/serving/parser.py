@@ -11,11 +11,7 @@ from typing import Any, NoReturn
 from goodspeed import __version__
 from goodspeed.serving.starting import STATUSES, USAGE
 
-CHOICES = re.compile(r"argument (?P<what>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.S)
-MISSING = re.compile(r"the following arguments are required: (?P<what>.*)", re.S)
-NO_VALUE = re.compile(r"argument (?P<what>[^:]+): expected one argument")
 WIDTH = 100
-OTHER = re.compile(r"argument (?P<what>[^:]+): (?P<why>.*)", re.S)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -49,17 +45,17 @@ class CommandLine(argparse.ArgumentParser):
         """Parses like argparse, including subcommands, but reports an unknown word as an error at once."""
         words = list(sys.argv[1:] if args is None else args)
         if unknown := self._unknown_option(words):  # first: a missing option may be mistyped
-            self.error(self._advice("option", unknown, self._options))
+            near = difflib.get_close_matches(unknown, self._option_string_actions, n=1)
+            self.error(f"unknown option {unknown}" + (f"; did you mean {near[0]}?" if near else ""))
         namespace, rest = super().parse_known_args(words, namespace)
-        if rest and not rest[0].startswith("-"):
-            self.error(f"unexpected word {rest[0]!r}")
         if rest:
-            self.error(self._advice("option", rest[0].partition("=")[0], self._options))
+            self.error(f"unknown word {rest[0]!r}")
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
         """Prints one line on standard error and exits with status 2."""
-        told = self._in_our_words(message)
+        hints = [hint for word, hint in self._hints.items() if word in re.findall(r"[\w-]+", message)]
+        told = "; ".join([message.removeprefix("argument "), *hints[:1]])
         self.exit(USAGE, f"{self.prog}: {told}{'' if told.endswith('?') else '.'} See {self.prog} --help\n")
 
     def _unknown_option(self, words: Sequence[str]) -> str | None:
@@ -68,42 +64,7 @@ class CommandLine(argparse.ArgumentParser):
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
                 return None
             name = word.partition("=")[0]
-            if re.fullmatch(r"--[\w-]+", name) and not any(known.startswith(name) for known in self._options):
+            known = self._option_string_actions
+            if re.fullmatch(r"--[\w-]+", name) and not any(one.startswith(name) for one in known):
                 return name
         return None
-
-    def _in_our_words(self, message: str) -> str:
-        """Rewrites argparse's message in the style of this project's errors."""
-        if found := CHOICES.fullmatch(message):
-            known = re.findall(r"[^\s,']+", found["known"])
-            kind = found["what"].lower() if found["what"].isupper() else found["what"]
-            return self._advice(kind, found["given"].strip("'"), known, all_of_them=True)
-        if found := MISSING.fullmatch(message):
-            *others, last = found["what"].split(", ")
-            what = f"{', '.join(others)} and {last} are" if others else f"{last} is"
-            return f"{what} missing" + (f"; choose one of: {', '.join(self._commands)}" if self._commands else "")
-        if found := NO_VALUE.fullmatch(message):
-            return f"{found['what']} needs a value"
-        found = OTHER.fullmatch(message)
-        return f"{found['what']}: {found['why']}" if found else message
-
-    def _advice(self, kind: str, given: str, known: list[str], *, all_of_them: bool = False) -> str:
-        """Returns the message for an unknown word, with a hint or the nearest known word.
-
-        all_of_them: lists all known words if none is near.
-        """
-        text = f"unknown {kind} {given if given.startswith('-') else repr(given)}"
-        if given in self._hints:
-            return f"{text}; {self._hints[given]}"
-        if near := difflib.get_close_matches(given, known, n=1):
-            return f"{text}; did you mean {near[0]}?"
-        return f"{text}; choose one of: {', '.join(known)}" if all_of_them else text
-
-    @property
-    def _commands(self) -> list[str]:
-        groups = self._subparsers._group_actions if self._subparsers is not None else ()
-        return [name for group in groups for name in group.choices or ()]
-
-    @property
-    def _options(self) -> list[str]:
-        return list(self._option_string_actions)

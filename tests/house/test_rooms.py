@@ -17,7 +17,7 @@ PACKAGES = ("goodspeed", "draft_node", "verify_node")
 MAX_FILES = 12
 """Directly under each of the three packages: whoever lists one sees its rooms."""
 
-LIBRARIES = ("torch", "transformers", "zmq", "fastapi", "uvicorn", "prometheus_client", "ray")
+LIBRARIES = ("torch", "transformers", "zmq", "starlette", "uvicorn", "prometheus_client", "ray")
 TENSORS = ("torch", "transformers")
 LOADS_NONE_OF = {
     "goodspeed.embedded": (*LIBRARIES, "numpy"),

@@ -8,7 +8,7 @@ import pytest
 from goodspeed.engine.tokenizing.generation_settings import MAX_STOP_CHARS, MAX_STOPS, GenerationSettings, TextDefaults
 from goodspeed.errors import ConfigError
 from goodspeed.serving import defaults
-from goodspeed.serving.defaults import BOUNDS, NodeSampling, Resolved
+from goodspeed.serving.defaults import BOUNDS, Resolved, parse_sampling
 from goodspeed.wire.codec import decode_down, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import VERSION, Defaults, Welcome
@@ -35,12 +35,6 @@ def welcome(**changes: Any) -> Welcome:
 )
 def test_sampling(says: Defaults, asked: dict[str, Any], expected: Sampling) -> None:
     assert defaults.SamplingRequest(seed=5, **asked).resolve(says).sampling == expected
-
-
-def test_stop_strings_add_up() -> None:
-    assert defaults.SamplingRequest(seed=5).resolve(Defaults()).stop == ()
-    asked = defaults.SamplingRequest(seed=5, stop=("c", "a"))
-    assert asked.resolve(Defaults(stop=("a", "b"))).stop == ("c", "a", "b")
 
 
 def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
@@ -81,21 +75,21 @@ def test_whatever_a_file_may_say_travels(tmp_path: Path) -> None:
 
 
 def test_an_operator_says_what_requests_leave_open() -> None:
-    node = NodeSampling.parse("temperature=0.8, top_p=0.9,top_k=-1,presence_penalty=0.5,repetition_penalty=1.1")
+    node = parse_sampling("temperature=0.8, top_p=0.9,top_k=-1,presence_penalty=0.5,repetition_penalty=1.1")
     says = Defaults(0.6, 20, 0.95, min_p=0.05, repetition_penalty=1.3)
     open_ = defaults.SamplingRequest(seed=5).filled(node).resolve(says)
     assert open_ == Resolved(Sampling(0.8, 0, 0.9, 5), (), LogitRules(0.5, 0.0, 1.1, 0.05))
     asked: dict[str, float] = {"temperature": 0, "top_k": 3, "top_p": 1, "presence_penalty": 0, "repetition_penalty": 1}
     said = defaults.SamplingRequest(seed=5, **asked).filled(node)  # type: ignore[arg-type]
     assert said.resolve(says) == Resolved(Sampling(0.0, 3, 1.0, 5), (), LogitRules(min_p=0.05))
-    assert defaults.SamplingRequest(seed=5).filled(NodeSampling()) == defaults.SamplingRequest(seed=5)
+    assert defaults.SamplingRequest(seed=5).filled({}) == defaults.SamplingRequest(seed=5)
 
 
 def test_an_operator_may_say_all_that_requests_may() -> None:
     least = ",".join(f"{name}={bounds[0]!r}" for name, bounds in BOUNDS.items())
     most = ",".join(f"{name}={bounds[1]!r}" for name, bounds in BOUNDS.items())
-    assert NodeSampling.parse(least) == NodeSampling(**{**{k: b[0] for k, b in BOUNDS.items()}, "top_k": 0})  # type: ignore[arg-type]
-    assert NodeSampling.parse(most) == NodeSampling(**{name: bounds[1] for name, bounds in BOUNDS.items()})  # type: ignore[arg-type]
+    assert parse_sampling(least) == {**{name: bounds[0] for name, bounds in BOUNDS.items()}, "top_k": 0}
+    assert parse_sampling(most) == {name: bounds[1] for name, bounds in BOUNDS.items()}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +110,7 @@ def test_an_operator_may_say_all_that_requests_may() -> None:
 )
 def test_an_operator_who_says_it_wrong_is_told_in_one_line(text: str, what: str) -> None:
     with pytest.raises(ConfigError) as error:
-        NodeSampling.parse(text)
+        parse_sampling(text)
     assert str(error.value).startswith(f"--sampling {text}: ")
     assert what in str(error.value)
     assert "as in temperature=0.7,top_p=0.95" in str(error.value)

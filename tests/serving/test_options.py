@@ -59,24 +59,12 @@ def test_a_node_has_both_keys_or_neither_and_then_trusts_no_network(settings, ot
         make(settings, **{"key": "k", other: "o"}, trusted_network=True)
 
 
-def test_an_unknown_verification_is_refused():
-    with pytest.raises(ConfigError, match="--verification 'luck' is unknown; choose one of: match, ratio"):
-        make(DraftConfig, verification="luck")
-
-
 def test_an_option_may_be_given_several_times_or_never():
     parser = argparse.ArgumentParser()
     add_options(parser, DraftConfig)
     words = ["--model", "m", "--served-model-name", "a", "--served-model-name", "b", "--http", "localhost:0"]
     assert from_namespace(DraftConfig, parser.parse_args(words)).served_model_name == ("a", "b")
     assert from_namespace(DraftConfig, parser.parse_args(words[:2])).served_model_name == ()
-
-
-def test_a_word_out_of_several_or_none_at_all():
-    parser = argparse.ArgumentParser()
-    add_options(parser, DraftConfig)
-    assert from_namespace(DraftConfig, parser.parse_args(["--model", "m"])).history is None
-    assert from_namespace(DraftConfig, parser.parse_args(["--model", "m", "--history", "off"])).history == "off"
 
 
 @pytest.mark.parametrize("model", ["none", "http://127.0.0.1:8080", "small.gguf", "source:mine"])

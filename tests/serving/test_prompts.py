@@ -26,19 +26,19 @@ def test_a_line_ends_only_at_a_newline(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ('"text"', "an object"),
-        ('{"prompt": 3}', "not an object with a string `prompt`; write"),
-        ('{"prompt": ""}', "empty"),
-        ('{"prompt": "x", "sed": 1}', "unknown sed"),
-        ('{"prompt": "x", "\\u001b[31m": 1}', r"unknown \\x1b\[31m;"),
-        ('{"prompt": "x", "' + "a" * 9999 + '": 1}', r"unknown a{40};"),
+        ("{", "truncated"),
+        ("[" * 100_000, "Expected `object`"),
+        ('{"prompt": 3}', r"Expected `str`, got `int` - at `\$.prompt`; write an object"),
+        ('{"prompt": ""}', "length >= 1"),
+        ('{"prompt": "x", "sed": 1}', "unknown field `sed`"),
+        ('{"prompt": "x", "\\u001b[31m": 1}', r"unknown field `\?\[31m`"),
         ('{"prompt": "x", "seed": -1}', "seed"),
         ('{"prompt": "x", "seed": 9223372036854775808}', "seed"),
         ('{"prompt": "x", "seed": true}', "seed"),
         ('{"prompt": "x", "domain": 1}', "domain"),
-        (r'{"prompt": "\ud800"}', "surrogate"),
+        ('{"prompt": "x", "drafter": "ngram"}', "drafter"),
+        (r'{"prompt": "\ud800"}', "truncated"),
+        ('{"prompt": "\ud800"}', "surrogates not allowed"),
     ],
 )
 def test_a_wrong_line_is_named(line: str, message: str) -> None:

@@ -11,14 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
+from goodspeed.errors import OutputError
 from goodspeed.serving import output
 from goodspeed.serving.events import EventLog
-from goodspeed.serving.output import Log, Output, Writer
+from goodspeed.serving.output import Stream
 from tests.pipes import Pipe
 from tests.waiting import run_async, until
 
@@ -148,13 +149,12 @@ class Pausing:
 
     def __init__(self) -> None:
         self.pipe = Pipe()
-        self.output = Output(self.pipe.writing, Writer(self.pipe.writing))
+        self.output = Stream(self.pipe.writing, is_result=True, is_daemon=True)
         self.stdout = io.TextIOWrapper(self.output, "utf-8", line_buffering=True)
         self.events = EventLog(enabled=True, stream=self.stdout)
 
-    def log(self) -> TextIO:
-        """Standard error into the same pipe."""
-        return io.TextIOWrapper(Log(self.pipe.writing, self.output.writer, "name"), "utf-8", line_buffering=True)
+        self.log = Stream(self.pipe.writing, "name", is_result=False, is_daemon=True, beside=self.output)
+        self.stderr = io.TextIOWrapper(self.log, "utf-8", line_buffering=True)
 
 
 @pytest.fixture
@@ -175,8 +175,7 @@ def test_what_nobody_reads_is_dropped_and_counted(pausing: Pausing) -> None:
     assert 0 < len(numbers) < 1000
     assert numbers == [*range(len(numbers))]
     assert told[len(numbers) :] == [{"event": "dropped", "num_lines": 1000 - len(numbers)}, {"event": "stopped"}]
-    assert pausing.output.writer is not None
-    pausing.output.writer.wait()  # dropping ends with the queue, which may be after its last line was read
+    pausing.output.wait()  # a line leaves the queue after it was read
     pausing.events.write("round", number=1000)
     assert json.loads(pausing.pipe.read_until("round")[0])["number"] == 1000
     pausing.pipe.fill()
@@ -202,34 +201,39 @@ async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pyt
             await output.room()
 
     producing = asyncio.create_task(produce())
-    await until(lambda: pausing.output.writer.is_full)
+    await until(lambda: pausing.output.is_full)
     await asyncio.sleep(0)
     assert not producing.done()
     assert len(await asyncio.to_thread(pausing.pipe.read_until, '"number":999}')) == 1000
     await producing
 
 
-def test_a_failure_is_told_once_however_many_lines_fail(pausing: Pausing) -> None:
-    told: list[str] = []
-    pausing.output.on_failure(lambda: told.append("failed"))
+def test_a_failure_is_told_once_however_many_lines_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, text: bytes) -> None:
+        raise OSError(28, "full")
+
+    monkeypatch.setattr(output, "write_all", full)
+    failing, told = Stream(-1, is_result=True, is_daemon=True), list[str]()
+    failing.on_failure(lambda: told.append("failed"))
     for _ in range(3):
-        pausing.output.failed(OSError(28, "full"))
+        with suppress(OutputError):
+            failing.put(b"x", droppable=False)
+        failing.wait()
     assert told == ["failed"]
-    pausing.output.on_failure(lambda: told.append("had failed"))
-    pausing.output.failed(OSError(28, "full"))
+    failing.on_failure(lambda: told.append("had failed"))
     assert told == ["failed", "had failed"]
 
 
 def test_a_line_may_be_logged_while_one_is(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
     """A garbage collection within `put` may run a finalizer that logs."""
-    log, append = pausing.log(), Writer._append
+    log, append = pausing.stderr, Stream._append
 
-    def collect(self: Writer, text: bytes, source: Log) -> None:
-        append(self, text, source)
+    def collect(self: Stream, text: bytes) -> None:
+        append(self, text)
         if text == b"outer\n":
             print("inner", file=log)
 
-    monkeypatch.setattr(Writer, "_append", collect)
+    monkeypatch.setattr(Stream, "_append", collect)
     writing = threading.Thread(target=log.write, args=("outer\n",), daemon=True)
     writing.start()
     writing.join(30)
@@ -238,13 +242,11 @@ def test_a_line_may_be_logged_while_one_is(pausing: Pausing, monkeypatch: pytest
 
 
 def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
-    log, writer = pausing.log(), pausing.output.writer
-    assert writer is not None
     for number in range(2000):
-        print("line", number, file=log)
-    writer.keep_last_words()
-    print("stopping", file=log)
-    writer.finish(time.monotonic() - 1)  # nobody reads: at once
+        print("line", number, file=pausing.stderr)
+    pausing.log.keep_last_words()
+    print("stopping", file=pausing.stderr)
+    pausing.log.wait(time.monotonic() - 1)  # nobody reads: at once
     told = pausing.pipe.read_until("stopping")
     assert told[-2].startswith("name: standard error was not read for a while; lines dropped: ")
     assert told[-1] == "stopping"

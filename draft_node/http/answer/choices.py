@@ -4,6 +4,7 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
@@ -11,16 +12,10 @@ from draft_node.parsing.formats import Call, Part, ToolFormat, joined
 from draft_node.service.answer import Begun, Ended, Piece
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
-from goodspeed.serving.web.bodies import (
-    CalledFunction,
-    CompletionDetails,
-    KeptSlo,
-    MadeCall,
-    PromptTokensDetails,
-    Speculation,
-    Usage,
-)
 from goodspeed.slo.kept import Kept
+
+Json: TypeAlias = dict[str, Any]
+"""An object of an answer; lists may be iterators, whose members are made one by one while they are serialized."""
 
 
 @dataclass(slots=True)
@@ -73,30 +68,30 @@ def system_fingerprint_of(batch: Batch, choices: Sequence[Choice]) -> str | None
     return "_".join(["fp", *map(str, parts)])
 
 
-def usage_of(batch: Batch, choices: Sequence[Choice]) -> Usage:
+def usage_of(batch: Batch, choices: Sequence[Choice]) -> Json:
     """Returns the usage so far; drafting statistics cover complete texts only."""
     num_tokens = sum(choice.num_tokens for choice in choices)
-    all_of = total(*(choice.ended.statistics for choice in choices if choice.ended))
-    told = Speculation(
-        rounds=all_of.num_rounds,
-        drafted=all_of.num_drafted,
-        accepted=all_of.num_accepted,
-        drafted_by=by_source(all_of.drafted),
-        accepted_by=by_source(all_of.accepted),
-    )
-    kept = [choice.ended.kept for choice in choices if choice.ended and choice.ended.kept]
+    ended = [choice.ended for choice in choices if choice.ended]
+    all_of = total(*(one.statistics for one in ended))
+    told: Json = {
+        "rounds": all_of.num_rounds,
+        "drafted": all_of.num_drafted,
+        "accepted": all_of.num_accepted,
+        "drafted_by": by_source(all_of.drafted),
+        "accepted_by": by_source(all_of.accepted),
+    }
+    kept = [one.kept for one in ended if one.kept]
     if kept and len(kept) == len(choices):
-        told.slo = _slo(kept)  # omitted without objectives, and until all texts have ended
-    usage = Usage(
-        prompt_tokens=batch.num_prompt_tokens,
-        completion_tokens=num_tokens,
-        total_tokens=batch.num_prompt_tokens + num_tokens,
-        prompt_tokens_details=PromptTokensDetails(cached_tokens=_num_cached(batch, choices)),
-        goodspeed=told,
-    )
+        told["slo"] = _slo(kept)  # omitted without objectives, and until all texts have ended
+    usage: Json = {
+        "prompt_tokens": batch.num_prompt_tokens,
+        "completion_tokens": num_tokens,
+        "total_tokens": batch.num_prompt_tokens + num_tokens,
+        "prompt_tokens_details": {"cached_tokens": _num_cached(batch, choices)},
+        "goodspeed": told,
+    }
     if batch.parser.formats.thinking is not None:
-        num_thinking = sum(choice.ended.num_thinking for choice in choices if choice.ended)
-        usage.completion_tokens_details = CompletionDetails(reasoning_tokens=num_thinking)
+        usage["completion_tokens_details"] = {"reasoning_tokens": sum(one.num_thinking for one in ended)}
     return usage
 
 
@@ -112,17 +107,20 @@ def _num_cached(batch: Batch, choices: Sequence[Choice]) -> int:
 LATENCIES = ("ttft_ms", "tpot_ms", "slowest_tpot_ms")
 
 
-def _slo(kept: Sequence[Kept]) -> KeptSlo:
-    """Returns a request's tier, its texts' longest latencies, and whether all attained their objectives."""
+def _slo(kept: Sequence[Kept]) -> Json:
+    """Returns a request's tier, its texts' longest latencies, and whether all attained their objectives.
+
+    `promised` is null if the verify node promises nothing, or its answer was lost.
+    """
     told = [one.described() for one in kept]
     longest = {name: max((one[name] for one in told if one[name] is not None), default=None) for name in LATENCIES}
     promised = [one["promised"] for one in told]
-    return KeptSlo(
-        tier=told[0]["tier"],
+    return {
+        "tier": told[0]["tier"],
         **longest,
-        attained=all(one["attained"] for one in told),
-        promised=None if None in promised else all(promised),
-    )
+        "attained": all(one["attained"] for one in told),
+        "promised": None if None in promised else all(promised),
+    }
 
 
 ALPHABET = string.ascii_letters + string.digits
@@ -134,7 +132,6 @@ def call_id(tools: ToolFormat | None) -> str:
     return form.id_prefix + "".join(secrets.choice(ALPHABET) for _ in range(form.id_length))
 
 
-def made(call: Call, tools: ToolFormat | None) -> MadeCall:
-    """Returns a call in the answer's format, with a new id."""
-    function = CalledFunction(name=call.name, arguments=call.arguments)
-    return MadeCall(id=call_id(tools), type="function", function=function)
+def made(call: Call, tools: ToolFormat | None) -> Json:
+    """Returns a call in the format of chats, with a new id."""
+    return {"id": call_id(tools), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

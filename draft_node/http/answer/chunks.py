@@ -3,29 +3,17 @@
 import json
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from pydantic import BaseModel
+from pydantic_core import to_json
 
-from draft_node.http.answer.choices import Choice, system_fingerprint_of, usage_of
+from draft_node.http.answer.choices import Choice, Json, system_fingerprint_of, usage_of
 from draft_node.http.answer.shape import Shape, now
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionStreamOptions, TextRequest
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.answer import Ended, Piece
 from draft_node.service.tokens import Token
-from goodspeed.serving.web.bodies import (
-    ChatChoice,
-    ChatChunk,
-    ChatCompletion,
-    Completion,
-    CompletionChoice,
-    Usage,
-    json_with,
-)
-
-Chunk = ChatChunk | Completion
 
 DONE = b"data: [DONE]\n\n"
 
@@ -35,51 +23,56 @@ class Chunked(Shape):
 
     def __init__(self, body: TextRequest, batch: Batch, model: str, prefix: str) -> None:
         super().__init__(batch)
-        self.head: dict[str, Any] = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
+        self.head: Json = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
         self._options = body.stream_options or CompletionStreamOptions()
         self._is_begun = False
 
     @abstractmethod
-    def frame(self, usage: Usage) -> ChatCompletion | Completion:
+    def frame(self) -> Json:
         """Returns a whole answer without its choices."""
 
     @abstractmethod
-    def told(self, index: int, choice: Choice) -> ChatChoice | CompletionChoice:
+    def told(self, index: int, choice: Choice, ended: Ended) -> Json:
         """Returns a choice of a whole answer."""
 
     @abstractmethod
-    def beginnings(self) -> Iterable[Chunk]:
+    def beginnings(self) -> Iterable[Json]:
         """Returns the chunks before the first item of any text."""
 
     @abstractmethod
-    def piece(self, index: int, piece: Piece) -> Chunk | None:
+    def piece(self, index: int, piece: Piece) -> Json | None:
         """Returns the chunk for a piece; None if the piece has nothing to send."""
 
     @abstractmethod
-    def ending(self, index: int, ended: Ended) -> Chunk:
+    def ending(self, index: int, ended: Ended) -> Json:
         """Returns a choice's final chunk."""
 
     @abstractmethod
-    def without_choices(self) -> Chunk:
+    def without_choices(self) -> Json:
         """Returns a chunk without choices, for the usage."""
 
-    def ids_of(self, tokens: Iterable[Token]) -> dict[str, Any]:
+    def ids_of(self, tokens: Iterable[Token]) -> Json:
         """Returns the `token_ids` member if requested, else no member."""
         return {"token_ids": [token.id for token in tokens]} if self.batch.returns_token_ids else {}
 
-    def show_prompt(self, shown: ChatCompletion | ChatChunk | CompletionChoice, index: int) -> None:
-        """Adds the token ids of a text's prompt if requested."""
-        if self.batch.returns_token_ids:
-            shown.prompt_token_ids = list(self.batch.texts[index].prompt)
+    def prompt_ids(self, index: int) -> Json:
+        """Returns the `prompt_token_ids` member of a text if requested, else no member."""
+        return {"prompt_token_ids": self.batch.texts[index].prompt} if self.batch.returns_token_ids else {}
 
     def whole(self) -> bytes:
-        """Serializes choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
-        frame = self.frame(usage_of(self.batch, self.choices))
-        frame.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
-        written = ",".join(
-            self.told(i, choice).model_dump_json(exclude_unset=True) for i, choice in enumerate(self.choices)
-        )
-        return json_with(frame, "choices", written).encode()
+        return to_json(self.frame() | self._of_all() | {"choices": self._told()})
+
+    def _told(self) -> Iterator[Json]:
+        """Yields choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
+        for index, choice in enumerate(self.choices):
+            if choice.ended is None:
+                raise RuntimeError("a choice is told whole before its text has ended")
+            yield self.told(index, choice, choice.ended)
+
+    def _of_all(self) -> Json:
+        """Returns the members that depend on all texts."""
+        fingerprint = system_fingerprint_of(self.batch, self.choices)
+        return {"system_fingerprint": fingerprint, "usage": usage_of(self.batch, self.choices)}
 
     def events(self, index: int, item: Piece | Ended) -> list[bytes]:
         new = [] if self._is_begun else list(self.beginnings())
@@ -88,25 +81,21 @@ class Chunked(Shape):
             new += filter(None, (self.piece(index, part) for part in item.each()))
         else:
             new.append(self.ending(index, item))
-        for each in new:
-            each.system_fingerprint = system_fingerprint_of(self.batch, [self.choices[index]])
-            if self._options.continuous_usage_stats:
-                each.usage = usage_of(self.batch, self.choices)
-            elif self._options.include_usage:
-                each.usage = None
-        return [_event(each) for each in new]
+        also: Json = {"system_fingerprint": system_fingerprint_of(self.batch, [self.choices[index]])}
+        if self._options.continuous_usage_stats:
+            also["usage"] = usage_of(self.batch, self.choices)
+        elif self._options.include_usage:
+            also["usage"] = None
+        return [_event(each | also) for each in new]
 
     def last(self) -> list[bytes]:
         if not self._options.include_usage:
             return [DONE]
-        last = self.without_choices()
-        last.usage = usage_of(self.batch, self.choices)
-        last.system_fingerprint = system_fingerprint_of(self.batch, self.choices)
-        return [_event(last), DONE]
+        return [_event(self.without_choices() | self._of_all()), DONE]
 
     def broken(self, error: ApiError) -> bytes:
         return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE
 
 
-def _event(chunk: BaseModel) -> bytes:
-    return b"data: " + chunk.model_dump_json(exclude_unset=True).encode() + b"\n\n"
+def _event(chunk: Json) -> bytes:
+    return b"data: " + to_json(chunk) + b"\n\n"

@@ -1,37 +1,34 @@
 """Texts become completions, whole or in chunks."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from draft_node.http.answer.choices import Choice
+from draft_node.http.answer.choices import Choice, Json
 from draft_node.http.answer.chunks import Chunked
 from draft_node.http.answer.logprobs import Offsets, echoed, for_completion
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
 from draft_node.service.answer import Ended, Piece
 from draft_node.service.tokens import PromptTokens, Token
-from goodspeed.serving.web.bodies import Completion, CompletionChoice, FinishReason, Logprobs, Usage
+from goodspeed.wire.fields import FinishReason
 
 
 class CompletionShape(Chunked):
-    """Completions; whole answers and chunks have the same type."""
+    """Completions; whole answers and chunks have the same form."""
 
     def __init__(self, body: CompletionRequest, batch: Batch, model: str) -> None:
         super().__init__(body, batch, model, "cmpl")
         self._num_logprobs = body.logprobs  # alternatives per token; None: no log-probabilities
         self._offsets = [Offsets() for _ in batch.texts]
 
-    def frame(self, usage: Usage) -> Completion:
-        return Completion(**self.head, object="text_completion", choices=[], usage=usage)
+    def frame(self) -> Json:
+        return {**self.head, "object": "text_completion"}
 
-    def told(self, index: int, choice: Choice) -> CompletionChoice:
-        reason = choice.ended.reason if choice.ended else None
+    def told(self, index: int, choice: Choice, ended: Ended) -> Json:
         prompt = choice.prompt if self._echoes_logprobs else None
-        told = self._choice(index, self.batch.echoes[index] + choice.text, choice.tokens, reason, prompt)
-        self.show_prompt(told, index)
-        return told
+        text = self.batch.echoes[index] + choice.text
+        return self._choice(index, text, choice.tokens, ended.reason, prompt) | self.prompt_ids(index)
 
-    def beginnings(self) -> Iterable[Completion]:
+    def beginnings(self) -> Iterable[Json]:
         """Returns chunks with the echoes; none with log-probabilities, where the first piece has the echo."""
         batch = self.batch
         if self._echoes_logprobs:
@@ -39,7 +36,7 @@ class CompletionShape(Chunked):
         texts = enumerate(batch.echoes)
         return [self._begun(self._choice(i, echo, None)) for i, echo in texts if echo or batch.returns_token_ids]
 
-    def piece(self, index: int, piece: Piece) -> Completion | None:
+    def piece(self, index: int, piece: Piece) -> Json | None:
         if piece.prompt is not None and self._echoes_logprobs:
             text = self.batch.echoes[index] + piece.text
             return self._begun(self._choice(index, text, piece.tokens, prompt=piece.prompt))
@@ -47,20 +44,19 @@ class CompletionShape(Chunked):
             return self._chunk(self._choice(index, piece.text, piece.tokens))
         return None
 
-    def ending(self, index: int, ended: Ended) -> Completion:
+    def ending(self, index: int, ended: Ended) -> Json:
         return self._chunk(self._choice(index, "", None, ended.reason))
 
-    def without_choices(self) -> Completion:
+    def without_choices(self) -> Json:
         return self._chunk()
 
     @property
     def _echoes_logprobs(self) -> bool:
         return self._num_logprobs is not None and self.batch.is_echo
 
-    def _begun(self, choice: CompletionChoice) -> Completion:
+    def _begun(self, choice: Json) -> Json:
         """Returns the first chunk of a choice."""
-        self.show_prompt(choice, choice.index)
-        return self._chunk(choice)
+        return self._chunk(choice | self.prompt_ids(choice["index"]))
 
     def _choice(
         self,
@@ -69,14 +65,14 @@ class CompletionShape(Chunked):
         tokens: Sequence[Token] | None,
         reason: FinishReason | None = None,
         prompt: PromptTokens | None = None,
-    ) -> CompletionChoice:
+    ) -> Json:
         """Builds a choice. tokens: None: omit log-probabilities and ids; (): empty ones, of a text without tokens."""
-        logprobs: Logprobs | None = None
+        logprobs: Json | None = None
         if self._num_logprobs is not None and tokens is not None:
             before = echoed(prompt, self._num_logprobs) if prompt is not None else ()
             logprobs = for_completion(tokens, self._offsets[index], before)
-        ids: dict[str, Any] = {} if tokens is None else self.ids_of(tokens)
-        return CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason, **ids)
+        ids = {} if tokens is None else self.ids_of(tokens)
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason, **ids}
 
-    def _chunk(self, *choices: CompletionChoice) -> Completion:
-        return Completion(**self.head, object="text_completion", choices=list(choices))
+    def _chunk(self, *choices: Json) -> Json:
+        return {**self.frame(), "choices": choices}

@@ -1,12 +1,13 @@
 """Formats log-probabilities for the OpenAI API: the target's own, before temperature."""
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
+from draft_node.http.answer.choices import Json
 from draft_node.service.tokens import Alternative, PromptTokens, Token
-from goodspeed.serving.web.bodies import ChatLogprobs, Logprobs, TokenLogprob, TopLogprob
 
 
 class Offsets:
@@ -24,15 +25,16 @@ class Offsets:
         return offsets
 
 
-def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[Token] = ()) -> Logprobs:
+def for_completion(tokens: Sequence[Token], offsets: Offsets, echoed: Sequence[Token] = ()) -> Json:
     """Formats a completion's log-probabilities. echoed: the prompt's tokens; the first has no log-probability."""
     first, told = echoed[:1], [*echoed[1:], *tokens]
-    return Logprobs(
-        tokens=[name(token) for token in (*first, *told)],
-        token_logprobs=[*(None for _ in first), *map(_logprob, told)],
-        top_logprobs=_tops(len(first), told),
-        text_offset=offsets.of([*first, *told]),
-    )
+    none = [None for _ in first]
+    return {
+        "tokens": [name(token) for token in (*first, *told)],
+        "token_logprobs": [*none, *map(_logprob, told)],
+        "top_logprobs": chain(none, map(_by_name, told)),
+        "text_offset": offsets.of([*first, *told]),
+    }
 
 
 def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
@@ -40,13 +42,13 @@ def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
     return [replace(token, top=token.top[:num_top]) for token in prompt.read()]
 
 
-def for_chat(tokens: Sequence[Token]) -> ChatLogprobs:
-    return ChatLogprobs(content=map(_with_alternatives, tokens))
+def for_chat(tokens: Sequence[Token]) -> Json:
+    return {"content": map(_with_alternatives, tokens), "refusal": None}
 
 
-def _with_alternatives(token: Token) -> TokenLogprob:
-    tops = [TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw)) for other in token.top]
-    return TokenLogprob(token=token.text, logprob=_logprob(token), bytes=list(token.raw), top_logprobs=tops)
+def _with_alternatives(token: Token) -> Json:
+    tops = [{"token": other.text, "logprob": other.logprob, "bytes": list(other.raw)} for other in token.top]
+    return {"token": token.text, "logprob": _logprob(token), "bytes": list(token.raw), "top_logprobs": tops}
 
 
 def name(token: Token | Alternative) -> str:
@@ -55,11 +57,6 @@ def name(token: Token | Alternative) -> str:
         return token.raw.decode() or token.text
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw)
-
-
-def _tops(num_untold: int, told: Sequence[Token]) -> Iterator[dict[str, float] | None]:
-    yield from (None for _ in range(num_untold))
-    yield from map(_by_name, told)
 
 
 def _by_name(token: Token) -> dict[str, float]:

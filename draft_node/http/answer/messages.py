@@ -84,7 +84,7 @@ class MessageShape(Itemised):
         return "stop_sequence" if ended.stop in self._stops else "end_turn"
 
     def _usage(self) -> dict[str, Any]:
-        usage = usage_of(self.batch, self.choices).model_dump(exclude_unset=True)
+        usage = usage_of(self.batch, self.choices)
         found = _begun_usage(usage["prompt_tokens"])
         found |= {"output_tokens": usage["completion_tokens"], "goodspeed": usage["goodspeed"]}
         num_thinking = usage.get("completion_tokens_details", {}).get("reasoning_tokens")

@@ -56,7 +56,7 @@ class ResponseShape(Itemised):
         yield self._of_body(f"response.{self.body['status']}")
 
     def _usage(self) -> dict[str, Any]:
-        usage = usage_of(self.batch, self.choices).model_dump(exclude_unset=True)
+        usage = usage_of(self.batch, self.choices)
         num_reasoning = usage.get("completion_tokens_details", {}).get("reasoning_tokens", 0)
         return {
             "input_tokens": usage["prompt_tokens"],

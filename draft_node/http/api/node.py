@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from fastapi import APIRouter, Request
-from fastapi.routing import APIRoute
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 import goodspeed
 from draft_node.config import DraftConfig
+from draft_node.http.answer.choices import Json
 from draft_node.http.answer.shape import now
 from draft_node.http.api import page
 from draft_node.http.ask.caller import names_of, served_name
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.service import Service
-from goodspeed.serving.web.bodies import Model, ModelList, Models, Ready, Status, Version
 
 LANDING = """\
 GoodSpeed draft node {version}: the OpenAI API for the model {model!r}, and Anthropic's.
@@ -31,7 +31,6 @@ GET  /health                200 while the process lives
 GET  /ready                 200 while texts are admitted
 GET  /version               the release
 GET  /metrics               for Prometheus
-GET  /openapi.json          all of it in detail
 
 docs/HTTP.md of the project lists the parameters of requests.
 """
@@ -40,80 +39,73 @@ Exposition = Callable[[], tuple[bytes, str]]
 """Returns metrics as text, and their content type."""
 
 
-def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition) -> APIRouter:
-    routes, started = APIRouter(), now()
+def routes_of_node(service: Service, config: DraftConfig, exposition: Exposition) -> list[Route]:
+    started = now()
 
-    @routes.get("/", response_class=Response)
     async def landing(request: Request) -> Response:
         """Names the node and its routes; a browser gets a page to chat with, without a key."""
         if page.is_wanted(request.scope):
             return page.page()
         return PlainTextResponse(LANDING.format(version=goodspeed.__version__, model=names_of(service, config)[0]))
 
-    @routes.get("/health")
-    async def health() -> Status:
+    async def health(request: Request) -> Response:
         """Answers while the process lives."""
-        return Status(status="ok")
+        return JSONResponse({"status": "ok"})
 
-    @routes.get("/ready")
-    async def ready() -> Ready:
+    async def ready(request: Request) -> Response:
         """Answers 200 while the model is loaded, the verify node is connected, and texts are admitted."""
-        return _ready(service)
+        return JSONResponse(_ready(service))
 
-    @routes.get("/version")
-    async def version() -> Version:
-        return Version(version=goodspeed.__version__)
+    async def version(request: Request) -> Response:
+        return JSONResponse({"version": goodspeed.__version__})
 
-    @routes.get("/v1/models")
-    async def models() -> ModelList:
+    async def models(request: Request) -> Response:
         """Lists the one model by its names; `max_model_len` is 0 while the verify node, which knows it, is away."""
-        return ModelList(object="list", data=[_model(name, service, started) for name in names_of(service, config)])
+        listed = [_model(name, service, started) for name in names_of(service, config)]
+        return JSONResponse({"object": "list", "data": listed})
 
-    @routes.get("/v1/models/{name:path}")
-    async def model(name: str) -> Model:
-        return _model(served_name(name, service, config), service, started)
+    async def model(request: Request) -> Response:
+        return JSONResponse(_model(served_name(request.path_params["name"], service, config), service, started))
 
-    @routes.get("/metrics", response_class=Response)
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
         content, content_type = exposition()
         return Response(content, headers={"Content-Type": content_type})
 
-    _answer_head(routes)
-    return routes
+    handlers = {
+        "/": landing,
+        "/health": health,
+        "/ready": ready,
+        "/version": version,
+        "/v1/models": models,
+        "/v1/models/{name:path}": model,
+        "/metrics": metrics,
+    }
+    return [Route(path, handler) for path, handler in handlers.items()]
 
 
-def _ready(service: Service) -> Ready:
+def _ready(service: Service) -> Json:
     """Returns the answer of `/ready`; ApiError with the reason if texts are not admitted."""
     if service.draining:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
         raise ApiError(503, f"not ready: {service.absence}", code="verify_away")
     target = service.target
-    return Ready(status="ready", target=target.name, target_fingerprint=target.fingerprint)
+    return {"status": "ready", "target": target.name, "target_fingerprint": target.fingerprint}
 
 
-def _model(name: str, service: Service, started: int) -> Model:
+def _model(name: str, service: Service, started: int) -> Json:
+    """Returns a name's entry; the target is null while the verify node is unreachable."""
     target = service.target
-    return Model(
-        id=name,
-        object="model",
-        created=started,
-        owned_by="goodspeed",
-        max_model_len=service.context_len,
-        goodspeed=Models(
-            target=target.name,
-            target_fingerprint=target.fingerprint,
-            draft=service.draft_model,
-            draft_fingerprint=service.draft_fingerprint,
-        ),
-    )
-
-
-def _answer_head(routes: APIRouter) -> None:
-    """Serves HEAD wherever GET is served: load balancers probe routes with HEAD.
-
-    The server omits the body; the OpenAPI document omits the method.
-    """
-    for route in list(routes.routes):
-        if isinstance(route, APIRoute):
-            routes.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+    return {
+        "id": name,
+        "object": "model",
+        "created": started,
+        "owned_by": "goodspeed",
+        "max_model_len": service.context_len,
+        "goodspeed": {
+            "target": target.name,
+            "target_fingerprint": target.fingerprint,
+            "draft": service.draft_model,
+            "draft_fingerprint": service.draft_fingerprint,
+        },
+    }

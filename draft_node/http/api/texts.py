@@ -3,10 +3,11 @@
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from fastapi import APIRouter, Depends, Request
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from draft_node.config import DraftConfig
 from draft_node.http.answer.chat import ChatShape
@@ -16,16 +17,15 @@ from draft_node.http.answer.responses import ResponseShape
 from draft_node.http.answer.shape import Shape, collect, events_of, to_json
 from draft_node.http.answer.streams import EventStream, unless_gone, whole
 from draft_node.http.ask import messages, responses
-from draft_node.http.ask.body import LargeWork, ignored_of, reads, takes
+from draft_node.http.ask.body import LargeWork, ignored_of, read
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import Batch, of_chat, of_completion
 from draft_node.http.schema.chat import Asking, ChatRequest, CompletionRequest
-from draft_node.http.schema.errors import ERRORS, ApiError, renamed
+from draft_node.http.schema.errors import ApiError, renamed
 from draft_node.http.schema.messages import CountRequest, MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.service.service import Service
 from goodspeed.errors import Busy
-from goodspeed.serving.web.bodies import ChatCompletion, Completion
 from goodspeed.serving.web.errors import MESSAGES
 
 B = TypeVar("B", bound=Asking)
@@ -38,7 +38,6 @@ class Endpoint(Generic[B]):
     path: str
     body: type[B]
     shape_of: Callable[[B, Caller], Coroutine[Any, Any, Shape]]
-    answer: Any = dict[str, Any]  # in the OpenAPI document
     ignored: Callable[[B, Service], Iterable[str]] = lambda body, service: ()  # members this model ignores
 
 
@@ -77,38 +76,21 @@ def ignored_by_messages(body: CountRequest, service: Service) -> Iterator[str]:
 
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
-    Endpoint(path="/v1/completions", body=CompletionRequest, shape_of=_completion, answer=Completion),
-    Endpoint(
-        path="/v1/chat/completions",
-        body=ChatRequest,
-        shape_of=_chat,
-        answer=ChatCompletion,
-        ignored=_ignored_by_chats,
-    ),
+    Endpoint(path="/v1/completions", body=CompletionRequest, shape_of=_completion),
+    Endpoint(path="/v1/chat/completions", body=ChatRequest, shape_of=_chat, ignored=_ignored_by_chats),
     Endpoint(path="/v1/responses", body=ResponsesRequest, shape_of=_response),
     Endpoint(path=MESSAGES, body=MessagesRequest, shape_of=_message, ignored=ignored_by_messages),
 )
 
 
-def routes_of_texts(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
-    routes = APIRouter()
-    for endpoint in ENDPOINTS:
-        _add(routes, endpoint, service, config, work)
-    return routes
+def routes_of_texts(service: Service, config: DraftConfig, work: LargeWork) -> list[Route]:
+    return [_route(endpoint, service, config, work) for endpoint in ENDPOINTS]
 
 
-def _add(routes: APIRouter, endpoint: Endpoint[B], service: Service, config: DraftConfig, work: LargeWork) -> None:
-    events = {"description": "Whole, or with `stream` as events.", "content": {"text/event-stream": {}}}
-
-    @routes.post(
-        endpoint.path,
-        name=endpoint.path.removeprefix("/v1/"),
-        response_model=endpoint.answer,
-        responses={200: events, **ERRORS[endpoint.path == MESSAGES]},
-        openapi_extra=takes(endpoint.body),
-    )
-    async def generate(request: Request, body: Annotated[Any, Depends(reads(endpoint.body, work.bodies))]) -> Response:
-        caller = await Caller.of(request, service, config, work.bodies)
+def _route(endpoint: Endpoint[B], service: Service, config: DraftConfig, work: LargeWork) -> Route:
+    async def generate(request: Request) -> Response:
+        body = await read(request, endpoint.body, work.bodies)
+        caller = Caller.of(request, service, config, work.bodies)
         with service.refusing():
             shape = await unless_gone(request.receive, endpoint.shape_of(body, caller))
             _check_room(shape.batch, service, config)
@@ -119,6 +101,8 @@ def _add(routes: APIRouter, endpoint: Endpoint[B], service: Service, config: Dra
         stream = EventStream(events_of(shape, service, work.answers, caller.user), shape.broken, shape.between)
         await stream.begin(request.receive)
         return stream
+
+    return Route(endpoint.path, generate, methods=["POST"])
 
 
 def _check_room(batch: Batch, service: Service, config: DraftConfig) -> None:

@@ -1,42 +1,34 @@
 """`POST /tokenize`, `/detokenize` and `/v1/messages/count_tokens`: texts and conversations as token ids, and back."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
-from starlette.responses import Response
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from draft_node.config import DraftConfig
 from draft_node.http.answer.streams import unless_gone
 from draft_node.http.api.texts import ignored_by_messages
 from draft_node.http.ask import messages
-from draft_node.http.ask.body import LargeWork, ignored_of, reads, takes
+from draft_node.http.ask.body import LargeWork, ignored_of, read
 from draft_node.http.ask.caller import Caller, served_name
 from draft_node.http.ask.options import options_of
 from draft_node.http.ask.prompts import check_ids, encode_chat, encoded
 from draft_node.http.schema.chat import ChatRequest, DetokenizeRequest, TokenizeRequest
-from draft_node.http.schema.errors import ERRORS, renamed
+from draft_node.http.schema.errors import renamed
 from draft_node.http.schema.messages import CountRequest
 from draft_node.service.service import Service
 from goodspeed.serving.web import user_of
-from goodspeed.serving.web.bodies import Detokenized, Tokenized, json_with
 from goodspeed.serving.web.errors import MESSAGES
 
-SLICE = 1 << 14
-"""Token ids that are serialized at once."""
 
-
-def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> APIRouter:
-    routes = APIRouter()
-
-    @routes.post("/tokenize", response_model=Tokenized, openapi_extra=takes(TokenizeRequest))
-    async def tokenize(
-        request: Request, body: Annotated[TokenizeRequest, Depends(reads(TokenizeRequest, work.bodies))]
-    ) -> Response:
+def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> list[Route]:
+    async def tokenize(request: Request) -> Response:
         """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
-        caller = await Caller.of(request, service, config, work.bodies)
+        body = await read(request, TokenizeRequest, work.bodies)
+        caller = Caller.of(request, service, config, work.bodies)
         caller.model_of(body.model)
         if body.messages is not None:
             chat = ChatRequest.model_construct(**{name: value for name, value in body if name != "prompt"})
@@ -47,35 +39,29 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         content = await work.answers.run(caller.user, len(ids), lambda: _tokenized(ids, service.context_len))
         return Response(content, media_type="application/json")
 
-    @routes.post("/detokenize", openapi_extra=takes(DetokenizeRequest))
-    async def detokenize(
-        request: Request, body: Annotated[DetokenizeRequest, Depends(reads(DetokenizeRequest, work.bodies))]
-    ) -> Detokenized:
+    async def detokenize(request: Request) -> Response:
+        body = await read(request, DetokenizeRequest, work.bodies)
         served_name(body.model, service, config)
         check_ids(body.tokens, "tokens", service.vocab_size)
         decoding = service.decode(body.tokens, user_of(request.scope))
-        return Detokenized(prompt=await unless_gone(request.receive, decoding))
+        return JSONResponse({"prompt": await unless_gone(request.receive, decoding)})
 
-    @routes.post(f"{MESSAGES}/count_tokens", responses=ERRORS[True], openapi_extra=takes(CountRequest))
-    async def count_tokens(
-        request: Request, body: Annotated[CountRequest, Depends(reads(CountRequest, work.bodies))]
-    ) -> dict[str, int]:
+    async def count_tokens(request: Request) -> Response:
         """Counts the tokens of the prompt that a request with these parameters has."""
-        caller = await Caller.of(request, service, config, work.bodies)
+        body = await read(request, CountRequest, work.bodies)
+        caller = Caller.of(request, service, config, work.bodies)
         chat = await caller.run(partial(messages.chat_of, body, service.chats))
         ignored_of(request.scope).update(ignored_by_messages(body, service))
         with renamed(messages.NAMES):
             caller.model_of(chat.model)
             encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
-            return {"input_tokens": len(await unless_gone(request.receive, encoding))}
+            return JSONResponse({"input_tokens": len(await unless_gone(request.receive, encoding))})
 
-    return routes
+    handlers = {"/tokenize": tokenize, "/detokenize": detokenize, f"{MESSAGES}/count_tokens": count_tokens}
+    return [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
 
 
-def _tokenized(ids: Sequence[int], max_model_len: int) -> str:
-    """Serializes the answer in slices: between them other threads get the GIL."""
-    slices = (ids[start : start + SLICE] for start in range(0, len(ids), SLICE))
-    tokens = ",".join(json.dumps(each, separators=(",", ":"))[1:-1] for each in slices)
-    return json_with(
-        Tokenized(tokens=[], count=len(ids), max_model_len=max_model_len, token_strs=None), "tokens", tokens
-    )
+def _tokenized(ids: Sequence[int], max_model_len: int) -> bytes:
+    """Serializes the answer id by id: between them other threads get the GIL."""
+    shown = (token for token in ids)
+    return to_json({"tokens": shown, "count": len(ids), "max_model_len": max_model_len, "token_strs": None})

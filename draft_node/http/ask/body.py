@@ -1,19 +1,18 @@
 """Reads request bodies: limits their size, counts their elements, and validates them by schema."""
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.http.schema.chat import ChatRequest
-from draft_node.http.schema.errors import ApiError, ClientGone, Names, of_validation, renamed
+from draft_node.http.schema.errors import ApiError, Names, of_validation, renamed
 from draft_node.http.schema.strict import Ignored, Strict
 from draft_node.service.queues import FairQueue
-from goodspeed.serving.web import OPEN_PATHS, user_of
+from goodspeed.serving.web import user_of
 
 M = TypeVar("M", bound=Strict)
 T = TypeVar("T")
@@ -22,58 +21,10 @@ MAX_BODY_BYTES = 4 << 20
 """Largest request body."""
 
 LARGE = 1 << 15
-"""Bytes from which a body is read on another thread, to keep the event loop free."""
-
+"""Bytes from which a body is parsed on another thread, to keep the event loop free."""
 
 IGNORED_MEMBERS = "goodspeed.ignored"
 """Key in the request's ASGI state for the names of ignored members."""
-
-
-class BodyLimit:
-    """Reads every body of up to `max_bytes` before the application runs; refuses compressed bodies.
-
-    The answer's header `X-GoodSpeed-Ignored` names the body's ignored members.
-
-    Routes open to everybody take no body, so none is buffered for them, nor for the page at `/`. The connection stays
-    open after a refusal: the server reads and drops the rest of the body. Closing would reset the connection, and many
-    clients would never see the answer.
-    """
-
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in OPEN_PATHS or scope["path"] == "/":
-            await self._app(scope, receive, send)
-            return
-        try:
-            body = await self._read(Headers(scope=scope), receive)
-        except ApiError as error:
-            await error.response(scope)(scope, receive, send)
-        except ClientGone:
-            return
-        else:
-            await self._app(scope, _again(body, receive), _telling(send, scope))
-
-    async def _read(self, headers: Headers, receive: Receive) -> bytes:
-        if headers.get("content-encoding", "identity").lower() != "identity":
-            raise ApiError(415, "compressed bodies are not supported; send it as it is", code="unsupported_encoding")
-        length = headers.get("content-length", "0")
-        self._check(int(length) if length.isdecimal() else 0)
-        body, more = bytearray(), True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            self._check(len(body))
-        return bytes(body)
-
-    def _check(self, num_bytes: int) -> None:
-        if num_bytes > self._max_bytes:
-            raise ApiError(413, f"the body is larger than the limit of {self._max_bytes} bytes; shorten it")
 
 
 def ignored_of(scope: Scope) -> Ignored:
@@ -82,30 +33,19 @@ def ignored_of(scope: Scope) -> Ignored:
     return names
 
 
-def _telling(send: Send, scope: Scope) -> Send:
-    """Adds a header with the names of ignored members, if any."""
+def telling_ignored(app: ASGIApp) -> ASGIApp:
+    """Adds a header with the names of ignored members, if any, to an application's answers."""
 
-    async def tell(message: Message) -> None:
-        if message["type"] == "http.response.start" and (names := ignored_of(scope)):
-            told = ", ".join(sorted(names)).encode()
-            message["headers"] = [*message["headers"], (b"x-goodspeed-ignored", told)]
-        await send(message)
+    async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start" and (names := ignored_of(scope)):
+                header = b"x-goodspeed-ignored", ", ".join(sorted(names)).encode()
+                message["headers"] = [*message["headers"], header]
+            await send(message)
 
-    return tell
+        await app(scope, receive, tell)
 
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Replays the body as one message, then passes on `receive` (the disconnect)."""
-    given = False
-
-    async def again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
+    return told
 
 
 async def in_turn(bodies: FairQueue, user: str, num_bytes: int, work: Callable[[], T]) -> T:
@@ -116,27 +56,36 @@ async def in_turn(bodies: FairQueue, user: str, num_bytes: int, work: Callable[[
     return work() if num_bytes < LARGE else await bodies.run(user, num_bytes, work)
 
 
-def reads(schema: type[M], bodies: FairQueue) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """Returns a FastAPI dependency that parses the body by `schema`; ApiError with the reason if invalid."""
-
-    async def read(request: Request) -> M:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
-        body, ignored = await request.body(), ignored_of(request.scope)
-        ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
-        return await in_turn(bodies, user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
-
-    return read
-
-
-REF = "#/components/schemas/{model}"
+async def read(request: Request, schema: type[M], bodies: FairQueue) -> M:
+    """Parses the body by `schema`; ApiError with the reason if it is invalid, compressed or too large."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ApiError(415, "compressed bodies are not supported; send it as it is", code="unsupported_encoding")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
+    body, ignored = await _whole(request), ignored_of(request.scope)
+    request.state.num_bytes = len(body)
+    ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
+    return await in_turn(bodies, user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
 
 
-def takes(schema: type[BaseModel]) -> dict[str, Any]:
-    """Returns the OpenAPI description of a route's body, which FastAPI cannot infer."""
-    content = {"application/json": {"schema": {"$ref": REF.format(model=schema.__name__)}}}
-    return {"requestBody": {"required": True, "content": content}}
+async def _whole(request: Request) -> bytes:
+    """Reads a body of up to MAX_BODY_BYTES.
+
+    The connection stays open after a refusal: the server reads and drops the rest of the body. Closing would reset the
+    connection, and many clients would never see the answer.
+    """
+    length, body = request.headers.get("content-length", "0"), bytearray()
+    _check_size(int(length) if length.isdecimal() else 0)
+    async for piece in request.stream():
+        body += piece
+        _check_size(len(body))
+    return bytes(body)
+
+
+def _check_size(num_bytes: int) -> None:
+    if num_bytes > MAX_BODY_BYTES:
+        raise ApiError(413, f"the body is larger than the limit of {MAX_BODY_BYTES} bytes; shorten it")
 
 
 def validated(schema: type[M], body: bytes, ignored: Ignored | None = None) -> M:

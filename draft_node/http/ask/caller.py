@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fastapi import Request
+from starlette.requests import Request
 
 from draft_node.config import ANY_NAME, DraftConfig
 from draft_node.http.ask.body import in_turn
@@ -33,9 +33,9 @@ class Caller:
     bodies: FairQueue
 
     @classmethod
-    async def of(cls, request: Request, service: Service, config: DraftConfig, bodies: FairQueue) -> "Caller":
-        size = len(await request.body())
-        return cls(service, config, user_of(request.scope), request.headers, size, bodies)
+    def of(cls, request: Request, service: Service, config: DraftConfig, bodies: FairQueue) -> "Caller":
+        """Returns the caller of a request whose body has been read."""
+        return cls(service, config, user_of(request.scope), request.headers, request.state.num_bytes, bodies)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs work whose time is that of reading the body."""

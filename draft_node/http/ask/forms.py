@@ -19,15 +19,12 @@ from draft_node.http.schema.chat import (
 )
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.formats import Formats
-from draft_node.parsing.grammars import Form, Tool, TooLong, grammar, loosened
+from draft_node.parsing.grammars import Form, Tool, grammar, loosened
 from draft_node.service.chat_forms import opened
 from goodspeed.constraint.compiling import without_place
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint
-
-MAX_TRIED = 8
-"""Most tools that are not strict whose schemas are tried one by one, if all together cannot be served."""
 
 
 async def form_of(
@@ -139,28 +136,15 @@ async def _built(form: Form, tools: Sequence[Tool], param: str, caller: Caller) 
 async def _with_calls(form: Form, options: ChatOptions, caller: Caller) -> Constraint:
     """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
 
-    If it cannot, a tool that is not strict is loosened if its schema alone cannot be served, if there are many, or if
-    the schemas together are too long.
+    If it cannot, and a call is required, all tools that are not strict are loosened.
     """
     tools = [Tool(one.name, one.parameters or {}, strict=bool(one.strict)) for one in options.functions]
-
-    async def is_served(tool: Tool) -> bool:
-        try:
-            return bool(await _built(form, [tool], "tools", caller))
-        except ApiError as error:
-            if error.status != 400:
-                raise
-            return False
-
     try:
         return await _built(form, tools, "tools", caller)
     except ApiError as error:
-        loose = [tool for tool in tools if not tool.strict]
-        if error.status != 400 or not loose or not options.is_forced:
+        if error.status != 400 or all(tool.strict for tool in tools) or not options.is_forced:
             raise
-        few = len(loose) <= MAX_TRIED and not isinstance(error.__cause__, TooLong)
-    several = [one if one.strict or (few and await is_served(one)) else loosened(one) for one in tools]
-    return await _built(form, several, "tools", caller)
+    return await _built(form, [one if one.strict else loosened(one) for one in tools], "tools", caller)
 
 
 def _content(form: Constraint | None) -> Mapping[str, Any] | None:

@@ -17,11 +17,11 @@ from draft_node.http.schema.chat import (
 )
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.http.schema.parts import text_of
-from draft_node.parsing.bodies import MAX_DEPTH
+from draft_node.parsing.bodies import MAX_DEPTH, depth
 from draft_node.parsing.formats import ThinkingFormat
 from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.parsing.schemas import has_options, is_of_object
-from draft_node.service.chat_forms import ChatForms, depth
+from draft_node.service.chat_forms import ChatForms
 from goodspeed.engine.tokenizing.text import Inputs
 
 

@@ -4,6 +4,7 @@ Output items of an earlier response may be sent back unchanged: adjacent reasoni
 become one message.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,17 @@ from draft_node.http.ask.body import chat_request
 from draft_node.http.schema.chat import ChatRequest
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.parts import content_of, text_of
+from draft_node.http.schema.response_tools import SEARCH, Toolbox, as_arguments
 from draft_node.http.schema.responses import (
     AnyItem,
-    Called,
+    CallOutput,
+    CustomCall,
+    FoundTools,
+    FunctionCall,
     InputMessage,
     InputReasoning,
-    Output,
     ResponsesRequest,
+    SearchCall,
 )
 
 
@@ -28,8 +33,8 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
         return [*messages, {"role": "user", "content": items}]
     turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `messages`
     for item in items:
-        if isinstance(item, Output | InputMessage) and getattr(item, "role", "") != "assistant":
-            messages += _message(item)
+        if (other := _other(item)) is not None:
+            messages += other
             turn = {}
         elif grown := _grown(item):
             if not turn or not _continues(turn, item):
@@ -39,17 +44,25 @@ def messages_of(items: str | Sequence[AnyItem], instructions: str | None) -> lis
     return [{"content": "", **message} for message in messages]  # thinking that was cut has no text after it
 
 
-def _message(item: Output | InputMessage) -> list[dict[str, Any]]:
-    """Returns the message of a tool or a user; none for the output of a call that has no id."""
-    if isinstance(item, InputMessage):
-        return [{"role": item.role, "content": content_of(item.content)}]
-    call_id, text = item.result
-    return [] if call_id is None else [{"role": "tool", "tool_call_id": call_id, "content": text}]
+def _other(item: AnyItem) -> list[dict[str, Any]] | None:
+    """Returns the message of a tool or a user; none for the output of a call that has no id; None for other items."""
+    match item:
+        case InputMessage() if item.role != "assistant":
+            return [{"role": item.role, "content": content_of(item.content)}]
+        case CallOutput():
+            return [{"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}]
+        case FoundTools():
+            names = ", ".join(one.function["name"] for one in Toolbox(item.tools).served)
+            text = f"Found these tools: {names}" if names else "Found no tools."
+            said = {"role": "tool", "tool_call_id": item.call_id, "content": text}
+            return [said] if item.call_id is not None else []
+    return None
 
 
 def _continues(turn: dict[str, Any], item: AnyItem) -> bool:
     """True if an assistant's item may join the message so far: reasoning, then text, then calls."""
-    return isinstance(item, Called) or (isinstance(item, InputMessage) and not turn.keys() & {"tool_calls", "content"})
+    is_text = isinstance(item, InputMessage)
+    return not isinstance(item, InputReasoning) and not (is_text and turn.keys() & {"tool_calls", "content"})
 
 
 def _grown(item: AnyItem) -> dict[str, Any]:
@@ -59,13 +72,18 @@ def _grown(item: AnyItem) -> dict[str, Any]:
             return {"reasoning_content": item.text}
         case InputMessage():
             return {"content": text_of(item.content)}
-        case Called():
-            call_id, name, arguments = item.call
-            function = {"name": name, "arguments": arguments}
-            return (
-                {} if call_id is None else {"tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-            )
+        case FunctionCall():
+            return _call(item.call_id, item.shown, item.arguments)
+        case CustomCall():
+            return _call(item.call_id, item.shown, as_arguments(item.input))
+        case SearchCall(call_id=str() as call_id, arguments=given):
+            return _call(call_id, SEARCH, given if isinstance(given, str) else json.dumps(given or {}))
     return {}
+
+
+def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"tool_calls": [{"id": call_id, "type": "function", "function": function}]}
 
 
 NAMES = (

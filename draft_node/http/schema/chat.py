@@ -61,9 +61,9 @@ class JsonSchema(Strict):
     """A named JSON schema, as in the OpenAI API."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    schema_: Schema | None = Field(default=None, alias="schema", description="left out: any JSON object")
-    description: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="taken, and not used")
-    strict: bool | None = Field(default=None, description="the schema is kept in any case")
+    schema_: Schema | None = Field(default=None, alias="schema")  # left out: any JSON object
+    description: Annotated[str, Field(max_length=4096)] | None = None  # taken, and not used
+    strict: bool | None = None  # the schema is kept in any case
 
 
 class PlainFormat(Strict):
@@ -72,7 +72,7 @@ class PlainFormat(Strict):
 
 class ObjectFormat(Strict):
     type: Literal["json_object"]
-    schema_: Schema | None = Field(default=None, alias="schema", description="left out: any JSON object")
+    schema_: Schema | None = Field(default=None, alias="schema")  # left out: any JSON object
 
 
 class SchemaFormat(Strict):
@@ -86,18 +86,18 @@ ResponseFormat: TypeAlias = Annotated[PlainFormat | ObjectFormat | SchemaFormat,
 class StructuredOutputs(Strict):
     """Exactly one of these members."""
 
-    json_: Schema | Source | None = Field(default=None, alias="json", description="a JSON schema, or one as a string")
+    json_: Schema | Source | None = Field(default=None, alias="json")  # a JSON schema, or one as a string
     regex: Source | None = None
     choice: Annotated[list[str], listed(4096, 1)] | None = None
-    grammar: Source | None = Field(default=None, description="in Lark's syntax, as llguidance has it")
-    json_object: Literal[True] | None = Field(default=None, description="any JSON object")
+    grammar: Source | None = None  # in Lark's syntax, as llguidance has it
+    json_object: Literal[True] | None = None  # any JSON object
 
 
 class Function(Strict):
     name: Name
     description: str | None = None
-    parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema; none: an object of no members")
-    strict: bool | None = Field(default=None, description="true: a call's arguments keep the schema")
+    parameters: dict[str, Any] | None = None  # a JSON schema; none: an object of no members
+    strict: bool | None = None  # true: a call's arguments keep the schema
 
 
 class Tool(Strict):
@@ -151,7 +151,7 @@ class StreamOptions(Strict):
 
 class CompletionStreamOptions(StreamOptions):
     include_usage: bool | None = None
-    continuous_usage_stats: bool | None = Field(default=None, description="usage so far in every chunk")
+    continuous_usage_stats: bool | None = None  # usage so far in every chunk
 
 
 class Slo(Strict):
@@ -174,20 +174,13 @@ class Slo(Strict):
 class Extension(Strict):
     """GoodSpeed's own parameters."""
 
-    max_draft: Annotated[int, Field(ge=1, le=MAX_CONTEXT)] | None = Field(default=None, description="longest draft")
-    drafter: Drafter | None = Field(
-        default=None,
-        description="what may draft: auto takes what pays, model and ngram only that, none leaves all to the target; "
-        "without it the node's --drafter counts",
-    )
-    prefix_cache: bool | None = Field(default=None, description="false: this text and others share no keys and values")
-    slo: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | Slo | None = Field(
-        default=None, description="what the text is to keep: the name of a tier, or ttft_ms, tpot_ms or both"
-    )
-    otherwise: Otherwise | None = Field(
-        default=None,
-        description="where that cannot be promised: best_effort (the default) serves it anyway, refuse answers 429",
-    )
+    max_draft: Annotated[int, Field(ge=1, le=MAX_CONTEXT)] | None = None  # longest draft
+    drafter: Drafter | None = None  # what may draft; without it the node's --drafter counts
+    prefix_cache: bool | None = None  # false: this text and others share no keys and values
+    # what the text is to keep: the name of a tier, or ttft_ms, tpot_ms or both
+    slo: Annotated[str, Field(max_length=MAX_TIER_CHARS)] | Slo | None = None
+    # where that cannot be promised: best_effort (the default) serves it anyway, refuse answers 429
+    otherwise: Otherwise | None = None
 
 
 class Asking(Strict):
@@ -196,7 +189,7 @@ class Asking(Strict):
     model: ModelName | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=1e-6, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = Field(default=None, description="0 and -1 are off")
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None  # 0 and -1 are off
     seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -221,32 +214,28 @@ class TextRequest(Asking):
     max_completion_tokens: NumTokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None
     ignore_eos: bool | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        default=None, description="least probability, as a part of the largest one, after temperature; 0 is off"
-    )
-    presence_penalty: Penalty | None = Field(default=None, description="taken from each token that the output has")
-    frequency_penalty: Penalty | None = Field(default=None, description="likewise, for each time that it has it")
-    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = Field(
-        default=None, description="divides (multiplies below 0) logits of what prompt or output have; 1 is off"
-    )
-    logit_bias: LogitBias | None = Field(default=None, description="token ids with what is added to their logits")
+    # least probability, as a part of the largest one, after temperature; 0 is off
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Penalty | None = None  # taken from each token that the output has
+    frequency_penalty: Penalty | None = None  # likewise, for each time that it has it
+    # divides (multiplies below 0) logits of what prompt or output have; 1 is off
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
+    logit_bias: LogitBias | None = None  # token ids with what is added to their logits
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stop | Annotated[list[Stop], listed(4)] | None = None
-    stop_token_ids: Annotated[list[TokenId], listed(MAX_STOP_IDS)] | None = Field(
-        default=None, description="tokens that end the text, also with ignore_eos"
-    )
-    structured_outputs: StructuredOutputs | None = Field(default=None, description="exactly one of its members")
+    # tokens that end the text, also with ignore_eos
+    stop_token_ids: Annotated[list[TokenId], listed(MAX_STOP_IDS)] | None = None
+    structured_outputs: StructuredOutputs | None = None  # exactly one of its members
     stream_options: CompletionStreamOptions | None = None
-    return_token_ids: bool | None = Field(default=None, description="adds the ids of the tokens of prompt and answer")
-    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = Field(
-        default=None, description="among one user's texts that wait for their turn, the lowest goes first; default 0"
-    )
+    return_token_ids: bool | None = None  # adds the ids of the tokens of prompt and answer
+    # among one user's texts that wait for their turn, the lowest goes first; default 0
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
 
 
 class CompletionRequest(TextRequest):
     prompt: str | Annotated[list[str], listed(None, 1)] | TokenIds | Annotated[list[TokenIds], listed(None, 1)]
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = Field(default=None, description="0 only with echo")
-    echo: bool | None = Field(default=None, description="the prompt before the text, with its logprobs where asked for")
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] | None = None  # 0 only with echo
+    echo: bool | None = None  # the prompt before the text, with its logprobs where asked for
     logprobs: NumLogprobs | None = None
 
 
@@ -254,18 +243,14 @@ class Message(Strict):
     """A message; only the assistant may have tool calls and reasoning, only a tool may answer a call."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[Part], listed(MAX_PARTS, 1)] | None = Field(
-        default=None, description="may be left out, or null, where there are tool_calls"
-    )
+    # may be left out, or null, where there are tool_calls
+    content: str | Annotated[list[Part], listed(MAX_PARTS, 1)] | None = None
     name: Annotated[str, Field(max_length=512)] | None = None
     tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
-    reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
-        default=None, description="what the assistant thought; templates show the model what it needs of it"
-    )
-    reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = Field(
-        default=None, description="the same under its other name"
-    )
+    # what the assistant thought; templates show the model what it needs of it
+    reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = None
+    reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = None  # the same under its other name
 
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:
@@ -286,23 +271,16 @@ class ChatRequest(TextRequest):
     response_format: ResponseFormat | None = None
     tools: Tools = None
     tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = Field(default=None, description="false: the answer ends after its first call")
-    reasoning_effort: Effort | None = Field(
-        default=None, description="for the chat template; none switches thinking off where the template can"
-    )
-    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
-    enable_thinking: bool | None = Field(
-        default=None, description="switches thinking on or off; ignored where the model cannot think"
-    )
-    continue_final_message: bool | None = Field(
-        default=None, description="a last message of the assistant is continued; false: a new turn follows it"
-    )
-    add_generation_prompt: bool | None = Field(default=None, description="its opposite")
+    parallel_tool_calls: bool | None = None  # false: the answer ends after its first call
+    reasoning_effort: Effort | None = None  # for the chat template; none switches thinking off where the template can
+    chat_template_kwargs: dict[str, Any] | None = None  # variables of the chat template
+    enable_thinking: bool | None = None  # switches thinking on or off; ignored where the model cannot think
+    # a last message of the assistant is continued; false: a new turn follows it
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None  # its opposite
     logprobs: bool | None = None
     top_logprobs: NumLogprobs | None = None
-    service_tier: ServiceTier | None = Field(
-        default=None, description="auto and default ask for nothing; another one for the tier of that name"
-    )
+    service_tier: ServiceTier | None = None  # auto and default ask for nothing; another one for the tier of that name
 
     @model_validator(mode="after")
     def _can_be_seen(self) -> Self:
@@ -319,10 +297,10 @@ class TokenizeRequest(Strict):
     model: ModelName | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)] | None = None
-    continue_final_message: bool | None = Field(default=None, description="with messages, as in chats")
-    add_generation_prompt: bool | None = Field(default=None, description="its opposite")
-    tools: Tools = Field(default=None, description="with messages")
-    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="with messages")
+    continue_final_message: bool | None = None  # with messages, as in chats
+    add_generation_prompt: bool | None = None  # its opposite
+    tools: Tools = None  # with messages
+    chat_template_kwargs: dict[str, Any] | None = None  # with messages
 
     @model_validator(mode="after")
     def _has_one_of_both(self) -> Self:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -12,12 +12,8 @@ from starlette.types import Scope
 from draft_node.http.schema.strict import LEFT_OUT, MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
 from goodspeed.serving.web import error_answer, error_body
-from goodspeed.serving.web.bodies import ErrorBody
 
 RETRY_AFTER_S = {429: 1, 503: 5}
-
-Answers: TypeAlias = dict[int | str, dict[str, Any]]
-"""Answers of a route by status, as FastAPI takes them."""
 
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error", 500: "server_error", 503: "service_unavailable"}
 
@@ -138,12 +134,6 @@ def _param(loc: Sequence[str | int]) -> str:
     parts = (str(part) for part in loc if isinstance(part, int) or re.fullmatch(r"[a-z_0-9]\w{0,63}", part))
     return ".".join(part for part in parts if part != "str")
 
-
-ERRORS: tuple[Answers, Answers] = (
-    {"default": {"model": ErrorBody, "description": "An error; 429 and 503 have the header Retry-After."}},
-    {"default": {"description": "An error in the format of Anthropic's API."}},
-)
-"""What routes answer in case of an error, for the OpenAPI document: those of OpenAI's API, and of Anthropic's."""
 
 Names: TypeAlias = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
 """Patterns of a chat request's parameter names, and the names of an endpoint."""

@@ -1,10 +1,9 @@
 """Schemas of bodies of Anthropic's API: blocks, messages, tools and parameters."""
 
 import json
-from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 
 from draft_node.http.schema.chat import (
     MAX_ID_CHARS,
@@ -21,15 +20,14 @@ from draft_node.http.schema.chat import (
     listed,
 )
 from draft_node.http.schema.parts import TextPart, Unseen, text_of
-from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused, tell_ignored
-from draft_node.parsing.bodies import MAX_DEPTH
-from draft_node.service.chat_forms import depth
+from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
+from draft_node.parsing.bodies import MAX_DEPTH, depth
 from goodspeed.serving.web.errors import NO_THREADS
 
 IGNORED_HERE = IGNORED | {
     *("context_management", "compaction", "task_budget", "speed", "inference_geo"),  # what a hosted model is to do
     *("fallbacks", "fallback_credit_token", "billing_policy", "user_profile_id", "diagnostics"),  # and on what terms
-    *("eager_input_streaming", "defer_loading", "input_examples"),  # how tools are shown and called
+    *("eager_input_streaming", "defer_loading", "input_examples", "allowed_callers"),  # how tools are shown and called
     *("caller", "toolset_name", "clear_at", "encrypted_content", "signature", "tool_changes"),  # of blocks
     *("betas", "anthropic_beta", "anthropic_version"),  # headers that some clients send in the body
     *("display", "block_binding", "citations"),  # of thinking and documents
@@ -48,17 +46,7 @@ class CustomTool(OfMessages):
     name: Name
     description: str | None = None
     input_schema: Schema
-    strict: bool | None = Field(default=None, description="true: a call's input keeps the schema")
-    allowed_callers: Annotated[list[str], listed(16)] | None = Field(default=None, description='has "direct"')
-
-    @model_validator(mode="after")
-    def _is_called_by_the_model(self, info: ValidationInfo) -> Self:
-        callers = set(self.allowed_callers or ("direct",))
-        if "direct" not in callers:
-            raise refused("allowed_callers", 'must have "direct": no code that could call tools runs here')
-        if len(callers) > 1:
-            tell_ignored("allowed_callers", info)
-        return self
+    strict: bool | None = None  # true: a call's input keeps the schema
 
 
 class HostedTool(LeftOut):
@@ -112,7 +100,7 @@ class ToolUse(OfMessages):
 class Thought(OfMessages):
     type: Literal["thinking"]
     thinking: str
-    signature: str | None = Field(default=None, description="taken, and not looked at")
+    signature: str | None = None  # taken, and not looked at
 
 
 class Compaction(OfMessages):
@@ -126,27 +114,10 @@ class Compaction(OfMessages):
         return self.content or ""
 
 
-class ToolDefinition(OfMessages):
-    type: Literal["tool_definition"]
-    definition: CustomTool
-
-
-class NamedTool(LeftOut):
-    """A tool that another part describes."""
-
-    types = "tool_reference"
-
-
 class ToolChange(LeftOut):
-    """Adds a tool, or removes one. The model sees all tools from the beginning."""
+    """Adds one of the request's tools, or removes one. The model sees all tools from the beginning."""
 
     types = "tool_addition|tool_removal"
-
-    tool: Annotated[ToolDefinition | NamedTool, ByType("tool_reference")]
-
-    @property
-    def definition(self) -> CustomTool | None:
-        return self.tool.definition if isinstance(self.tool, ToolDefinition) else None
 
 
 class ToolReference(LeftOut):
@@ -269,8 +240,8 @@ class Message(OfMessages):
 
 class ToolChoice(OfMessages):
     type: Literal["auto", "any", "tool", "none"]
-    name: Name | None = Field(default=None, description="of the tool to call, with the type tool")
-    disable_parallel_tool_use: bool | None = Field(default=None, description="true: the answer ends after one call")
+    name: Name | None = None  # of the tool to call, with the type tool
+    disable_parallel_tool_use: bool | None = None  # true: the answer ends after one call
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -303,7 +274,7 @@ class CountRequest(OfMessages):
     system: Texts | None = None
     tools: Annotated[list[AnyTool], listed(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
-    thinking: Thinking | None = Field(default=None, description="left out: disabled where the model can do without")
+    thinking: Thinking | None = None  # left out: disabled where the model can do without
     output_config: OutputConfig | None = None
 
     @model_validator(mode="after")
@@ -314,20 +285,16 @@ class CountRequest(OfMessages):
             raise refused("tools", what)
         return self
 
-    @cached_property
+    @property
     def own_tools(self) -> list[CustomTool]:
-        """The tools that the model sees: all from the beginning, also those that a later message adds."""
-        own = [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
-        names = {tool.name for tool in own}
-        changes = (block for message in self.messages for block in message.blocks if isinstance(block, ToolChange))
-        added = {tool.name: tool for change in changes if (tool := change.definition) and tool.name not in names}
-        return own + list(added.values())
+        """The tools that the model sees: all from the beginning."""
+        return [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
 
 
 class MessagesRequest(CountRequest, Asking):
     max_tokens: NumTokens
     stop_sequences: Annotated[list[Stop], listed(4)] | None = None
-    thread: Any = Field(default=None, description="refused: no conversation is kept here")
+    thread: Any = None  # refused: no conversation is kept here
 
     @model_validator(mode="after")
     def _keeps_nothing(self) -> Self:

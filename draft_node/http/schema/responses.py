@@ -1,7 +1,5 @@
 """Schemas of `/v1/responses`: input items and parameters, without those that need state between requests."""
 
-import json
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -23,12 +21,10 @@ from draft_node.http.schema.chat import (
 from draft_node.http.schema.parts import Unseen, text_of
 from draft_node.http.schema.response_tools import (
     DATED,
-    SEARCH,
     AnyTool,
     Toolbox,
     ToolChoice,
     Tools,
-    as_arguments,
     shown_name,
 )
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
@@ -39,8 +35,8 @@ Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 class Part(Strict):
     type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
-    annotations: list[Any] | None = Field(default=None, description="of an earlier response; taken, and not looked at")
-    logprobs: list[Any] | None = Field(default=None, description="likewise")
+    annotations: list[Any] | None = None  # of an earlier response; taken, and not looked at
+    logprobs: list[Any] | None = None  # likewise
 
 
 class RefusalPart(Strict):
@@ -79,91 +75,58 @@ class InputReasoning(Item):
         return text_of(self.content) or text_of(self.summary)
 
 
-class Called(Item):
-    """A call of a tool."""
+class NamedCall(Item):
+    """A call of a tool by its name."""
+
+    call_id: str
+    name: str
+    namespace: Mark = None
+
+    @property
+    def shown(self) -> str:
+        """The name that the model knows."""
+        return shown_name(self.name, self.namespace)
 
     @model_validator(mode="after")
     def _has_a_short_name(self) -> Self:
-        if len(shown := self.call[1]) > MAX_PAST_NAME_CHARS:
-            what = f"has {len(shown)} characters with its namespace's; at most {MAX_PAST_NAME_CHARS} can be shown"
+        if len(self.shown) > MAX_PAST_NAME_CHARS:
+            what = f"has {len(self.shown)} characters with its namespace's; at most {MAX_PAST_NAME_CHARS} can be shown"
             raise refused("name", f"{what}, so shorten one")
         return self
 
-    @property
-    @abstractmethod
-    def call(self) -> tuple[str | None, str, str]:
-        """The call's id, None if no output can refer to it; the name that the model knows; the arguments."""
 
-
-class FunctionCall(Called):
+class FunctionCall(NamedCall):
     type: Literal["function_call"]
-    call_id: str
-    name: str
-    namespace: Mark = None
     arguments: str
 
-    @property
-    def call(self) -> tuple[str | None, str, str]:
-        return self.call_id, shown_name(self.name, self.namespace), self.arguments
 
-
-class CustomCall(Called):
+class CustomCall(NamedCall):
     type: Literal["custom_tool_call"]
-    call_id: str
-    name: str
-    namespace: Mark = None
     input: str
 
-    @property
-    def call(self) -> tuple[str | None, str, str]:
-        return self.call_id, shown_name(self.name, self.namespace), as_arguments(self.input)
 
-
-class SearchCall(Called):
+class SearchCall(Item):
     type: Literal["tool_search_call"]
     call_id: Mark = None
     execution: Mark = None
     arguments: dict[str, Any] | str | None = None
 
-    @property
-    def call(self) -> tuple[str | None, str, str]:
-        given = self.arguments
-        return self.call_id, SEARCH, given if isinstance(given, str) else json.dumps(given or {})
 
-
-class Output(Item):
-    """The result of a call."""
-
-    @property
-    @abstractmethod
-    def result(self) -> tuple[str | None, str]:
-        """The call's id, None if it refers to none; the result as text."""
-
-
-class CallOutput(Output):
+class CallOutput(Item):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     name: Mark = None
     namespace: Mark = None
     output: str | Parts
 
-    @property
-    def result(self) -> tuple[str | None, str]:
-        return self.call_id, text_of(self.output)
 
-
-class FoundTools(Output):
+class FoundTools(Item):
     """Tools that a client found; the model may call them from then on."""
 
     type: Literal["tool_search_output"]
     call_id: Mark = None
     execution: Mark = None
     tools: Tools
-
-    @property
-    def result(self) -> tuple[str | None, str]:
-        names = ", ".join(one.function["name"] for one in Toolbox(self.tools).served)
-        return self.call_id, f"Found these tools: {names}" if names else "Found no tools."
 
 
 class AdditionalTools(Item):
@@ -229,7 +192,7 @@ class Reasoning(Strict):
 
 
 class ResponseStreamOptions(StreamOptions):
-    include_usage: bool | None = Field(default=None, description="the last event always has the usage")
+    include_usage: bool | None = None  # the last event always has the usage
 
 
 Included = Literal[
@@ -246,7 +209,7 @@ Included = Literal[
 
 class ResponsesRequest(Asking):
     input: str | Annotated[list[AnyItem], listed(MAX_MESSAGES, 1)]
-    instructions: str | None = Field(default=None, description="a message of the system before the input")
+    instructions: str | None = None  # a message of the system before the input
     max_output_tokens: NumTokens | None = None
     tools: Tools | None = None
     tool_choice: ToolChoice | None = None
@@ -258,8 +221,8 @@ class ResponsesRequest(Asking):
     metadata: Annotated[
         dict[str, Annotated[str, Field(max_length=512)]] | None,
         few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
-    ] = Field(default=None, description="told again, and kept nowhere")
-    user: Mark = Field(default=None, description="taken, and kept nowhere")
+    ] = None  # told again, and kept nowhere
+    user: Mark = None  # taken, and kept nowhere
     stream_options: ResponseStreamOptions | None = None
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from goodspeed.app.demo.processes import Child, Event, Processes, environment
+from goodspeed.app.demo.processes import Child, Processes, environment
 
 START_S = 120.0
 """The longest that a daemon may take to be ready."""
@@ -25,10 +25,6 @@ class Nodes(NamedTuple):
 def command(module: str, *options: str) -> list[str]:
     """A daemon that tells its events."""
     return [sys.executable, "-m", module, *options, "--json", "--log-level=error"]
-
-
-def ignore(event: Event) -> None:
-    """Ignores a daemon's event."""
 
 
 def free_port() -> int:
@@ -59,13 +55,13 @@ async def http_nodes(
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     async with Processes(environment()) as processes:
         words = [f"--model={target}", f"--bind={endpoint}", "--log-level=error", *verify_options]
-        verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words], ignore)
+        verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words])
         stay_on(verify, of_verify)
         shared = [f"--verify={endpoint}", "--http=127.0.0.1:0", "--drain-timeout-s=0"]
         children = []
         for number, own in enumerate(drafts, 1):
             words = command("draft_node", *shared, *own)
-            children.append(await processes.start(f"draft node {number}", words, ignore))
+            children.append(await processes.start(f"draft node {number}", words))
             stay_on(children[-1], of_drafts)
         ready = [await child.expect("ready", START_S) for child in children]
         await asyncio.gather(*(child.expect("connected", START_S) for child in children))

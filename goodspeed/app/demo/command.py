@@ -28,7 +28,7 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.app.demo.processes import run_interruptible
     from goodspeed.app.demo.run import run as run_nodes
 
-    watcher = view.create()
+    watcher = view.View()
 
     def tell(runs: list[Run]) -> None:
         result = summary.summarize(config, runs)

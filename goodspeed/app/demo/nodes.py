@@ -54,7 +54,7 @@ async def start(
     started = time.monotonic()
 
     async def begin(name: str, command: list[str], *awaited: str) -> tuple[Child, Event]:
-        child = await processes.start(name, command, lambda event: None)
+        child = await processes.start(name, command)
         guard(child)
         first, *_ = [await child.expect(kind, START_S) for kind in awaited]
         return child, first

@@ -11,7 +11,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -39,7 +39,6 @@ class Child:
 
     name: str
     process: Process
-    on_event: Callable[[Event], None]
     echo: bool = False  # passes its standard error on, line by line
     _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))  # latest lines of standard error
     _seen: dict[str, "asyncio.Future[Event]"] = field(default_factory=dict)  # first event of each kind
@@ -84,11 +83,6 @@ class Child:
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return self._error(how)
 
-    @property
-    def last_said(self) -> str:
-        """Latest line of the child's standard error; empty if none."""
-        return self._tail[-1] if self._tail else ""
-
     async def _listen(self) -> int:
         await asyncio.gather(self._hear(), self._keep_tail())
         return await self.process.wait()
@@ -100,7 +94,6 @@ class Child:
                 first = self._first(event["event"])
                 if not first.done():
                     first.set_result(event)
-                self.on_event(event)
 
     async def _keep_tail(self) -> None:
         async for line in _lines(self.process.stderr):
@@ -116,7 +109,7 @@ class Child:
 
     def _error(self, how: str) -> ProcessError:
         """Returns an error with the child's latest line of standard error, and earlier lines as a note."""
-        error = ProcessError(": ".join(filter(None, [f"{self.name} {how}", self.last_said])))
+        error = ProcessError(": ".join(filter(None, [f"{self.name} {how}", *list(self._tail)[-1:]])))
         if len(self._tail) > 1:
             error.add_note("\n  ".join([f"{self.name} said:", *list(self._tail)[:-1]]))
         return error
@@ -136,19 +129,17 @@ class Processes:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(
-        self, name: str, command: Sequence[str], on_event: Callable[[Event], None], *, takes_input: bool = False
-    ) -> Child:
+    async def start(self, name: str, command: Sequence[str]) -> Child:
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=PIPE if takes_input else DEVNULL,
+            stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
             limit=MAX_LINE,
             env=self._environment,
             start_new_session=True,
         )
-        child = Child(name, process, on_event, self._echo)
+        child = Child(name, process, self._echo)
         self._children.append(child)
         return child
 

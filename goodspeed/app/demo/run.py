@@ -60,7 +60,7 @@ def _explained(error: BaseException, log_level: str, view: View) -> ProcessError
 async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], number: int, view: View) -> Run:
     """Asks all questions at once, and shows the answers as they come. number: of the run in ORDER."""
     run = Run(ORDER[number], [Answer(client) for client in clients])
-    watching = asyncio.create_task(view.watch(f"run {number + 1} of {len(ORDER)}, {run.way}", run.answers, number == 0))
+    watching = asyncio.create_task(view.watch(f"run {number + 1} of {len(ORDER)}, {run.way}", run.answers))
     started = time.monotonic()
     try:
         async with AsyncClient(timeout=None, trust_env=False) as http, asyncio.TaskGroup() as asking:

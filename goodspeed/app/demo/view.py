@@ -1,9 +1,8 @@
-"""Shows answers as they come, on standard error: side by side on a terminal, else line by line."""
+"""Shows answers on standard error, side by side; on a terminal as they come."""
 
 import asyncio
 import io
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,73 +36,36 @@ def one_line(text: str) -> str:
 
 
 class View:
-    """Shows the demo as lines, for a log."""
+    """Shows the demo: on a terminal in panes that change in place, in a log as lines when a run has ended."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        self._console.print(Text(text), soft_wrap=True)
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
         """Shows what is waited for, until the block ends."""
-        self.say(text)
-        yield
-
-    async def watch(self, title: str, answers: Sequence[Answer], shows_texts: bool) -> None:
-        """Shows the answers until cancelled. shows_texts: False if the same texts were shown before."""
-        num_told = [0] * len(answers)  # characters of each text
-        self.say(title)
-        try:
-            while True:
-                self._tell(answers, num_told, shows_texts)
-                await asyncio.sleep(REFRESH_S)
-        finally:
-            self._tell(answers, num_told, shows_texts)
-            self.say(f"{title}: {_rate(answers)}")
-
-    def _tell(self, answers: Sequence[Answer], num_told: list[int], shows_texts: bool) -> None:
-        """Prints the lines that are complete."""
-        for index, one in enumerate(answers) if shows_texts else ():
-            new = one.text[num_told[index] :]
-            if not one.finish_reason:
-                new = new[: new.rfind("\n") + 1]
-            num_told[index] += len(new)
-            for line in filter(str.strip, new.split("\n")):
-                self.say(f"{one_line(one.client.domain):>13} | {safe(line)}")
-
-    def show(self, answers: Sequence[Answer]) -> None:
-        """Shows the finished answers."""
-
-
-def create() -> View:
-    console = Console(stderr=True)
-    return LiveView(console) if console.is_terminal else View()
-
-
-class LiveView(View):
-    """Shows the answers in panes that change in place."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def say(self, text: str) -> None:
-        self._console.print(Text(text))
-
-    @contextmanager
-    def working(self, text: str) -> Iterator[None]:
+        if not self._console.is_terminal:
+            self.say(text)
         with self._console.status(Text(text)):
             yield
 
-    async def watch(self, title: str, answers: Sequence[Answer], shows_texts: bool) -> None:
+    async def watch(self, title: str, answers: Sequence[Answer]) -> None:
+        """Shows the answers until cancelled."""
         try:
             with Live(console=self._console, auto_refresh=False, transient=True) as live:
                 while True:
-                    size = self._console.size
-                    live.update(panes(title, answers, size.width, size.height), refresh=True)
+                    if self._console.is_terminal:
+                        size = self._console.size
+                        live.update(panes(title, answers, size.width, size.height), refresh=True)
                     await asyncio.sleep(REFRESH_S)
         finally:
             self.say(f"{title}: {_rate(answers)}")
 
     def show(self, answers: Sequence[Answer]) -> None:
+        """Shows the finished answers."""
         self._console.print(panes("the answers", answers, self._console.width))
 
 

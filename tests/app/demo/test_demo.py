@@ -87,10 +87,10 @@ def test_the_picture_is_there_and_progress_is_on_standard_error(demo: Ended) -> 
     said = demo.err.splitlines()
     assert said[0] == "starting the verify node with tiny-target"
     assert said[1] == "starting 2 draft nodes with tiny-draft-s, n-grams"
-    for line in ("run 1 of 4, with drafts", "run 2 of 4, the target alone", "run 4 of 4, with drafts"):
-        assert line in said
+    for line in ("run 1 of 4, with drafts: ", "run 2 of 4, the target alone: ", "run 4 of 4, with drafts: "):
+        assert any(one.startswith(line) for one in said)
     for domain in DOMAINS:
-        assert re.search(rf"^ *{domain} \| .", demo.err, re.MULTILINE)
+        assert f" {domain}, " in demo.err
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ class Listener(View):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.said: list[str] = []
 
     def say(self, text: str) -> None:

@@ -97,10 +97,3 @@ def test_jain_by_hand() -> None:
     assert summary.jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
     assert summary.jain_index([1.0, 3.0]) == pytest.approx(16 / 20)
     assert summary.jain_index([]) == 0.0
-
-
-def test_answers_of_no_token_at_all_are_told_as_equal() -> None:
-    runs = made.runs(alone_s=8.0, drafts_s=4.0)
-    for answer in (answer for run in runs for answer in run.answers):
-        answer.token_ids = []
-    assert summary.closing(summary.summarize(DemoConfig(), runs)).startswith("With drafts 1.00 times as fast")

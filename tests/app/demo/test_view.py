@@ -46,51 +46,33 @@ def test_while_answers_come_each_pane_shows_the_end_of_its_text(answers: list[An
     assert not any("word0 " in line for line in lines)
 
 
-def lines_of(answers: list[Answer], capsys: pytest.CaptureFixture[str], shows_texts: bool = True) -> list[str]:
+def test_without_a_terminal_each_run_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [made.answer("math", 10, 2.0, text="first"), made.answer("sql", 10, 4.0, text="x")]
+    watch(plain := view.View(), answers)
+    with plain.working("starting"):
+        pass
+    plain.show(answers)
+    run, starting, *rest = capsys.readouterr().err.splitlines()
+    assert (run, starting) == ("run 1: 20 tokens, 5/s", "starting")
+    assert any("first" in line for line in rest)
+
+
+def watch(shown: view.View, answers: list[Answer]) -> None:
     async def work() -> None:
-        watching = asyncio.create_task(view.View().watch("run 1", answers, shows_texts))
-        await asyncio.sleep(0)  # its first look
-        for one in answers:
-            one.text, one.finish_reason = f"{one.text}b\n\nlast", "stop"
-        watching.cancel()
-        await asyncio.wait([watching])
-
-    for one in answers:
-        one.finish_reason = ""
-    asyncio.run(work())
-    return capsys.readouterr().err.splitlines()
-
-
-def test_without_a_terminal_complete_lines_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    answers = [made.answer("math", 10, 2.0, text="first\na"), made.answer("sql", 10, 4.0, text="x")]
-    assert lines_of(answers, capsys) == [
-        "run 1",
-        "         math | first",
-        "         math | ab",
-        "         math | last",
-        "          sql | xb",
-        "          sql | last",
-        "run 1: 20 tokens, 5/s",
-    ]
-
-
-def test_the_same_texts_are_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert lines_of([made.answer("math", 10, 2.0)], capsys, shows_texts=False) == ["run 1", "run 1: 10 tokens, 5/s"]
-
-
-def test_on_a_terminal_panes_go_and_what_a_run_came_to_stays(answers: list[Answer]) -> None:
-    out = io.StringIO()
-    live = view.LiveView(Console(file=out, force_terminal=True, width=100, height=30))
-
-    async def work() -> None:
-        watching = asyncio.create_task(live.watch("run 1", answers, True))
+        watching = asyncio.create_task(shown.watch("run 1", answers))
         await asyncio.sleep(0)
         watching.cancel()
         await asyncio.wait([watching])
 
+    asyncio.run(work())
+
+
+def test_on_a_terminal_panes_go_and_what_a_run_came_to_stays(answers: list[Answer]) -> None:
+    out = io.StringIO()
+    live = view.View(Console(file=out, force_terminal=True, width=100, height=30))
     with live.working("starting"):
         pass
-    asyncio.run(work())
+    watch(live, answers)
     live.show(answers)
     told = out.getvalue()
     assert "starting" in told
@@ -98,10 +80,6 @@ def test_on_a_terminal_panes_go_and_what_a_run_came_to_stays(answers: list[Answe
     assert "the answers: 80 tokens" in told
     hide, show = "\x1b[?25l", "\x1b[?25h"
     assert told.count(hide) == told.count(show) > 0  # the cursor is back
-
-
-def test_only_a_terminal_gets_panes() -> None:
-    assert type(view.create()) is view.View
 
 
 def test_the_picture_has_answers_and_result(answers: list[Answer], tmp_path: Path) -> None:

@@ -386,14 +386,6 @@ def test_what_the_fleet_decides_is_not_given_to_its_replicas(run: Run, words: st
     assert line in err
 
 
-def test_options_are_checked_here_for_other_machines_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionError("no")))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        up = (*UP, "--name", "x", "--address", f"127.0.0.1:{listener.getsockname()[1]}")
-        assert "unknown option --buget; did you mean --budget?" in run(*up, "--", "--buget", "3")[2]
-        assert "goodspeed-verify: --budget" in run(*up, "--", "--budget", "many")[2]
-
-
 def test_what_status_tells() -> None:
     load = Load(1.0, num_pages=9, free_pages=4, round_s=0.0123)
     told = Report(Replica("replica-1", "tcp://127.0.0.1:1"), "ready", 7).with_load(load).told()

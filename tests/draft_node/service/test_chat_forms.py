@@ -1,6 +1,5 @@
 """A node knows what its chat template supports, and the settings that it is given."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from draft_node.parsing.formats import TOOLS
 from draft_node.parsing.parser import ONLY_CONTENT
 from draft_node.service import chat_forms
-from draft_node.service.chat_forms import ChatForms, System, depth, opened
+from draft_node.service.chat_forms import ChatForms, System, opened
 from goodspeed.engine.tokenizing.text import NOTHING
 from goodspeed.errors import ConfigError
 from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
@@ -50,11 +49,6 @@ def test_a_template_for_tools_of_its_own() -> None:
 def test_settings_of_the_node_that_are_wrong(settings: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         ChatForms.of(tokenizer(QWEN3), settings=settings)
-
-
-def test_depth() -> None:
-    values: tuple[Any, ...] = (1, [], {"a": 1}, [1, {"a": []}], json.loads("[" * 500 + "]" * 500))
-    assert [depth(value) for value in values] == [0, 1, 1, 3, 500]
 
 
 def test_prompts_that_open_the_thinking() -> None:

@@ -2,122 +2,71 @@
 
 import re
 from itertools import pairwise
+from typing import Any
 
-from draft_node.service.connection import MOST_S, ConnectionStatus
-from goodspeed.serving.events import Sentence
+from draft_node.service.connection import MOST_S, START, ConnectionStatus
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 
 
-def text(sentences: list[Sentence]) -> list[str]:
-    return [sentence.text % sentence.values for sentence in sentences]
+def look(connection: ConnectionStatus, away_s: float | None = None, trouble: str | None = None, **seen: Any) -> str:
+    """Returns what is said; "" for nothing. away_s: None: the verify node is there."""
+    said = connection.look(connected=away_s is None, away_s=away_s or 0.0, trouble=trouble, **seen)
+    return said.text % said.values if said is not None else ""
 
 
 def wait(connection: ConnectionStatus, from_s: float, to_s: float, trouble: str | None = None) -> list[str]:
     """Returns what is said in ten looks a second while the verify node has been away for so long."""
-    said = []
-    for tenth in range(int(from_s * 10), int(to_s * 10) + 1):
-        said += text(connection.look(connected=False, away_s=tenth / 10, trouble=trouble))
-    return said
+    said = [look(connection, tenth / 10, trouble) for tenth in range(int(from_s * 10), int(to_s * 10) + 1)]
+    return list(filter(None, said))
 
 
-def come(connection: ConnectionStatus) -> list[str]:
-    return text(connection.look(connected=True, away_s=0.0, trouble=None))
+def waiting(num_s: int, why: str = START) -> str:
+    return f"waiting for the verify node at {ENDPOINT} (since {num_s} s); {why}"
 
 
-def test_one_that_is_there_is_not_waited_for() -> None:
-    connection = ConnectionStatus(ENDPOINT)
-    assert wait(connection, 0.0, 1.9) == []
-    assert come(connection) == [f"connected to {ENDPOINT}"]
-    assert come(connection) == []
-
-
-def test_waiting_tells_since_when_and_what_to_start_ever_more_rarely() -> None:
+def test_waiting_is_told_ever_more_rarely() -> None:
     said = wait(ConnectionStatus(ENDPOINT), 0.0, 2000.0)
-    assert said[0] == (
-        f"waiting for the verify node at {ENDPOINT} (since 2 s); start goodspeed-verify there, or check --verify"
-    )
+    assert said[0] == waiting(2)
     at = [float(re.search(r"since (\d+) s", line)[1]) for line in said]  # type: ignore[index]
     assert at[:6] == [2, 6, 18, 54, 162, 486]
     assert {late - early for early, late in pairwise(at[5:])} == {MOST_S}
-
-
-def test_a_late_look_tells_once_that_it_waits() -> None:
-    connection = ConnectionStatus(ENDPOINT)
-    assert [len(wait(connection, away_s, away_s)) for away_s in (7.0, 7.1, 17.9, 18.0)] == [1, 0, 0, 1]
+    late = ConnectionStatus(ENDPOINT)
+    assert [bool(look(late, away_s)) for away_s in (7.0, 7.1, 17.9, 18.0)] == [True, False, False, True]
 
 
 def test_one_that_was_there_is_away_and_comes_back() -> None:
     connection = ConnectionStatus(ENDPOINT)
-    come(connection)
-    assert wait(connection, 0.0, 3.2) == [
-        f"the verify node at {ENDPOINT} is away; texts wait for it",
-        f"waiting for the verify node at {ENDPOINT} (since 2 s); start goodspeed-verify there, or check --verify",
-    ]
-    assert come(connection) == ["the verify node is back after 3.2 s"]
-    assert wait(connection, 0.0, 0.3) == [f"the verify node at {ENDPOINT} is away; texts wait for it"]
-    assert come(connection) == ["the verify node is back after 0.3 s"]
+    assert wait(connection, 0.0, 1.9) == []
+    assert look(connection) == f"connected to {ENDPOINT}"
+    assert look(connection) == ""
+    assert wait(connection, 0.0, 3.2) == [waiting(0), waiting(2)]
+    assert look(connection) == f"connected to {ENDPOINT} again after 3.2 s"
+    assert look(connection, endpoint="tcp://c:1") == "connected to tcp://c:1"
+    assert look(connection, 0.3) == f"waiting for the verify node at tcp://c:1 (since 0 s); {START}"
 
 
-def test_of_several_verify_nodes_the_one_in_question_is_named() -> None:
-    connection = ConnectionStatus("tcp://a:1, tcp://b:1")
-    assert wait(connection, 2.0, 2.0)[0].startswith("waiting for the verify node at tcp://a:1, tcp://b:1 ")
-
-    def look(endpoint: str, away_s: float = 0.0) -> list[str]:
-        there = not away_s
-        return text(connection.look(connected=there, away_s=away_s, trouble=None, endpoint=endpoint))
-
-    assert look("tcp://b:1") == ["connected to tcp://b:1"]
-    assert look("tcp://b:1", 0.7) == ["the verify node at tcp://b:1 is away; texts wait for it"]
-    assert look("tcp://a:1") == ["texts go on at another verify node, tcp://a:1, after 0.7 s"]
-    assert look("tcp://c:1") == ["new texts go to the verify node at tcp://c:1"]
-    assert look("tcp://c:1") == []
-    look("tcp://c:1", 0.2)
-    assert look("tcp://c:1") == ["the verify node is back after 0.2 s"]
-
-
-def test_why_it_lets_nobody_in_is_told_once_and_the_advice_is_another() -> None:
-    connection = ConnectionStatus(ENDPOINT)
-    said = wait(connection, 0.0, 7.0, trouble="this key is not enrolled")
-    assert said == [
-        f"the verify node at {ENDPOINT} refuses this node: this key is not enrolled",
-        f"waiting for the verify node at {ENDPOINT} (since 2 s)",
-        f"waiting for the verify node at {ENDPOINT} (since 6 s)",
-    ]
-    assert wait(connection, 7.1, 7.2, trouble="barred") == [f"the verify node at {ENDPOINT} refuses this node: barred"]
-
-
-def test_one_that_loads_is_not_to_be_started() -> None:
-    connection = ConnectionStatus(ENDPOINT)
-    said = []
-    for tenth in range(70):
-        away_s = tenth / 10
-        said += text(connection.look(connected=False, away_s=away_s, trouble=None, is_loading=away_s >= 1.0))
-    assert said == [
-        f"waiting for the verify node at {ENDPOINT} (since 1 s); it is loading its model",
-        f"waiting for the verify node at {ENDPOINT} (since 6 s); it is loading its model",
-    ]
-    assert come(connection) == [f"connected to {ENDPOINT}"]
+def test_why_it_is_not_there_is_told_when_it_changes() -> None:
+    connection, refusal = ConnectionStatus(ENDPOINT), "this key is not enrolled"
+    said = [waiting(num_s, f"it refuses this node: {refusal}") for num_s in (0, 2, 6)]
+    assert wait(connection, 0.0, 7.0, trouble=refusal) == said
+    assert wait(connection, 7.1, 7.2, trouble="barred") == [waiting(7, "it refuses this node: barred")]
+    assert look(connection, 7.3, is_loading=True) == waiting(7, "it is loading its model")
 
 
 def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
-    connection = ConnectionStatus("tcp://there:5555")
-    said = connection.look(connected=False, away_s=0.1, trouble="no\x1b[2J\nroot: all is well")
-    assert any("refuses this node" in sentence.text for sentence in said)
-    assert not any(control in str(sentence.values) for sentence in said for control in ("\\x1b", "\\n"))
+    said = look(ConnectionStatus("tcp://there:5555"), 0.1, "no\x1b[2J\nroot: all is well")
+    assert "refuses this node" in said
+    assert said.isprintable()
 
 
 def test_another_target_is_told_with_both_names() -> None:
     connection = ConnectionStatus(ENDPOINT)
-    connection.look(connected=True, away_s=0.0, trouble=None, target=("big", "1"))
-    connection.look(connected=False, away_s=3.0, trouble=None, target=("big", "1"))
-    back = connection.look(connected=True, away_s=0.0, trouble=None, target=("other", "2"))
-    assert text(back) == [
-        "the verify node is back after 3.0 s with another target: other (it was big); texts of the old one end"
-    ]
-    connection.look(connected=False, away_s=1.0, trouble=None, target=("other", "2"))
-    again = text(connection.look(connected=True, away_s=0.0, trouble=None, target=("other", "3")))
-    assert again == [
-        "the verify node is back after 1.0 s with another target: other (it was other, of other weights or precision); "
-        "texts of the old one end"
-    ]
+    look(connection, target=("big", "1"))
+    look(connection, 3.0)
+    ends = "so texts of the old one end"
+    back = look(connection, target=("other", "2"))
+    assert back == f"connected to {ENDPOINT} again after 3.0 s; its target is other (it was big), {ends}"
+    look(connection, 1.0)
+    same = "it was other, of other weights or precision"
+    assert look(connection, target=("other", "3")).endswith(f"; its target is other ({same}), {ends}")

@@ -29,14 +29,6 @@ def full(hosts: str) -> tuple[ConnectionLimit[Place], dict[str, Place]]:
     return limit, {**places, "new": NEW}
 
 
-def test_there_is_room_for_so_many() -> None:
-    limit, places = full("abc")
-    assert limit.num_open == 3
-    for _ in range(2):
-        limit.remove(places["a0"])
-    assert limit.admit(NEW, "d", 9) is None
-
-
 @pytest.mark.parametrize(
     ("hosts", "busy", "newcomer", "victim"),
     [
@@ -58,23 +50,6 @@ def test_who_makes_room(hosts: str, busy: str, newcomer: str, victim: str) -> No
         places[name].since = None
     assert limit.admit(NEW, newcomer, 9) is places[victim]
     assert limit.num_open == len(hosts)
-
-
-def test_no_host_has_all_connections() -> None:
-    limit: ConnectionLimit[Place] = ConnectionLimit(16)
-    places = [Place(number) for number in range(16)]
-    assert [limit.admit(place, "a", 0) for place in places] == [None] * 14 + places[:2]
-    assert limit.admit(NEW, "b", 16) is None
-
-
-def test_a_new_host_is_admitted_where_every_host_has_one_idle_connection() -> None:
-    """Strangers of as many addresses as connections are possible do not shut it out."""
-    limit: ConnectionLimit[Place] = ConnectionLimit(512)
-    places = [Place(number) for number in range(512)]
-    for number, place in enumerate(places):
-        assert limit.admit(place, f"host{number}", 0) is None
-    assert [limit.admit(Place(512), host, 512) for host in ("new", "newer")] == places[:2]
-    assert limit.num_open == 512
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -75,7 +75,7 @@ def test_prompts_are_served_without_torch(words: tuple[str, ...], endpoint: str,
     prompts.write_text("".join(json.dumps({"prompt": prompt(index), "seed": index}) + "\n" for index in range(3)))
     program = (
         "import sys; from draft_node.cli import main; status = main()\n"
-        "print(*{'torch', 'fastapi'} & sys.modules.keys(), file=sys.stderr)\n"
+        "print(*{'torch', 'starlette'} & sys.modules.keys(), file=sys.stderr)\n"
         "sys.exit(status)"
     )
     words = (

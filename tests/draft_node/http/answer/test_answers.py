@@ -158,8 +158,8 @@ def test_tokens_that_are_parts_of_a_character() -> None:
     raws = [b"a", b"\xe2", b"\x82\xac", b"\xff", b"z"]
     tokens = [Token(i, raw.decode("utf-8", "replace"), raw, -1.0) for i, raw in enumerate(raws)]
     shown = for_completion(tokens, Offsets())
-    assert shown.tokens == ["a", r"bytes:\xe2", r"bytes:\x82\xac", r"bytes:\xff", "z"]
-    assert shown.text_offset == [0, 1, 1, 2, 3]
+    assert shown["tokens"] == ["a", r"bytes:\xe2", r"bytes:\x82\xac", r"bytes:\xff", "z"]
+    assert shown["text_offset"] == [0, 1, 1, 2, 3]
 
 
 BREAKS = [

@@ -99,6 +99,6 @@ COUNTED = ("model", "system", "tools", "messages", "thinking", "output_config", 
 """Members that a request to count tokens has, too."""
 
 IGNORED = (
-    "betas cache_control context_management defer_loading display eager_input_streaming inference_geo "
+    "allowed_callers betas cache_control context_management defer_loading display eager_input_streaming inference_geo "
     "input_examples metadata speed task_budget web_search_20250305"
 )

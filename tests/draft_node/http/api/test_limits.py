@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.http import app
+from draft_node.http.ask import body as bodies
 from draft_node.http.schema.chat import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
 from goodspeed.serving.web import OPEN_PATHS, Keys, serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
@@ -17,12 +17,12 @@ JSON = {"Content-Type": "application/json"}
 PARTS = [{"type": "text", "text": ""}]
 
 
-@pytest.fixture(scope="module")
-def small() -> Api:
+@pytest.fixture
+def small() -> Iterator[Api]:
     """An API that takes bodies of up to 4,096 bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app, "MAX_BODY_BYTES", 4096)
-        return Api()
+        patch.setattr(bodies, "MAX_BODY_BYTES", 4096)
+        yield Api()
 
 
 def padded(num_bytes: int) -> bytes:

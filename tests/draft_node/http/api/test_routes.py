@@ -4,25 +4,29 @@ import pytest
 from starlette.testclient import TestClient
 
 import goodspeed
-from draft_node.http.api.tokens import SLICE
-from draft_node.http.app import create_api
+from draft_node.http.api.node import routes_of_node
+from draft_node.http.api.texts import routes_of_texts
+from draft_node.http.api.tokens import routes_of_tokens
+from draft_node.http.ask.body import LargeWork
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
-    """Every path and method, of the document and of the framework's own."""
-    document = api.client.get("/openapi.json").json()["paths"]
-    found = [(path.replace("{name}", "goodspeed"), method) for path, methods in document.items() for method in methods]
-    return [*found, ("/openapi.json", "get")]
-
-
-def test_nothing_is_served_that_the_document_does_not_name(api: Api) -> None:
-    app = create_api(api.service, api.config, lambda: (b"", ""))
-    paths = {route.path for route in app.routes if hasattr(route, "path")}
-    assert paths <= {path for path, _ in routes(api)} | {"/v1/models/{name:path}"}
-    assert len(routes(api)) == 15
+    """Every path and method."""
+    work = LargeWork()
+    found = [
+        *routes_of_texts(api.service, api.config, work),
+        *routes_of_tokens(api.service, api.config, work),
+        *routes_of_node(api.service, api.config, lambda: (b"", "")),
+    ]
+    work.close()
+    return [
+        (route.path.replace("{name:path}", "goodspeed"), method.lower())
+        for route in found
+        for method in set(route.methods or ()) - {"HEAD"}
+    ]
 
 
 def test_the_landing_text_names_every_route(api: Api) -> None:
@@ -128,7 +132,7 @@ def test_every_route_but_two_needs_a_key() -> None:
 
 def test_head_is_answered_as_get_is() -> None:
     api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
-    paths = [path for path, method in routes(api) if method == "get" and path != "/openapi.json"]
+    paths = [path for path, method in routes(api) if method == "get"]
     assert len(paths) == 7
     for path in paths:
         get, head = api.client.get(path), api.client.head(path)
@@ -232,11 +236,3 @@ def test_text_to_tokens_and_back(api: Api) -> None:
     assert api.client.post("/detokenize", json={"tokens": [72, 105]}).json() == {"prompt": "Hi"}
     chat = api.client.post("/tokenize", json={"messages": [{"role": "user", "content": "Hi"}]}).json()
     assert bytes(chat["tokens"]) == b"user:Hi;"
-
-
-def test_very_many_tokens_are_told_in_slices(api: Api) -> None:
-    text = "".join(chr(ord("a") + number % 26) for number in range(2 * SLICE + 1))
-    api.service.max_chars = len(text)
-    answer = api.client.post("/tokenize", json={"prompt": text}).json()
-    assert answer["tokens"] == list(text.encode())
-    assert answer["count"] == len(text)

@@ -107,14 +107,6 @@ def test_what_the_operator_says_stands_between_the_request_and_the_targets_maker
     assert asked.resolve(Defaults(temperature=0.9, top_k=7)).sampling.temperature == 0.3  # also under another target
 
 
-def test_a_text_that_is_to_go_on_is_ended_by_its_own_stop_strings_alone(api: Api) -> None:
-    api.service.chat_defaults = Defaults(stop=("\n\n",))
-    api.chat(ignore_eos=True)
-    api.chat(ignore_eos=True, stop="x")
-    api.chat(ignore_eos=False)
-    assert [generation.stop for generation in api.service.generations] == [(), ("x",), ("\n\n",)]
-
-
 @pytest.mark.parametrize(
     ("settings", "extension", "found"),
     [

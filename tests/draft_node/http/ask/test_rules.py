@@ -8,7 +8,6 @@ from draft_node.core.text import Text
 from goodspeed.errors import RequestRefused
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
 from goodspeed.wire.generation import TokenBias
-from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import LogitRules
 from tests.draft_node.http.fake import Api, error_of
 
@@ -29,17 +28,6 @@ def test_what_changes_nothing_asks_for_nothing(api: Api) -> None:
     """Such a text is written by a verify node of an older release, too."""
     api.complete(presence_penalty=0, frequency_penalty=0, repetition_penalty=1, min_p=0, logit_bias={"7": 0})
     assert api.service.generations[0].logit_rules is None
-
-
-def test_what_is_left_open_is_as_the_targets_makers_say_also_of_the_next_target(api: Api) -> None:
-    api.service.chat_defaults = Defaults(repetition_penalty=1.05, min_p=0.02)
-    api.chat()
-    api.chat(repetition_penalty=1, presence_penalty=1)
-    open_, said = api.service.generations
-    assert open_.logit_rules == LogitRules(repetition_penalty=1.05, min_p=0.02)
-    assert said.logit_rules == LogitRules(presence_penalty=1.0, min_p=0.02)
-    assert said.asked is not None
-    assert said.asked.resolve(Defaults(min_p=0.5)).rules == LogitRules(presence_penalty=1.0, min_p=0.5)
 
 
 @pytest.mark.parametrize("ask", [Api.complete, Api.chat])

@@ -7,7 +7,7 @@ import pytest
 
 from draft_node.parsing.spelled import spelled
 from draft_node.service.chat_forms import ChatForms
-from tests.chats import PLAIN, QWEN3, function, tokenizer
+from tests.chats import PLAIN, function, tokenizer
 from tests.draft_node.http.ask.test_tool_forms import NAMED, SAFE, may_end_after
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, streamed
 from tests.draft_node.http.fake import Api, error_of
@@ -65,12 +65,6 @@ def test_where_a_template_is_strict_the_first_question_has_the_tools() -> None:
     assert prompt.startswith("user: # Tools\n")
     assert "</tool_call>\n\nhi\nassistant: Let me look." in prompt
     assert prompt.endswith("user: <tool_response>\nsunny\n</tool_response>\n\nAnd now?\n")
-
-
-def test_templates_that_know_tools_show_them_by_themselves() -> None:
-    forms = ChatForms.of(tokenizer(QWEN3))
-    assert not forms.spells_tools
-    assert not ChatForms.of(tokenizer(None)).takes_tools
 
 
 def test_a_later_message_of_the_system_keeps_its_place() -> None:

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.schema.chat import ChatRequest
-from draft_node.http.schema.parts import IN_CHATS, TextPart, Unseen, Words, content_of, text_of
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
 
@@ -60,16 +58,3 @@ def test_a_question_about_an_image_is_refused(api: Api) -> None:
         error = error_of(api.chat(messages=[*turns, {"role": "user", "content": [TEXT, IMAGE]}]))
         assert error["message"].startswith("messages must not end with a question about an image, which this model")
         assert (error["param"], error["code"]) == ("messages", "unsupported_parameter")
-
-
-def test_what_the_other_apis_call_it_becomes_a_chats_part() -> None:
-    said = TextPart(type="text", text="Look: ")
-    for name, own in IN_CHATS.items():
-        parts: list[Words] = [said, Unseen(type=name)]
-        content = content_of(parts)
-        assert content == [TEXT, {"type": own}]
-        user = {"role": "user", "content": content}
-        chat = ChatRequest.model_validate({"messages": [user, ASSISTANT, USER]})
-        assert text_of(chat.messages[0].content) == text_of(parts)
-    assert content_of([said, said]) == "Look: Look: "
-    assert content_of("Look") == "Look"
