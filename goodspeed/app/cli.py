@@ -8,7 +8,7 @@ import argparse
 import sys
 from typing import Protocol
 
-from goodspeed.app import daemons, export_gguf, generate, keygen, models, profile
+from goodspeed.app import daemons, generate, keygen, models, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
 from goodspeed.app.demo import command as demo
 from goodspeed.errors import need
@@ -37,11 +37,10 @@ class Subcommand(Protocol):
         ...
 
 
-SUBCOMMANDS: tuple[Subcommand, ...] = (demo, export_gguf, generate, keygen, models, profile)
+SUBCOMMANDS: tuple[Subcommand, ...] = (demo, generate, keygen, models, profile)
 
 NEEDS: dict[Subcommand, tuple[str, ...]] = {
     demo: ("torch,app", "torch", "rich", "httpx2"),
-    export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
     profile: ("torch", "torch"),
 }

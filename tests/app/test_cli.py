@@ -143,8 +143,7 @@ def test_the_engine_may_be_named(run: Run, command: tuple[str, ...]) -> None:
         (
             [],
             2,
-            "COMMAND is missing; choose one of: demo, export-gguf, generate, keygen, models, profile, "
-            "verify, draft, fleet",
+            "COMMAND is missing; choose one of: demo, generate, keygen, models, profile, verify, draft, fleet",
         ),
         (["nonsense"], 2, "unknown command 'nonsense'; choose one of: demo"),
         (["models", "path", "tiny"], 1, "no embedded model is named 'tiny'; choose one of: tiny-target"),
@@ -240,7 +239,6 @@ def test_extras_are_what_the_project_file_has() -> None:
         (("torch",), ("demo",), "`goodspeed demo`", "torch", "torch,app"),
         (("torch",), ("generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
         (("torch",), ("profile", "--model", "tiny-target"), "`goodspeed profile`", "torch", "torch"),
-        (("torch", "gguf"), ("export-gguf", "x", "y.gguf"), "`goodspeed export-gguf`", "torch, gguf", "torch,openvino"),
         (("torch",), VERIFY, "--model tiny-target", "torch", "torch"),
         (("torch",), (*DRAFT, "--model", "tiny-draft-s"), "--model tiny-draft-s", "torch", "torch"),
         (("openvino",), (VERIFY[0], "--model", "x.gguf", *VERIFY[3:]), "--model x.gguf", "openvino", "torch,openvino"),

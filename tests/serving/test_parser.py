@@ -64,7 +64,6 @@ ALL = {parser.prog: parser for parser in all_parsers()}
             "goodspeed-verify: unknown option --zzzzzz. See goodspeed-verify --help",
         ),
         ("goodspeed-verify --model", "goodspeed-verify: --model needs a value. See"),
-        ("goodspeed export-gguf", "goodspeed export-gguf: MODEL and FILE are missing. See"),
         ("goodspeed keygen", "goodspeed keygen: KIND is missing; choose one of: verify, draft, user. See"),
         ("goodspeed keygen clien", "goodspeed keygen: unknown kind 'clien'; choose one of: verify, draft, user. See"),
         ("goodspeed-verify --model x -q", "goodspeed-verify: unknown option -q"),
