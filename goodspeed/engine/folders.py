@@ -213,8 +213,13 @@ def refuse_weights(name: str, folder: Path) -> None:
         raise CheckpointError(
             f"{name}: the weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
         )
-    for file in [SINGLE] if (folder / SINGLE).exists() else _shards(name, folder):
-        _refuse_weights_in(name, folder / file)  # of no other file, such as Mistral's consolidated.safetensors
+    for file in weight_files(name, folder):
+        _refuse_weights_in(name, file)  # of no other file, such as Mistral's consolidated.safetensors
+
+
+def weight_files(name: str, folder: Path) -> list[Path]:
+    """Returns the files of a folder's weights."""
+    return [folder / file for file in ([SINGLE] if (folder / SINGLE).exists() else _shards(name, folder))]
 
 
 def _refuse_weights_in(name: str, file: Path) -> None:

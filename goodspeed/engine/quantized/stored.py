@@ -1,6 +1,5 @@
 """The tensors of a checkpoint folder by name, each read on request."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
-from goodspeed.engine.folders import INDEX, SINGLE
+from goodspeed.engine.folders import weight_files
 from goodspeed.errors import CheckpointError
 
 
@@ -18,7 +17,7 @@ class StoredTensors:
 
     def __init__(self, folder: Path) -> None:
         self._files: dict[str, Any] = {}
-        for path in _files(folder):
+        for path in weight_files(folder.name, folder):
             file: Any = safe_open(path, framework="pt")
             self._files |= dict.fromkeys(file.keys(), file)
 
@@ -64,11 +63,3 @@ class Deferred:
 
     def __getitem__(self, index: object) -> Tensor:
         return self.make()
-
-
-def _files(folder: Path) -> list[Path]:
-    single = folder / SINGLE
-    if single.exists():
-        return [single]
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    return [folder / shard for shard in sorted(set(index["weight_map"].values()))]
