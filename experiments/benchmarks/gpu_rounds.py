@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from goodspeed.engine.engine import Checkpoint, mark
 from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.exact.parameters import Sampling
 from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -60,15 +61,6 @@ class Case:
     @property
     def num_pages(self) -> int:
         return self.num_sessions * -(-(self.context + max(self.drafts) + 1) // PAGE_SIZE)
-
-
-class Sampling(NamedTuple):
-    """Every session's sampling; see `goodspeed.exact.sampling.Sampling`."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
 
 
 class Times(NamedTuple):

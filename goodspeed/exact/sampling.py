@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.exact.kept import Kept, Sampling
+from goodspeed.exact.kept import Kept
 from goodspeed.exact.masks import truncate
 from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
+from goodspeed.exact.parameters import Sampling
 
 __all__ = [
     "Role",

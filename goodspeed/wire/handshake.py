@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from goodspeed.exact.parameters import MinP, RepetitionPenalty
 from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
 from goodspeed.wire.fields import (
     MAX_REPLICAS,
@@ -12,9 +13,7 @@ from goodspeed.wire.fields import (
     Endpoint,
     Label,
     Message,
-    MinP,
     Name,
-    RepetitionPenalty,
     Seconds,
     ServerKey,
     StopString,
