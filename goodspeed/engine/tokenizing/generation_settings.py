@@ -146,7 +146,7 @@ def _read_file(name: str, path: Path, way_out: str = WAY_OUT) -> dict[str, Any]:
         return {}
     try:
         content = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         what = f"{name}: {path.name} cannot be read as JSON ({error})"
         raise CheckpointError(f"{what}; {way_out}") from error
     if not isinstance(content, dict):
