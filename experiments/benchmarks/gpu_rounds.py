@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -86,7 +87,7 @@ class Rounds:
                 first_row=end - chunk.num_logits,
                 base_len=case.context + 1,
                 drafted=list(chunk.tokens[1:]),
-                sampling=sampling._replace(seed=i),
+                sampling=replace(sampling, seed=i),
             )
             for i, (end, chunk) in enumerate(zip(ends, self.chunks, strict=True))
         ]

@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from transformers import MixtralConfig, Qwen2Config
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.folders import INDEX
 from goodspeed.engine.parallel.splitting import refuse_folder
 from goodspeed.engine.quantized import loading
@@ -174,5 +173,3 @@ def test_settings_that_do_not_fit_the_weights(folder: Path, save_checkpoint: Sav
 def test_they_are_not_split(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"--tp 2: .* has quantised weights .*omit --tp"):
         refuse_folder(str(folder), 2)
-    with pytest.raises(ConfigError, match="--tp 2"):
-        checkpoints.load(str(folder), split=Split(2, lambda: None))
