@@ -30,29 +30,13 @@ class StoredTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns a tensor's shape without reading its data; CheckpointError if there is no such tensor."""
-        return tuple(self._slice(name).get_shape())
-
-    def dtype(self, name: str) -> str:
-        """Returns a tensor's type, as safetensors names it, without reading its data."""
-        return str(self._slice(name).get_dtype())
+        if name not in self._files:
+            raise CheckpointError(f"{name} is missing among the quantised weights; get the checkpoint again")
+        return tuple(self._files[name].get_slice(name).get_shape())
 
     def read(self, name: str) -> Tensor:
         tensor: Tensor = self._files[name].get_tensor(name)
         return tensor
-
-    def expect(self, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...]) -> None:
-        """Raises CheckpointError unless a tensor has this shape and one of these types."""
-        found, dtype = self.shape(name), self.dtype(name)
-        if found != shape or dtype not in dtypes:
-            wanted = f"{list(shape)} of {' or '.join(dtypes)}"
-            raise CheckpointError(
-                f"{name} has shape {list(found)} of {dtype}, but must be {wanted}; get the checkpoint again"
-            )
-
-    def _slice(self, name: str) -> Any:
-        if name not in self._files:
-            raise CheckpointError(f"{name} is missing among the quantised weights; get the checkpoint again")
-        return self._files[name].get_slice(name)
 
 
 @dataclass(frozen=True)

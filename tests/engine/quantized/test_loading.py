@@ -128,11 +128,11 @@ def test_weights_in_several_files(folder: Path) -> None:
         (lambda tensors: tensors.pop("model.norm.weight"), r"missing keys among the weights .*model.norm.weight"),
         (
             lambda tensors: tensors.update({f"{GATE}.qzeros": tensors[f"{GATE}.qzeros"][:, :-1].contiguous()}),
-            r"gate_proj.qzeros has shape \[1, 7\] of I32, but must be \[1, 8\] of I32",
+            r"gate_proj: the shapes \[32, 8\], \[1, 7\], \[1, 64\] do not match each other",
         ),
         (
             lambda tensors: tensors.update({f"{GATE}.scales": tensors[f"{GATE}.scales"].int()}),
-            r"gate_proj.scales has shape \[1, 64\] of I32, but must be \[1, 64\] of F16 or BF16 or F32",
+            r"gate_proj: its words must be int32, its scales floats",
         ),
         (
             lambda tensors: [
