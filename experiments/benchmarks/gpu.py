@@ -38,6 +38,7 @@ from experiments.benchmarks.gpu_rounds import (
     SHAPES,
     Case,
     Rounds,
+    Sampling,
     build,
     copy_bandwidth,
     weight_bytes,
@@ -46,7 +47,6 @@ from experiments.harness import benchmark
 from goodspeed.engine.checkpoints import DTYPES
 from goodspeed.engine.paged.memory import bytes_per_page, pages_for
 from goodspeed.engine.runner import Runner, try_model
-from goodspeed.exact.parameters import Sampling
 
 WANTED = {"forward_ratio": 1.25, "rest_ratio": 0.05}
 """At most: forward over floor, the rest over forward."""

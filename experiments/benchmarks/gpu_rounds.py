@@ -9,13 +9,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
-from msgspec.structs import replace
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from goodspeed.engine.engine import Checkpoint, mark
 from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.exact.parameters import Sampling
 from verify_node.model.match_sampling import MatchDecision, Verified, decide_match
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -64,6 +62,15 @@ class Case:
         return self.num_sessions * -(-(self.context + max(self.drafts) + 1) // PAGE_SIZE)
 
 
+class Sampling(NamedTuple):
+    """Every session's sampling; see `goodspeed.exact.sampling.Sampling`."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+
 class Times(NamedTuple):
     """Seconds of one round's parts."""
 
@@ -87,7 +94,7 @@ class Rounds:
                 first_row=end - chunk.num_logits,
                 base_len=case.context + 1,
                 drafted=list(chunk.tokens[1:]),
-                sampling=replace(sampling, seed=i),
+                sampling=sampling._replace(seed=i),
             )
             for i, (end, chunk) in enumerate(zip(ends, self.chunks, strict=True))
         ]

@@ -8,13 +8,28 @@ logit -inf is never retained.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.exact.parameters import Sampling
-
 Floats = NDArray[np.float32] | NDArray[np.float64]
+
+
+class Sampling(Protocol):
+    """The sampling parameters of a row; the wire's `messages.Sampling` has this interface. Off: top_k 0, top_p 1.0."""
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def top_k(self) -> int: ...
+
+    @property
+    def top_p(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ No function waits for the device.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -26,7 +27,40 @@ from torch import Tensor
 
 from goodspeed.exact import masks
 from goodspeed.exact.counts import TextCounts
-from goodspeed.exact.parameters import LogitRules
+
+
+class Bias(Protocol):
+    """A number that is added to one token's logit."""
+
+    @property
+    def token(self) -> int: ...
+
+    @property
+    def bias(self) -> float: ...
+
+
+class Rules(Protocol):
+    """The rules of a text; the wire's `LogitRules` has this interface."""
+
+    @property
+    def presence_penalty(self) -> float: ...
+
+    @property
+    def frequency_penalty(self) -> float: ...
+
+    @property
+    def repetition_penalty(self) -> float: ...
+
+    @property
+    def min_p(self) -> float: ...
+
+    @property
+    def logit_bias(self) -> Sequence[Bias]: ...
+
+    @property
+    def reads_text(self) -> bool:
+        """True if the effect of the rules depends on the text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +68,7 @@ class TextRows:
     """Consecutive rows of logits that continue one text, and their rules."""
 
     paths: Sequence[Sequence[int]] = ((),)  # per row, the drafted tokens between the text and the row
-    rules: LogitRules | None = None
+    rules: Rules | None = None
     temperature: float = 1.0
     prompt: Sequence[int] = ()
     output: Sequence[int] = ()
@@ -130,7 +164,7 @@ def _counts(text: TextRows) -> TextCounts:
     return text.counts if text.counts is not None else TextCounts.of(text.prompt, text.output)
 
 
-def _of_text(rules: LogitRules, counts: TextCounts, width: int) -> _Added:
+def _of_text(rules: Rules, counts: TextCounts, width: int) -> _Added:
     """Returns the effect of bias and of the text, without drafts, on tokens below width."""
     biases = _biases(rules)
     others = [token for token, place in zip(biases, counts.places(list(biases)).tolist(), strict=True) if place < 0]
@@ -146,9 +180,7 @@ def _of_text(rules: LogitRules, counts: TextCounts, width: int) -> _Added:
     return _Added(tokens[matters], numbers[:, matters])
 
 
-def _of_paths(
-    rules: LogitRules, counts: TextCounts, paths: Sequence[Sequence[int]], first_row: int, width: int
-) -> _Added:
+def _of_paths(rules: Rules, counts: TextCounts, paths: Sequence[Sequence[int]], first_row: int, width: int) -> _Added:
     """Returns the effect of bias, text and path on the tokens in each row's path."""
     drafted = np.array([token for path in paths for token in path] if rules.reads_text else [], np.int64)
     if not len(drafted):
@@ -163,7 +195,7 @@ def _of_paths(
     return _Added(index, _numbers(rules, bias[which], num_times > 0, known[which] + num_times))
 
 
-def _biases(rules: LogitRules) -> dict[int, float]:
+def _biases(rules: Rules) -> dict[int, float]:
     found: dict[int, float] = {}
     for each in rules.logit_bias:
         found[each.token] = found.get(each.token, 0.0) + each.bias
@@ -171,7 +203,7 @@ def _biases(rules: LogitRules) -> dict[int, float]:
 
 
 def _numbers(
-    rules: LogitRules, bias: NDArray[np.float64], is_seen: NDArray[np.bool_], in_output: NDArray[np.int64]
+    rules: Rules, bias: NDArray[np.float64], is_seen: NDArray[np.bool_], in_output: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     factor = np.where(is_seen, rules.repetition_penalty, 1.0)
     return np.stack([bias, factor, rules.frequency_penalty * in_output + rules.presence_penalty * (in_output > 0)])

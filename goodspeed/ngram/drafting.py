@@ -18,7 +18,7 @@ from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.ngram.matching import blend, find, follow, survivors
 
 if TYPE_CHECKING:
-    from goodspeed.exact.parameters import Sampling
+    from goodspeed.exact.kept import Sampling
 
 
 class Continuation(NamedTuple):

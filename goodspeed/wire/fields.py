@@ -5,9 +5,6 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from goodspeed.exact.parameters import MAX_BIASES as MAX_BIASES
-from goodspeed.exact.parameters import TokenId as TokenId
-
 MAX_CONTEXT = 1 << 20
 """Longest token list in a message, whatever the model's context."""
 
@@ -23,6 +20,9 @@ at most 8 MiB, which any configuration's limit admits."""
 
 MAX_STOP_IDS = 64
 """Most stop token ids of a session."""
+
+MAX_BIASES = 1024
+"""Most tokens whose logits a session may bias."""
 
 MAX_CONSTRAINT_CHARS = 1 << 16
 """Longest schema, expression, list or grammar of a constraint."""
@@ -53,6 +53,7 @@ TOKENS_PER_MESSAGE = 4096
 MIN_LOGPROB = -9999.0
 """Lowest logprob on the wire. Lower ones, including those of impossible tokens, are raised to it: all stay finite."""
 
+TokenId: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Tokens: TypeAlias = Annotated[tuple[TokenId, ...], Meta(max_length=MAX_CONTEXT)]
 Counter: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
@@ -72,6 +73,8 @@ ConstraintKind: TypeAlias = Literal["json_object", "json_schema", "regex", "choi
 Otherwise: TypeAlias = Literal["best_effort", "refuse"]
 RedirectReason: TypeAlias = Literal["slo", "load", "draining"]
 ProbabilityCode: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
+RepetitionPenalty: TypeAlias = Annotated[float, Meta(ge=0.01, le=100.0)]
+MinP: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
 FinishReason: TypeAlias = Literal["stop", "length"]
 NumLogprobs: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
 Logprob: TypeAlias = Annotated[float, Meta(ge=MIN_LOGPROB, le=0.0)]

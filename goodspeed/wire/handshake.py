@@ -4,7 +4,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from goodspeed.exact.parameters import MinP, RepetitionPenalty
 from goodspeed.slo.objectives import MAX_TIERS, Limit, Objectives
 from goodspeed.wire.fields import (
     MAX_REPLICAS,
@@ -13,7 +12,9 @@ from goodspeed.wire.fields import (
     Endpoint,
     Label,
     Message,
+    MinP,
     Name,
+    RepetitionPenalty,
     Seconds,
     ServerKey,
     StopString,

@@ -4,12 +4,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from experiments.benchmarks.gpu_rounds import Sampling
 from goodspeed.exact.logit_rules import TextRows, process
-from goodspeed.exact.parameters import LogitRules, Sampling, TokenBias
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform
@@ -76,9 +77,26 @@ def rules_change_what_they_change_on_the_cpu(device: torch.device) -> None:
     torch.testing.assert_close(process(rows.to(device), texts).cpu(), process(rows, texts))
 
 
+class Bias(NamedTuple):
+    token: int
+    bias: float
+
+
+class Rules(NamedTuple):
+    presence_penalty: float = 0.5
+    frequency_penalty: float = 0.25
+    repetition_penalty: float = 1.3
+    min_p: float = 0.001
+    logit_bias: tuple[Bias, ...] = (Bias(7, -3.0), Bias(8, 2.0))
+
+    @property
+    def reads_text(self) -> bool:
+        return True
+
+
 def make_text_rows() -> list[TextRows]:
     """The texts of a batch, a row each, with bias, penalties, min_p and banned tokens."""
-    rules = LogitRules(0.5, 0.25, 1.3, 0.001, (TokenBias(7, -3.0), TokenBias(8, 2.0)))
+    rules = Rules()
     return [
         TextRows([(row, 5)], rules, 0.8, range(row), range(row, 3 * row), [tuple(range(row, 1100, 100))])
         for row in range(BATCH)

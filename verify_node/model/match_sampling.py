@@ -16,9 +16,8 @@ from torch import Tensor
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import trees
 from goodspeed.exact.counts import TextCounts
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logit_rules import Rules, TextRows, process
 from goodspeed.exact.masks import Words
-from goodspeed.exact.parameters import LogitRules
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import Sampling, SamplingBatch, choose, rows_at_once
 
@@ -32,7 +31,7 @@ class Verified:
     drafted: Sequence[int]
     sampling: Sampling
     parents: Sequence[int] | None = None  # index of each drafted token's parent, or -1; None: a chain
-    rules: LogitRules | None = None
+    rules: Rules | None = None
     counts: TextCounts | None = None  # of the committed text with its prompt, if its rules read the text
     allowed: Words | None = None  # tokens that its constraint allows each row [num_drafted + 1, num_words]
     banned_at: Callable[[int], Sequence[int]] | None = None  # banned ids at a position of the text
