@@ -95,6 +95,8 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
         ({"temperature": -0.5}, "temperature"),
         ({"temperature": True}, "temperature"),
         ({"temperature": 101}, "temperature"),
+        ('{"temperature": NaN}', "temperature"),
+        ({"temperature": 10**400}, "temperature"),
         ({"top_k": 2.5}, "top_k"),
         ({"top_k": -2}, "top_k"),
         ({"top_p": 0}, "top_p"),
@@ -107,6 +109,7 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
         ({"stop_strings": ["x" * (MAX_STOP_CHARS + 1)]}, "stop_strings"),
         ({"stop_strings": ["x"] * (MAX_STOPS + 1)}, "stop_strings"),
         ({"stop_strings": [1]}, "stop_strings"),
+        ('{"stop_strings": ["\\ud800"]}', "stop_strings"),
     ],
 )
 @pytest.mark.parametrize("file", [FOR_ALL, FOR_CHATS])
@@ -114,15 +117,12 @@ def test_a_wrong_value_names_file_key_and_a_way_out(tmp_path: Path, content: obj
     with pytest.raises(CheckpointError) as error:
         settings(tmp_path, **{"for_all" if file == FOR_ALL else "for_chats": content})
     message = str(error.value)
-    assert message.startswith(f"someone/something: {file}: ")
-    assert f" - at `$.{key}" in message
+    assert message.startswith(f"someone/something: {file}: {key} is ")
     assert message.endswith(f"; {WAY_OUT}")
     assert len(message) < 400
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", "[" * 100_000, '"x"', '{"temperature": NaN}', '{"top_p": 1e999}', '["\\ud800"]']
-)
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000, '"x"'])
 def test_what_is_no_object(tmp_path: Path, content: str) -> None:
     with pytest.raises(CheckpointError, match=rf"someone/something: {FOR_ALL} .*JSON.*remove the file"):
         settings(tmp_path, content)
