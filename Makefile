@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults and not clients
 
-.PHONY: help demo test test-all check format bench bench-quick peers experiments experiments-quick screenshots simulate-faults faults fuzz fuzz-decoders soak clients audit gpu clean
+.PHONY: help demo test test-all check format bench bench-quick peers experiments experiments-quick screenshots simulate-faults faults fuzz soak clients audit gpu clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -19,7 +19,7 @@ define HELP
   make experiments        the figures of the papers; experiments-quick only tries them
   make screenshots        takes the page's pictures
   make simulate-faults    a thousand worlds with faults; faults has them on real processes, soak for an hour
-  make fuzz               hostile messages at a live node; fuzz-decoders has hostile bytes
+  make fuzz               hostile messages at a live node
   make clients            other people's clients of the API
   make audit              known vulnerabilities of what is installed
   make gpu                checks on a machine with CUDA
@@ -122,10 +122,6 @@ faults: $(READY)
 # Hostile messages at a live verify node: MESSAGES=1000000 is the real thing. ARGS="--keys 50" with keys.
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --messages $(or $(MESSAGES),100000) $(ARGS)
-
-# Hostile bytes at every decoder. With atheris where it is installed (`.venv/bin/pip install -e '.[fuzz]'`), else at random.
-fuzz-decoders: $(READY)
-	$(BIN)/python -m tests.fuzz.atheris_target -max_total_time=$(or $(SECONDS),600) -rss_limit_mb=4096 $(ARGS)
 
 # A whole system under random load and random faults; MINUTES=60 is the real thing. Ends by itself a minute later, on a busy machine two.
 soak: $(READY)

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from goodspeed.engine.exporting.checkpoint import export
+from training.exporting import export
 
 _FOLDER = TemporaryDirectory()  # for as long as this process runs
 
@@ -19,7 +19,7 @@ def made(name: str) -> str:
 
 def write(name: str, file: Path) -> Path:
     """Writes the model in float32."""
-    export(name, file, "f32")
+    export(name, file)
     return file
 
 

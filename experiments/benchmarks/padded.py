@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from goodspeed.engine import folders
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, reason
 
 
 class Shape(NamedTuple):
@@ -61,12 +61,15 @@ def in_cache(
     folder = cache / read.hexdigest() / f"{source.name}-{like}"
     if not folders.exists(folder):
         say("padding %s to %s parameters, once, in %s", model, like.upper(), cache)
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
         try:
-            with folders.in_the_making(folder) as partial:
-                pad(source, SHAPES[like], partial, device=device)
-        except ConfigError:
+            pad(source, SHAPES[like], partial, device=device)
+            partial.rename(folder)
+        except OSError as error:
             if not folders.exists(folder):  # else another process made it meanwhile
-                raise
+                raise ConfigError(f"{folder} cannot be written: {reason(error)}; choose another place") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 

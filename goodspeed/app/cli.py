@@ -8,20 +8,19 @@ import argparse
 import sys
 from types import ModuleType
 
-from goodspeed.app import daemons, export_gguf, generate, keygen, models, profile
+from goodspeed.app import daemons, generate, keygen, models, profile
 from goodspeed.app.daemons import DAEMONS, HINTS
 from goodspeed.app.demo import command as demo
 from goodspeed.errors import need
 from goodspeed.serving import running
 from goodspeed.serving.parser import CommandLine
 
-SUBCOMMANDS: tuple[ModuleType, ...] = (demo, export_gguf, generate, keygen, models, profile)
+SUBCOMMANDS: tuple[ModuleType, ...] = (demo, generate, keygen, models, profile)
 """Files with NAME, HELP, EXAMPLE, `add_arguments(parser)`, and `run(namespace)`, which returns the exit status or
 raises a GoodSpeedError; the docstring is the description in the help."""
 
 NEEDS: dict[ModuleType, tuple[str, ...]] = {
     demo: ("torch,app", "torch", "rich", "httpx2"),
-    export_gguf: ("torch,openvino", "torch", "gguf"),
     generate: ("torch", "torch"),
     profile: ("torch", "torch"),
 }

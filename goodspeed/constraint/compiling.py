@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeAlias
 
-from llguidance import LLMatcher
+from llguidance import LLMatcher, LLParserLimits
 
-from goodspeed.constraint.endless import NO_TEXT
-from goodspeed.constraint.limits import LIMITS
 from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
@@ -26,6 +24,20 @@ MAX_QUICK_TOKENS = 1 << 16
 
 MAX_END = 140
 """Characters that a long message retains at each end: the beginning has the position, the end has the reason."""
+
+LIMITS = LLParserLimits(
+    initial_lexer_fuel=200_000,  # about 30 ms to compile
+    step_lexer_fuel=50_000,  # about 4 ms per mask
+    step_max_items=10_000,
+    max_items_in_row=2_000,
+    max_lexer_states=5_000,  # per session, 2 kB each
+    max_grammar_size=50_000,
+    precompute_large_lexemes=False,
+    verbose_errors=False,  # else errors would quote the whole grammar
+)
+"""Cost limits of one grammar, in llguidance's units."""
+
+NO_TEXT = "no text satisfies it; make its recursion end, or remove a contradictory part"
 
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 _EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)

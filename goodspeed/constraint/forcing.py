@@ -13,6 +13,7 @@ from functools import cached_property
 from math import inf, prod
 from typing import Any
 
+from goodspeed.constraint.references import PLACE
 from goodspeed.constraint.schemas import FORMATS
 
 MAX_BYTES = 2_048
@@ -75,7 +76,9 @@ class _Schema:
     def _of_key(self, key: str, value: Any, path: tuple[str, ...]) -> float:
         if key == "$ref" and isinstance(value, str):
             if value not in self._known:
-                self._known[value] = inf if value in path else self.num_bytes(self._resolved(value), (*path, value))
+                target = self._root.get("$defs", {}).get(value.removeprefix(PLACE))
+                is_endless = target is None or value in path
+                self._known[value] = inf if is_endless else self.num_bytes(target, (*path, value))
             return self._known[value]
         if key == "properties" and isinstance(value, Mapping):
             return sum(MARK_BYTES + len(name.encode()) + self.num_bytes(each, path) for name, each in value.items())
@@ -107,14 +110,6 @@ class _Schema:
             elif isinstance(part, list):
                 parts += part
         return max(1, len(names))
-
-    def _resolved(self, reference: str) -> Any:
-        """Resolves a pointer from the root; any other reference counts as self-reference, which is unbounded."""
-        found: Any = self._root
-        for part in reference.split("/")[1:]:
-            part = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(part) if isinstance(found, Mapping) else {"$ref": reference}
-        return {"$ref": reference} if found is None or "%" in reference or reference[:2] != "#/" else found
 
 
 def _of_value(value: Any) -> float:

@@ -5,13 +5,12 @@ express the same, it does; else a `ConstraintError` says what to change. A lenie
 loses what cannot be kept instead.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from goodspeed.constraint.endless import kind_of, kinds_of, members_of, values_of, without_endless
-from goodspeed.constraint.limits import matches_no_other, matching
-from goodspeed.constraint.patterns import translated
+from goodspeed.constraint.patterns import shown, translated
 from goodspeed.constraint.references import OLD_DRAFTS, PLACE, Part, is_of, standalone, with_subschemas
 from goodspeed.errors import ConstraintError
 
@@ -41,6 +40,20 @@ MAX_MEMBERS = 64
 MAX_LEVELS, MAX_CHAIN = 3, 4
 """Most levels, and references in a row, that are compared to see that two schemas have no value in common."""
 
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_MANY = ("*", "+", ".", ",}", "[^")
+"""Parts of a pattern that has many matches."""
+
+KINDS = {
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+}
+
 
 def enforceable(schema: Part, *, is_lenient: bool = False) -> tuple[Part, bool]:
     """Returns an equal schema that llguidance keeps, and whether names in its texts must have no escapes.
@@ -48,7 +61,7 @@ def enforceable(schema: Part, *, is_lenient: bool = False) -> tuple[Part, bool]:
     ConstraintError with the reason if there is none.
     """
     try:
-        found = without_endless(standalone(schema, schema, is_lenient=is_lenient))
+        found = standalone(schema, schema, is_lenient=is_lenient)
         rewriter = _Rewriter(found, is_lenient)
         return rewriter.part(found), rewriter.has_open_names
     except ValueError as error:
@@ -61,7 +74,6 @@ class _Rewriter:
     def __init__(self, root: Part, is_lenient: bool) -> None:
         self._defs: Part = root.get("$defs", {})
         self._is_lenient = is_lenient
-        self._names = dict.fromkeys(_names_in(root))
         self._has_tuples = is_of(root, OLD_DRAFTS)
         self.has_open_names = False
 
@@ -140,27 +152,23 @@ class _Rewriter:
         return part
 
     def _named(self, part: Part) -> Part:
-        """Writes a pattern whose matches are all names of the schema as properties.
+        """Translates patterns of names. Refuses one whose matches may all be described: where none is left, llguidance
+        would begin another name, and be stuck there.
 
-        llguidance would begin another name where none is left. Names with escapes are left out of the texts of a part
-        that is open: llguidance takes them for others than those that are described.
+        Names with escapes are left out of the texts of a part that is open: llguidance takes them for others than those
+        that are described.
         """
-        self.has_open_names |= any(key in part for key in NAMING) and part.get("additionalProperties") is not False
-        patterns, properties = part.get("patternProperties"), part.get("properties")
+        is_open = part.get("additionalProperties") is not False
+        self.has_open_names |= any(key in part for key in NAMING) and is_open
+        patterns = part.get("patternProperties")
         if not isinstance(patterns, dict):
             return part
-        found = {name: [each] for name, each in properties.items()} if isinstance(properties, dict) else {}
-        left: Part = {}
-        for pattern, wanted in patterns.items():
-            written = translated(pattern)
-            names = list(filter(matching(written), self._names))
-            if not matches_no_other(written, names):
-                left[written] = wanted
-                continue
-            for name in names:
-                found.setdefault(name, []).append(wanted)
-        described = {name: each[0] if len(each) == 1 else {"allOf": each} for name, each in found.items()}
-        return {**part, "properties": described, "patternProperties": left}
+        for pattern in patterns:
+            plain = _ESCAPE.sub("", pattern)
+            has_few = {"^", "$"} <= set(plain) and not any(each in plain for each in _MANY)
+            if has_few and not is_open and (part.get("properties") or part.get("required")):
+                raise ValueError(f'{shown(pattern)} may match no name but described ones; write "properties" instead')
+        return {**part, "patternProperties": {translated(pattern): each for pattern, each in patterns.items()}}
 
     def _alternatives(self, part: Part) -> Part:
         """Writes `anyOf` for a `oneOf` whose members have no value in common: llguidance sees that in few."""
@@ -223,18 +231,6 @@ def _is_open(part: Part) -> bool:
     return part.get("additionalProperties") is not False or bool(part.get("patternProperties"))
 
 
-def _names_in(root: Any) -> Iterator[str]:
-    """Yields all names of properties in a schema."""
-    left = [root]
-    while left:
-        part = left.pop()
-        if isinstance(part, dict):
-            if isinstance(properties := part.get("properties"), dict):
-                yield from properties
-            yield from (name for name in members_of(part, "required") if isinstance(name, str))
-            with_subschemas(part, left.append)
-
-
 def _numbers_in(value: Any) -> Iterator[Any]:
     left = [value]
     while left:
@@ -251,3 +247,23 @@ def _check_exact(value: Any) -> None:
         raise ValueError(
             f"the number {str(value)[:40]} cannot be kept exactly; write one of at most 2**53, or a string"
         )
+
+
+def members_of(part: Part, key: str) -> list[Any]:
+    return found if isinstance(found := part.get(key), list) else []
+
+
+def kind_of(value: Any) -> str:
+    return KINDS.get(type(value), "")
+
+
+def values_of(part: Part) -> list[Any] | None:
+    return [part["const"]] if "const" in part else found if isinstance(found := part.get("enum"), list) else None
+
+
+def kinds_of(part: Part) -> set[str]:
+    """Returns the kinds of value that a part allows, as far as its own keywords say so."""
+    types, values = part.get("type"), values_of(part)
+    said = {"number" if each == "integer" else str(each) for each in (types if isinstance(types, list) else [types])}
+    allowed = set(KINDS.values()) if types is None else said
+    return allowed if values is None else allowed & set(map(kind_of, values))

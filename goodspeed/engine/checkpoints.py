@@ -19,7 +19,7 @@ from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
 from goodspeed.engine.quantized.config import Awq, read_scheme
-from goodspeed.engine.support import naming, refuse_architecture, refuse_config, refuse_quantised
+from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
@@ -65,7 +65,7 @@ def load(
     """
     torch_device = _device(device)
     folder = find_folder(name)
-    scheme = _supported_scheme(name, read_config(name, folder), split)
+    scheme = _supported_scheme(name, read_config(name, folder))
     settings = generation_settings.choose(name, folder, generation_config)
     config = _model_config(name, folder)
     torch_dtype = _dtype(dtype, torch_device, config, is_quantised=scheme is not None)
@@ -104,11 +104,9 @@ def _model_config(name: str, folder: Path) -> Any:
     return config
 
 
-def _supported_scheme(name: str, raw: dict[str, Any], split: Split | None) -> Awq | None:
+def _supported_scheme(name: str, raw: dict[str, Any]) -> Awq | None:
     """Returns the weights' quantisation scheme; refuses architectures and schemes that would be computed wrongly."""
     refuse_architecture(name, raw["model_type"])
-    if split is not None:
-        refuse_quantised(name, raw, split.num_ranks)
     with naming(name):
         return read_scheme(raw)
 
@@ -184,12 +182,9 @@ def _split_options(split: Split | None) -> dict[str, Any]:
     """Returns arguments of `from_pretrained` that load one rank's part; none for a model that is not split."""
     if split is None:
         return {}
-    try:
-        from transformers.distributed import DistributedConfig
+    from transformers.distributed import DistributedConfig
 
-        return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
-    except (ImportError, TypeError) as error:
-        raise ConfigError(f"--tp {split.num_ranks} needs a newer transformers; install 5.23 or later") from error
+    return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
 
 
 def _parallel(name: str, config: Any) -> tuple[int | None, int]:

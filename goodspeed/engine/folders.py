@@ -1,15 +1,12 @@
 """Finds the folder of a checkpoint by embedded name, path or hub name, and refuses checkpoints that must not be loaded.
 
-The hub is contacted only for files that are not on this machine, and never for pickles or code. New checkpoints are
-written under another name first (`in_the_making`).
+The hub is contacted only for files that are not on this machine, and never for pickles or code.
 """
 
 import difflib
-import glob
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +16,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from goodspeed.embedded import models
-from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError, reason
+from goodspeed.errors import CheckpointError, UnsupportedModelError, reason
 
 BESIDE = (".json", ".jinja", ".txt", ".model")
 """Endings of a checkpoint's files beside its weights."""
@@ -216,8 +213,13 @@ def refuse_weights(name: str, folder: Path) -> None:
         raise CheckpointError(
             f"{name}: the weights are neither in {SINGLE} nor listed in {INDEX}; get the checkpoint again"
         )
-    for file in [SINGLE] if (folder / SINGLE).exists() else _shards(name, folder):
-        _refuse_weights_in(name, folder / file)  # of no other file, such as Mistral's consolidated.safetensors
+    for file in weight_files(name, folder):
+        _refuse_weights_in(name, file)  # of no other file, such as Mistral's consolidated.safetensors
+
+
+def weight_files(name: str, folder: Path) -> list[Path]:
+    """Returns the files of a folder's weights."""
+    return [folder / file for file in ([SINGLE] if (folder / SINGLE).exists() else _shards(name, folder))]
 
 
 def _refuse_weights_in(name: str, file: Path) -> None:
@@ -272,44 +274,8 @@ def _read_json(name: str, path: Path) -> Any:
         ) from error
 
 
-@contextmanager
-def in_the_making(place: Path) -> Iterator[Path]:
-    """Yields the path under which to write a new file or folder; it becomes `place` at the end, or is removed.
-
-    Removes what killed processes left of this place. Raises ConfigError if the place cannot be written.
-    """
-    partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(place)
-        yield partial
-        partial.rename(place)
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"{place} cannot be written: {reason(error)}; choose another place") from error
-    finally:
-        with suppress(OSError):
-            _remove(partial)
-
-
 def exists(path: Path) -> bool:
     """True if this is a file or folder; False also for a path that cannot be looked up."""
     with suppress(OSError):
         return path.exists()
     return False
-
-
-def _remove_abandoned(place: Path) -> None:
-    for partial in place.parent.glob(f"{glob.escape(place.name)}.*.partial"):
-        try:
-            os.kill(int(partial.suffixes[-2].removeprefix(".")), 0)
-        except ProcessLookupError:
-            _remove(partial)
-        except (ValueError, OverflowError, PermissionError):
-            pass  # not ours, or in the making
-
-
-def _remove(partial: Path) -> None:
-    if partial.is_dir():
-        shutil.rmtree(partial, ignore_errors=True)
-    else:
-        partial.unlink(missing_ok=True)

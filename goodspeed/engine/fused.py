@@ -5,15 +5,14 @@ Qwen3 share one architecture. `Fused` takes over the layers of an unmodified tra
 logits with that model's own. Other models run unchanged.
 """
 
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from goodspeed.engine.linear import prepack
+from goodspeed.engine.linear import Product, product
 from goodspeed.engine.paged.attention import Attends
 from goodspeed.engine.support import expected_windows
 
@@ -22,9 +21,6 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 RELEASED = 8
 """Layers after which a GPU gets back the memory of their own weights."""
-
-Product: TypeAlias = Callable[[Tensor], Tensor]
-"""A linear layer's forward method: rows [num_tokens, inputs] -> [num_tokens, outputs]."""
 
 
 def can_fuse(model: Any) -> bool:
@@ -53,8 +49,7 @@ class Fused(nn.Module):
             if number % RELEASED == 0:
                 _release(self.embed.weight.device)
         self.head = model.lm_head
-        prepack(self.head, shared=self.head.weight is self.embed.weight)
-        self.out: Product = self.head.forward
+        self.out = product(self.head, is_shared=self.head.weight is self.embed.weight)
         _release(self.embed.weight.device)
 
     def forward(
@@ -156,8 +151,7 @@ def _join(*layers: nn.Linear) -> Product:
     biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias.detach() for one in layers]
     has_bias = any(one.bias is not None for one in layers)
     joined.register_parameter("bias", nn.Parameter(torch.cat(biases), requires_grad=False) if has_bias else None)
-    prepack(joined)
-    return joined.forward
+    return product(joined)
 
 
 def _rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.fused import can_fuse
-from goodspeed.engine.linear import prepack
 from goodspeed.engine.paged import attention
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.grid import Kernel
@@ -197,8 +196,6 @@ def _try(checkpoint: Checkpoint, is_split: bool) -> Tried:
                 kernel = None
         fuse = not is_split and can_fuse(model)
         run, kernel = check_logits(model, shape, num_layers, num_tokens, device, fuse=fuse, kernel=kernel)
-    if not is_split and not fuse:
-        prepack(model)
     return Tried(run, shape, num_layers, kernel)
 
 

@@ -73,8 +73,8 @@ def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1, engi
         return
     if kind == "checkpoint":
         if engine == "openvino":
-            what = "a checkpoint, which torch computes; leave it out, or export the model first"
-            raise ConfigError(f"--engine openvino: {name} is {what} (`goodspeed export-gguf`)")
+            what = "a checkpoint, which torch computes; leave it out, or give the model as a GGUF file"
+            raise ConfigError(f"--engine openvino: {name} is {what}")
         need(f"--model {name}", "torch", "torch")
         return
     what = "a GGUF file" if kind == "gguf" else "a model of OpenVINO"

@@ -16,23 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.exact.kept import Kept, Sampling
+from goodspeed.exact.kept import Kept
+from goodspeed.exact.kept import Sampling as Sampling
 from goodspeed.exact.masks import truncate
-from goodspeed.exact.noise import Role, exponential_at, key, match_noise, uniform
-
-__all__ = [
-    "Role",
-    "Sampling",
-    "SamplingBatch",
-    "choose",
-    "choose_scored",
-    "draw",
-    "rows_at_once",
-    "runners_up",
-    "sample",
-    "to_probs",
-    "uniform",
-]
+from goodspeed.exact.noise import Role as Role
+from goodspeed.exact.noise import exponential_at, key, match_noise
+from goodspeed.exact.noise import uniform as uniform
 
 Device: TypeAlias = torch.device | str
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}

@@ -50,10 +50,6 @@ class Chains:
     def num_buckets(self) -> int:
         return self._mask + 1
 
-    @property
-    def num_bytes(self) -> int:
-        return 4 * (len(self._newest) + len(self.tokens) + len(self._before))
-
     def append(self, tokens: Sequence[int]) -> None:
         """Appends tokens to the current text, in about 0.3 us each."""
         first, second = self.tokens[-2] if len(self.tokens) > 1 else BORDER, self.tokens[-1]

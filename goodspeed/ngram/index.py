@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from operator import eq
 
@@ -58,11 +58,6 @@ class NgramIndex:
         self._num_dropped = 0
         self._root = 0  # number of the text that begins as the newest one
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the arrays; dropped texts count while their segment has other texts."""
-        return sum(segment.chains.num_bytes for segment in self._segments)
-
     def add(self, tokens: Sequence[int]) -> None:
         """Adds a text, in about 0.3 us per token; of one longer than max_tokens only the end.
 
@@ -106,14 +101,6 @@ class NgramIndex:
             return 0
         num_shared = sum(1 for _ in takewhile(bool, map(eq, blocks, self._blocks)))
         return max(0, MIN_SHARED * num_shared - MAX_ORDER)
-
-    def texts(self) -> Iterator[array[int]]:
-        """Yields the texts, oldest first."""
-        for segment in self._segments:
-            start = segment.oldest
-            for length in segment.lengths:
-                yield segment.chains.tokens[start : start + length]
-                start += length + 1
 
     def match(self, end: array[int], found: Found) -> None:
         """Adds the newest `MAX_PLACES` places whose preceding tokens match those of `end`, by match length."""

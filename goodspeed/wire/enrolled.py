@@ -3,7 +3,6 @@
 import re
 from typing import Annotated, Final, TypeAlias
 
-import msgspec
 from msgspec import Meta, Struct
 
 from goodspeed.slo.objectives import MAX_TIERS, Limit
@@ -43,8 +42,3 @@ def check_key(key: str) -> None:
             number = number * 85 + Z85.index(character)
         if number >= 1 << 32:
             raise ValueError("a key is not Z85: a group of five characters is too large")
-
-
-def from_table(table: dict[str, object]) -> Enrolled:
-    """Decodes a TOML table. ValidationError names a missing, unknown or out-of-range field."""
-    return msgspec.convert(table, Enrolled)

@@ -234,7 +234,6 @@ def test_extras_are_what_the_project_file_has() -> None:
         (("torch",), ("demo",), "`goodspeed demo`", "torch", "torch,app"),
         (("torch",), ("generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
         (("torch",), ("profile", "--model", "tiny-target"), "`goodspeed profile`", "torch", "torch"),
-        (("torch", "gguf"), ("export-gguf", "x", "y.gguf"), "`goodspeed export-gguf`", "torch, gguf", "torch,openvino"),
         (("torch",), VERIFY, "--model tiny-target", "torch", "torch"),
         (("torch",), (*DRAFT, "--model", "tiny-draft-s"), "--model tiny-draft-s", "torch", "torch"),
         (("openvino",), (VERIFY[0], "--model", "x.gguf", *VERIFY[3:]), "--model x.gguf", "openvino", "torch,openvino"),

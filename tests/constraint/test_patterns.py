@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from goodspeed.constraint.limits import matching
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.patterns import translated
+from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END, encode
 from tests.constraint.ending import may_end
@@ -42,8 +42,7 @@ MATCHED = [
     ("^a{2}b{1,}c{0,1}?$", ["aab", "aabbc"], ["ab", "aabcc"]),
     ("^a+?b*?$", ["a", "aab"], ["b"]),
     ("^(?:a|(?<n>b))$", ["a", "b"], ["c"]),
-    (r"^\u0041\x42\u{43}\u{1f600}\ud83d\ude00$", ["ABC😀😀"], ["ABC"]),
-    (r"^\cJ\t\0$", ["\n\t\x00"], []),
+    (r"^\u0041\x42\t[\x43\u00e9]$", ["AB\tC", "AB\té"], ["AB\t"]),
     (r"^\/\-\#\_$", ["/-#_"], []),
     ("^#a b~&/$", ["#a b~&/"], ["#ab"]),
     ("^é😀$", ["é😀"], ["é"]),
@@ -57,9 +56,6 @@ def test_patterns_match_as_ecma_262_says(pattern: str, right: list[str], wrong: 
     for text in (*right, *wrong):
         said = encode(json.dumps(text, ensure_ascii=False).replace("\x7f", ""))
         assert may_end(Matcher(compiled, (), (END,)), said, END) is (text in right), text
-    assert [matching(translated(pattern))(text) for text in (*right, *wrong)] == [True] * len(right) + [False] * len(
-        wrong
-    )
 
 
 def test_properties_of_characters_are_rusts() -> None:
@@ -67,25 +63,20 @@ def test_properties_of_characters_are_rusts() -> None:
 
 
 REFUSED = [
-    ("a**", r"nothing that \* repeats"),
-    ("a{2}{3}", "nothing that"),
-    ("^*", "nothing that"),
-    ("(|+)", "nothing that"),
     ("a{,2}", r"a count without a minimum"),
     ("(?=a)b", "look-around"),
     ("(?<!a)b", "look-around"),
     ("(?i)a", "a group that ECMA 262 does not know"),
     ("(?P<n>a)", "a group that ECMA 262 does not know"),
-    (r"\bword", r"has \\b, a border of words"),
-    (r"(a)\1", "refers back to a group"),
-    (r"(?<n>a)\k<n>", "refers back to a group"),
-    (r"\Aa\z", r"has \\A, which ECMA 262 does not know"),
-    (r"\ud83d", "half a character"),
+    (r"\bword", r"has \\b, which cannot be kept"),
+    (r"(a)\1", r"has \\1, which"),
+    (r"(?<n>a)\k<n>", r"has \\k, which"),
+    (r"\Aa\z", r"has \\A, which"),
+    (r"\u{43}", r"has \\u, which"),
+    (r"\ud83d\ude00", "half a character"),
     ("[]", "empty character class"),
     ("[a", "unclosed character class"),
     ("[a-", "unclosed character class"),
-    ("(a", "unclosed group"),
-    ("a)", "unopened group"),
     ("a\\", "ends in a backslash"),
 ]
 
@@ -97,9 +88,15 @@ def test_what_is_no_pattern_or_cannot_be_kept_is_refused(pattern: str, why: str)
     assert f'the pattern "{pattern}"' in str(error.value)
 
 
+@pytest.mark.parametrize("pattern", ["(a", "a)", "(|+)", "(*)"])
+def test_what_is_no_pattern_is_refused_by_llguidance(pattern: str) -> None:
+    with pytest.raises(ConstraintError):
+        CONSTRAINTS.get(Constraint("json_schema", json.dumps({"type": "string", "pattern": pattern})))
+
+
 def test_long_patterns_take_little_time() -> None:
     assert translated("a{" * 20_000) == r"a\{" * 20_000
-    for part in ("{,}", "[", "(?", r"\u{", "[a-", r"\ud83d"):
+    for part in ("{,}", "[", "(?", r"\u{", "[a-", r"\ud83d", "[\\]"):
         with pytest.raises(ValueError, match=r"^the pattern .{1,200}$"):
             translated(part * 20_000)
     assert re.compile(translated("(a|[b-d]){1,2}" * 2_000))

@@ -14,9 +14,9 @@ from gguf import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
-from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.gguf.file import KEPT, NEAREST
 from tests.engine.conftest import make_model, make_tokenizer
+from training.exporting import export
 
 SIZES: dict[str, Any] = {
     "hidden_size": 64,
@@ -82,7 +82,7 @@ def made(stored: str, family: str = "", num_rows: int = 0) -> Path:
     family = family or own
     plain = Path(_FOLDER.name, f"{family}.gguf")
     if not plain.exists():
-        export(str(checkpoint(family)), plain, "f32")
+        export(str(checkpoint(family)), plain)
     file = Path(_FOLDER.name, f"{family} {stored} {num_rows}.gguf")
     stored_again(plain, file, lambda name: next(kind for part, kind in kinds.items() if part in name), num_rows)
     return file

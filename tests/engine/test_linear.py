@@ -7,68 +7,30 @@ import torch
 from torch import nn
 
 from goodspeed.engine import linear
-from goodspeed.engine.linear import PrepackedLinear, prepack
+from goodspeed.engine.linear import product
 
 pytestmark = pytest.mark.skipif(not linear._is_available(), reason="this build of torch has no oneDNN")
 
 
-class Model(nn.Module):
-    """Layers that gain, one that is too small, and one whose weight is an embedding's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.embedding = nn.Embedding(600, 384)
-        self.wide = nn.Linear(384, 512)
-        self.narrow = nn.Linear(512, 384, bias=False)
-        self.small = nn.Linear(384, 8)
-        self.flat = nn.Linear(64, 4096)
-        self.head = nn.Linear(384, 600, bias=False)
-        self.head.weight = self.embedding.weight
-
-    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        hidden = self.narrow(self.wide(self.embedding(tokens)).relu())
-        return self.small(hidden), self.head(hidden), self.flat(hidden[..., :64])
-
-
 @pytest.mark.parametrize("num_tokens", [1, 7, 100])
+@pytest.mark.parametrize(("inputs", "outputs", "has_bias"), [(384, 512, True), (512, 384, False)])
 @torch.inference_mode()
-def test_results_differ_by_rounding_alone(num_tokens):
-    model = Model()
-    plain = copy.deepcopy(model)
-    assert prepack(model) == 3
-    tokens = torch.arange(num_tokens)
-    for found, expected in zip(model(tokens), plain(tokens), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    for found, expected in zip(model(tokens[None]), plain(tokens[None]), strict=True):
-        assert found.shape == expected.shape
+def test_results_differ_by_rounding_alone(inputs: int, outputs: int, has_bias: bool, num_tokens: int) -> None:
+    torch.manual_seed(0)
+    layer, rows = nn.Linear(inputs, outputs, bias=has_bias), torch.randn(num_tokens, inputs)
+    plain = copy.deepcopy(layer)
+    torch.testing.assert_close(product(layer)(rows), plain(rows), rtol=1e-4, atol=1e-4)
+    assert layer.weight.is_mkldnn  # the plain weight is gone
 
 
-def test_what_is_packed_and_what_is_not():
-    model = Model()
-    embedding = model.embedding.weight
-    prepack(model)
-    assert isinstance(model.wide, PrepackedLinear)
-    assert isinstance(model.head, PrepackedLinear)
-    assert type(model.small) is nn.Linear
-    assert type(model.flat) is nn.Linear
-    assert model.embedding.weight is embedding
-    assert model.head.weight is embedding  # shared: still there for the embedding
-    assert model.wide.weight.shape == (512, 384)
-    assert model.wide.weight.is_mkldnn  # not shared: the plain copy is gone
+@torch.inference_mode()
+def test_a_weight_that_another_module_holds_stays() -> None:
+    layer, rows = nn.Linear(384, 600, bias=False), torch.randn(3, 384)
+    weight = layer.weight
+    torch.testing.assert_close(product(layer, is_shared=True)(rows), layer(rows), rtol=1e-4, atol=1e-4)
+    assert layer.weight is weight
 
 
-def test_a_second_call_finds_nothing_to_do():
-    model = Model()
-    assert prepack(model) == 3
-    assert prepack(model) == 0
-
-
-def test_other_precisions_are_not_packed():
-    assert prepack(Model().to(torch.float64)) == 0
-
-
-def test_a_library_that_multiplies_wrong_is_left_alone(monkeypatch):
-    monkeypatch.setattr(linear, "_is_right", linear._is_right.__wrapped__)  # not what was found before
-    monkeypatch.setattr(linear, "_reorder", lambda weight: torch.ops.mkldnn._reorder_linear_weight(weight * 1.001))
-    assert prepack(Model()) == 0
+@pytest.mark.parametrize("layer", [nn.Linear(384, 8), nn.Linear(64, 4096), nn.Linear(384, 512, dtype=torch.float64)])
+def test_what_does_not_gain_is_left_alone(layer: nn.Linear) -> None:
+    assert product(layer) == layer.forward

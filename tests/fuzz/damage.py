@@ -1,4 +1,4 @@
-"""Ways to spoil bytes and messages, all out of a `random.Random`: for Hypothesis, for atheris, and for live sockets.
+"""Ways to spoil bytes and messages, all out of a `random.Random`: for Hypothesis and for live sockets.
 
 What is spoilt stays near to what is right, since what is wrong everywhere is refused by the first check.
 """

@@ -4,14 +4,11 @@ import time
 import tracemalloc
 from random import Random
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.damage import damaged
 from tests.fuzz.decoders import DECODERS, NOT_FUZZED, check
-from tests.strategies import DOWN, UP, messages
 
 BASE_BYTES = 4 << 20
 """A decoder may take so much whatever it is given: a proposal of 4 positions has 70,000 probabilities at each."""
@@ -66,14 +63,6 @@ def test_any_bytes_are_taken_or_refused_by_name(name: str, data: bytes) -> None:
 
 def test_every_message_has_an_example() -> None:
     assert not NOT_FUZZED
-
-
-@settings(max_examples=150, deadline=None)
-@given(messages(UP + DOWN), randoms)
-def test_spoilt_messages_of_every_kind(message: msgspec.Struct, random: Random) -> None:
-    data = damaged(msgspec.msgpack.encode(message), random)
-    for name in ("up", "down"):
-        is_taken(name, data)
 
 
 LARGE = {  # what is long on purpose, for whoever takes it

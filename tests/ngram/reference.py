@@ -3,6 +3,18 @@
 from collections.abc import Sequence
 
 from goodspeed.ngram.chains import MAX_ORDER, MAX_PLACES, MIN_ORDER
+from goodspeed.ngram.index import NgramIndex
+
+
+def texts_of(index: NgramIndex) -> list[list[int]]:
+    """Returns the texts of an index, oldest first."""
+    found = []
+    for segment in index._segments:
+        start = segment.oldest
+        for length in segment.lengths:
+            found.append(segment.chains.tokens[start : start + length].tolist())
+            start += length + 1
+    return found
 
 
 def order(text: Sequence[int], earlier: Sequence[int], place: int) -> int:

@@ -10,10 +10,11 @@ from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire.messages import Sampling
+from tests.ngram.reference import texts_of
 
 
 def texts(found, user):
-    return [text.tolist() for index in found.indexes(user) for text in index.texts()]
+    return [text for index in found.indexes(user) for text in texts_of(index)]
 
 
 def drafted(found, user):

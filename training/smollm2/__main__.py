@@ -21,10 +21,10 @@ import torch
 
 from goodspeed.embedded import models
 from goodspeed.engine import engines
-from goodspeed.engine.exporting.kept import write
 from goodspeed.engine.gguf.file import dequantised, read
 from goodspeed.engine.gguf.kept import KeptTokens
 from goodspeed.engine.sources import load_tokenizer
+from training.exporting import write_kept
 from training.run import Run, train
 from training.smollm2 import answers, draft, measuring, stored
 from training.smollm2.distilling import loss, steps
@@ -93,7 +93,7 @@ def export(args: argparse.Namespace) -> None:
     args.output.parent.mkdir(parents=True, exist_ok=True)
     target = read(models.gguf_file(args.target), args.target)
     name, weights = f"draft model of {args.target}", run.model.state_dict()
-    size = write(args.output, name, run.model.config, weights, kept, target, in_float32=args.float32)
+    size = write_kept(args.output, name, run.model.config, weights, kept, target, in_float32=args.float32)
     print(f"{args.output}: {size / 1e6:.2f} MB, step {run.step}")
 
 

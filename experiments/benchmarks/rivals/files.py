@@ -22,7 +22,7 @@ class Files:
 def prepare(target: str, given: str | None, folder: Path) -> Files:
     """Makes what is missing of a target's forms in `folder`. given: a GGUF file of the same model; None: the target's
     own, which is made in f16 if the target is no GGUF file."""
-    from goodspeed.engine.exporting.checkpoint import export
+    from training.exporting import export
 
     checkpoint, gguf = _forms(target, folder / "checkpoint")
     gguf = str(Path(given).resolve()) if given is not None else gguf

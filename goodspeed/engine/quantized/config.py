@@ -26,20 +26,6 @@ AWQ_KNOWN = frozenset(
 )
 """Settings of AWQ: either checked here, or without effect (how the checkpoint was made, other programs' kernels)."""
 
-OTHERS = {
-    "auto-round": "the layout depends on a backend that it names",
-    "bitsandbytes": "only the package bitsandbytes can read it",
-    "compressed-tensors": "its layers would be dequantised",
-    "fbgemm_fp8": "its layers would be dequantised",
-    "fp8": "its layers would be dequantised",
-    "gguf": "GGUF files are not safetensors",
-    "gptq": "take the AWQ checkpoint of the same model",
-    "hqq": "only the package hqq can read it",
-    "mxfp4": "its experts are stored in a layout of their own",
-    "torchao": "it stores pickled tensors, or needs torchao's own classes",
-}
-"""Known quantisation methods that are not supported, with the reason."""
-
 
 def read_scheme(config: Mapping[str, Any]) -> Awq | None:
     """Returns the quantisation scheme in a config.json; None for plain weights.
@@ -56,8 +42,7 @@ def read_scheme(config: Mapping[str, Any]) -> Awq | None:
         raise _refusal("it is no object")
     if (method := settings.get("quant_method")) == "awq":
         return _awq(settings)
-    why = OTHERS.get(method, "it is unknown") if isinstance(method, str) else "it names no method"
-    raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not supported ({why})")
+    raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not supported")
 
 
 def _awq(settings: Mapping[str, Any]) -> Awq:

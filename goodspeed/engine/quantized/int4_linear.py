@@ -64,9 +64,6 @@ class Int4Linear(nn.Module):
             out = out + self.bias
         return out.view(*input.shape[:-1], self.out_features)
 
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, group_size={self.group_size}"
-
 
 def _pack(codes: Tensor) -> Tensor:
     """Packs codes, uint8 [num_outputs, num_inputs], into the layout of their device's kernel."""

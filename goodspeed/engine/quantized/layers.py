@@ -15,7 +15,6 @@ from goodspeed.errors import CheckpointError
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 PLACES = tuple(ORDER.index(output) for output in range(8))
-FLOATS = ("F16", "BF16", "F32")
 
 
 @dataclass(frozen=True)
@@ -63,22 +62,24 @@ class AwqLayers:
 
     def shape(self, name: str) -> LayerShape:
         """Returns a layer's shape from the headers of its tensors; CheckpointError if they do not match."""
-        qweight, qzeros, scales = self.parts(name)
-        num_inputs, num_words = _two_dimensions(self._stored, qweight)
-        size = num_inputs if self._scheme.group_size is None else self._scheme.group_size
+        sizes = [self._stored.shape(part) for part in self.parts(name)]
+        num_inputs, num_words = sizes[0] if len(sizes[0]) == 2 else (0, 0)
+        size = self._scheme.group_size or num_inputs
         if not num_inputs or not num_words or num_inputs % size:
             what = f"{name} has {num_inputs} inputs, which are not whole groups of {size} (group_size in config.json)"
             raise CheckpointError(f"{what}; get the checkpoint again")
         shape = LayerShape(num_words * 8, num_inputs, size)
-        self._stored.expect(qweight, (num_inputs, num_words), ("I32",))
-        self._stored.expect(qzeros, (shape.num_groups, num_words), ("I32",))
-        self._stored.expect(scales, (shape.num_groups, shape.num_outputs), FLOATS)
+        if sizes[1:] != [(shape.num_groups, num_words), (shape.num_groups, shape.num_outputs)]:
+            told = ", ".join(str(list(found)) for found in sizes)
+            raise CheckpointError(f"{name}: the shapes {told} do not match each other; get the checkpoint again")
         return shape
 
     def codes(self, name: str) -> Codes:
         """Reads a layer; raises CheckpointError as `shape` does."""
         self.shape(name)
         qweight, qzeros, scales = (self._stored.read(part) for part in self.parts(name))
+        if {qweight.dtype, qzeros.dtype} != {torch.int32} or not scales.is_floating_point():
+            raise CheckpointError(f"{name}: its words must be int32, its scales floats; get the checkpoint again")
         return Codes(unpack(qweight), unpack(qzeros), scales)
 
     def weight(self, name: str) -> Tensor:
@@ -91,11 +92,3 @@ def unpack(words: Tensor) -> Tensor:
     octets = words.contiguous().unsqueeze(-1).view(torch.uint8)  # [*, 4], lowest byte first
     nibbles = torch.stack([octets & 15, octets >> 4], dim=-1).flatten(-2)  # [*, 8]
     return nibbles[..., torch.tensor(PLACES)].flatten(-2)
-
-
-def _two_dimensions(stored: StoredTensors, name: str) -> tuple[int, int]:
-    """Returns a tensor's shape; CheckpointError if the tensor is not a matrix."""
-    shape = stored.shape(name)
-    if len(shape) != 2:
-        raise CheckpointError(f"{name} has {len(shape)} dimensions instead of 2; get the checkpoint again")
-    return shape[0], shape[1]

@@ -1,6 +1,5 @@
 """The tensors of a checkpoint folder by name, each read on request."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
-from goodspeed.engine.folders import INDEX, SINGLE
+from goodspeed.engine.folders import weight_files
 from goodspeed.errors import CheckpointError
 
 
@@ -18,7 +17,7 @@ class StoredTensors:
 
     def __init__(self, folder: Path) -> None:
         self._files: dict[str, Any] = {}
-        for path in _files(folder):
+        for path in weight_files(folder.name, folder):
             file: Any = safe_open(path, framework="pt")
             self._files |= dict.fromkeys(file.keys(), file)
 
@@ -31,29 +30,13 @@ class StoredTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns a tensor's shape without reading its data; CheckpointError if there is no such tensor."""
-        return tuple(self._slice(name).get_shape())
-
-    def dtype(self, name: str) -> str:
-        """Returns a tensor's type, as safetensors names it, without reading its data."""
-        return str(self._slice(name).get_dtype())
+        if name not in self._files:
+            raise CheckpointError(f"{name} is missing among the quantised weights; get the checkpoint again")
+        return tuple(self._files[name].get_slice(name).get_shape())
 
     def read(self, name: str) -> Tensor:
         tensor: Tensor = self._files[name].get_tensor(name)
         return tensor
-
-    def expect(self, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...]) -> None:
-        """Raises CheckpointError unless a tensor has this shape and one of these types."""
-        found, dtype = self.shape(name), self.dtype(name)
-        if found != shape or dtype not in dtypes:
-            wanted = f"{list(shape)} of {' or '.join(dtypes)}"
-            raise CheckpointError(
-                f"{name} has shape {list(found)} of {dtype}, but must be {wanted}; get the checkpoint again"
-            )
-
-    def _slice(self, name: str) -> Any:
-        if name not in self._files:
-            raise CheckpointError(f"{name} is missing among the quantised weights; get the checkpoint again")
-        return self._files[name].get_slice(name)
 
 
 @dataclass(frozen=True)
@@ -64,11 +47,3 @@ class Deferred:
 
     def __getitem__(self, index: object) -> Tensor:
         return self.make()
-
-
-def _files(folder: Path) -> list[Path]:
-    single = folder / SINGLE
-    if single.exists():
-        return [single]
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    return [folder / shard for shard in sorted(set(index["weight_map"].values()))]

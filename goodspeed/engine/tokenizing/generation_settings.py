@@ -44,15 +44,8 @@ SILENT = HONOURED | {
 }
 """Keys that need no warning: supported ones, and those that change no text."""
 
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("encoder_repetition_penalty", "typical_p", "guidance_scale"), (1,)),
-    **dict.fromkeys(("num_beams", "num_beam_groups"), (1,)),
-    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha"), (0,)),
-    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens"), (0,)),
-    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "sequence_bias"), ([], {})),
-    **dict.fromkeys(("remove_invalid_values", "renormalize_logits", "token_healing"), (False,)),
-}
-"""Unsupported keys, with the values that change nothing; any other key is unsupported with any value."""
+NEUTRAL: tuple[Any, ...] = (0, 1, [], {})
+"""Values that switch an unsupported key off, such as a penalty of 1 and a ban of no token."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +144,7 @@ def _read_file(name: str, path: Path, way_out: str = WAY_OUT) -> dict[str, Any]:
 def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[str]:
     """Returns the unsupported keys that would change a text, as ASCII for a log."""
     asked = content.keys() - SILENT - set(also_known)
-    keys = sorted(key for key in asked if content[key] not in NEUTRAL.get(key, ()))
+    keys = sorted(key for key in asked if content[key] not in NEUTRAL)
     return [ascii(key)[1:-1][:60] for key in keys]
 
 

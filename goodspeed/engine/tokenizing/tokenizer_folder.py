@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from goodspeed.embedded import models
-from goodspeed.engine.tokenizing.chat_template import SPECIAL, with_template
+from goodspeed.engine.tokenizing.chat_template import SPECIAL
 from goodspeed.engine.tokenizing.generation_settings import read_eos_ids
 from goodspeed.engine.tokenizing.text import fingerprint, num_tokens
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -75,7 +75,7 @@ def from_folder(folder: Path) -> Any:
                 if getattr(whole, name) is None and getattr(found, name) in vocab:
                     setattr(whole, name, getattr(found, name))
             found = whole
-        return with_template(found, folder)
+        return found
 
 
 @contextmanager

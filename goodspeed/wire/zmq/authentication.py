@@ -69,14 +69,6 @@ def checked_pair(pair: KeyPair) -> KeyPair:
     return pair
 
 
-def proven_key(frame: zmq.Frame) -> bytes:
-    """Returns the authenticated public key of a frame's sender; empty without CURVE."""
-    try:
-        return str(frame.get("User-Id")).encode()
-    except zmq.ZMQError:
-        return b""
-
-
 class ZapHandler:
     """Answers ZeroMQ's authentication requests (RFC 27) in the running event loop.
 

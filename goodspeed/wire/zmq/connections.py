@@ -201,16 +201,10 @@ class Guard:
         silent = sorted((seen.since, *line) for line, seen in self._seen.items() if not seen.delivered_bytes)
         if now - self._said_at >= SAY_S:
             self._said_at = now
-            self._warn_scarce(free, len(silent))
+            what = "this process has few descriptors left: cutting connections that sent no message; allow it more"
+            logger.warning(f"{what} (ulimit -n)", extra={"num_free": free, "num_silent": len(silent)})
         for _, descriptor, peer in silent[: ROOM - free]:
             self.num_cut += cut(descriptor, peer)
-
-    def _warn_scarce(self, free: int, num_silent: int) -> None:
-        logger.warning(
-            "this process has few descriptors left: cutting connections that sent no message; allow it more "
-            "(ulimit -n)",
-            extra={"num_free": free, "num_silent": num_silent},
-        )
 
     def _look_again(self) -> None:
         started = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Final
 import zmq
 
 from goodspeed.wire.endpoints import Endpoint, cannot_bind
-from goodspeed.wire.zmq.authentication import ServerKeys, ZapHandler, proven_key
+from goodspeed.wire.zmq.authentication import ServerKeys, ZapHandler
 from goodspeed.wire.zmq.connections import Guard
 from goodspeed.wire.zmq.sockets import SocketLink
 
@@ -47,9 +47,6 @@ class RouterLink(SocketLink):
     def _attach(self) -> None:
         if self._keys is not None:
             self._zap = ZapHandler(self._context, self._keys.admits)
-        self._bind()
-
-    def _bind(self) -> None:
         try:
             self._socket.bind(self.endpoint)
         except zmq.ZMQError as error:
@@ -83,14 +80,13 @@ class RouterLink(SocketLink):
         self._is_amid = frames[-1].more
         if is_rest:
             return []
-        descriptor = _descriptor_of(frames[-1])
+        descriptor = int(_told(frames[-1], zmq.SRCFD) or -1)
         self._guard.delivered(descriptor)
-        if self._zap is None:
-            names = [frames[0].bytes]
-        else:
-            names = [frames[0].bytes, proven_key(frames[-1])]
+        names = [frames[0].bytes]
+        if self._zap is not None:
+            names.append((_told(frames[-1], "User-Id") or "").encode())  # the authenticated public key
         if any(name in self._barred for name in names):
-            self._guard.hang_up(descriptor, _host_of(frames[-1]))
+            self._guard.hang_up(descriptor, _told(frames[-1], "Peer-Address") or "")
             return names[:1]
         return names + [frame.bytes for frame in frames[1:]]
 
@@ -115,12 +111,12 @@ class RouterLink(SocketLink):
             self._zap.close()
 
 
-def _host_of(frame: zmq.Frame) -> str:
-    """Returns the host that sent a frame; empty if ZeroMQ does not report it."""
+def _told(frame: zmq.Frame, what: int | str) -> str | None:
+    """Returns what ZeroMQ knows of a frame's connection; None if it does not (ZMTP before 3, or no CURVE)."""
     try:
-        return str(frame.get("Peer-Address"))
+        return str(frame.get(what))
     except zmq.ZMQError:
-        return ""
+        return None
 
 
 def _seed_names() -> None:
@@ -130,11 +126,3 @@ def _seed_names() -> None:
     another connection has already claimed the next name.
     """
     ctypes.CDLL(None).srand(secrets.randbits(32))
-
-
-def _descriptor_of(frame: zmq.Frame) -> int:
-    """Returns the descriptor of a frame's connection; -1 if unknown (ZMTP before 3)."""
-    try:
-        return int(frame.get(zmq.SRCFD))
-    except zmq.ZMQError:
-        return -1

@@ -135,23 +135,6 @@ def test_an_empty_quantization_config_means_none(nothing: Any, save_checkpoint: 
     assert all(torch.equal(found[name], weight) for name, weight in plain.items())
 
 
-def test_a_processors_template_serves_chats_if_the_tokenizer_has_none(
-    save: Save, save_checkpoint: Callable[..., Path]
-) -> None:
-    folder = save_checkpoint()
-    path = folder / "chat_template.json"
-    path.write_text(json.dumps({"chat_template": "{{ messages[0].content }}"}))
-    for tokenizer in (tokenizer_folder.load(str(folder)).tokenizer, load_tokenizer(str(folder))):
-        assert text.encode_chat(tokenizer, CHAT) == text.encode_part(tokenizer, CHAT[0]["content"])
-    path.write_text("[]")
-    with pytest.raises(CheckpointError, match="the tokenizer cannot be loaded"):
-        tokenizer_folder.load(str(folder))
-    folder = save(template="{{ 'own' }}")
-    (folder / "chat_template.json").write_text(json.dumps({"chat_template": "{{ 'another' }}"}))
-    own = tokenizer_folder.load(str(folder)).tokenizer
-    assert text.encode_chat(own, CHAT) == text.encode_part(own, "own")
-
-
 @pytest.mark.parametrize("name", ["nobody/nothing", "", "a\0b", "x" * 5000])
 def test_no_tokenizer_there(name: str) -> None:
     with pytest.raises(CheckpointError, match=r"there is no tokenizer\.json; give an embedded model's name \(tiny-t"):

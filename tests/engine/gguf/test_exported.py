@@ -1,7 +1,6 @@
 """An exported file is the model and its tokenizer: llama.cpp itself says so."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +13,16 @@ import torch
 from tokenizers import Regex, pre_tokenizers
 from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
 
-from goodspeed.app import cli
 from goodspeed.embedded import models
 from goodspeed.engine import checkpoints
-from goodspeed.engine.exporting import vocabulary
-from goodspeed.engine.exporting.checkpoint import export
 from goodspeed.engine.gguf import vocabulary as reading
 from goodspeed.engine.gguf.file import read
 from goodspeed.engine.tokenizing.text import encode_part
-from goodspeed.errors import CheckpointError, ConfigError, UnsupportedModelError
+from goodspeed.errors import UnsupportedModelError
 from tests import llama_server
 from tests.engine.conftest import SMALL, Save, make_tokenizer
+from training import exporting
+from training.exporting import export
 
 TEXTS = (
     "".join(map(chr, range(1, 128))),
@@ -79,7 +77,7 @@ def tokenizer_with(pre_tokenizer: Any) -> PreTrainedTokenizerFast:
 @pytest.mark.parametrize("name", models.NAMES)
 def test_an_embedded_model_writes_and_encodes_as_here(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"{name}.gguf"
-    export(name, file, "f32")
+    export(name, file)
     tokenizer = checkpoints.load_tokenizer(name)
     with serving(file) as server:
         for text in TEXTS:
@@ -106,7 +104,7 @@ CHECKPOINTS = {
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_other_checkpoints_write_as_here(kind: str, save_checkpoint: Save, tmp_path: Path) -> None:
     folder = save_checkpoint(CHECKPOINTS[kind])
-    export(str(folder), tmp_path / "it.gguf", "f32")
+    export(str(folder), tmp_path / "it.gguf")
     prompt = list(range(40, 90))
     with serving(tmp_path / "it.gguf") as server:
         assert greedy(server, prompt, 12) == greedy_here(folder, prompt, 12)
@@ -116,7 +114,7 @@ WORDS = pre_tokenizers.ByteLevel(add_prefix_space=False)
 STEPS = {
     "gpt-2": WORDS,
     "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), WORDS]),
-    **{name: split(steps[0]) for steps, name in vocabulary.PRE_TOKENIZERS.items() if steps[-1] == "bytes"},
+    **{name: split(steps[0]) for steps, name in exporting.PRE_TOKENIZERS.items() if steps[-1] == "bytes"},
 }
 
 
@@ -124,7 +122,7 @@ STEPS = {
 def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Save, tmp_path: Path) -> None:
     tokenizer = tokenizer_with(STEPS[name])
     tokenizer.backend_tokenizer.model.ignore_merges = name in ("llama-bpe", "tekken")
-    export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
+    export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf")
     again = reading.load(read(tmp_path / "it.gguf", "it")).tokenizer
     with serving(tmp_path / "it.gguf") as server:
         for text in (*TEXTS, "123123 12312 's 'S a\n\n a"):
@@ -133,88 +131,23 @@ def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Save, tmp_p
             assert encode_part(again, text) == ids or not is_normalized("NFC", text), text
 
 
-def test_a_tokenizer_that_llama_cpp_would_merge_otherwise_is_refused(save_checkpoint: Save, tmp_path: Path) -> None:
-    tokenizer = tokenizer_with(STEPS["llama-bpe"])
-    with pytest.raises(UnsupportedModelError, match="ignore_merges"):
-        export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf", "f32")
-
-
-def test_smaller_numbers_make_smaller_files(tmp_path: Path) -> None:
-    sizes = {}
-    for dtype in ("f32", "f16", "q8_0"):
-        sizes[dtype] = export("tiny-draft-s", tmp_path / f"{dtype}.gguf", dtype)
-        with serving(tmp_path / f"{dtype}.gguf") as server:
-            assert len(greedy(server, [40, 41], 4)) == 4
-    assert sizes["f32"] > 1.8 * sizes["f16"] > 2.5 * sizes["q8_0"]
-
-
 @pytest.mark.parametrize(
-    ("config", "said"),
+    "config",
     [
-        ("phi3", "only unquantised checkpoints of llama, mistral, qwen2, qwen3"),
-        ("mistral", "sliding windows"),
-        (LlamaConfig(**SMALL, hidden_act="gelu"), "hidden_act 'gelu'"),
-        (
-            Qwen2Config(**SMALL, num_key_value_heads=2, rope_parameters={"rope_type": "linear", "factor": 2.0}),
-            "RoPE type 'linear'",
-        ),
+        "phi3",
+        "mistral",
+        LlamaConfig(**SMALL, hidden_act="gelu"),
+        Qwen2Config(**SMALL, num_key_value_heads=2, rope_parameters={"rope_type": "linear", "factor": 2.0}),
     ],
     ids=("family", "windows", "activation", "angles"),
 )
-def test_what_llama_cpp_would_compute_otherwise_is_refused(
-    config: Any, said: str, save_checkpoint: Save, tmp_path: Path
-) -> None:
+def test_what_llama_cpp_would_compute_otherwise_is_refused(config: Any, save_checkpoint: Save, tmp_path: Path) -> None:
     folder = save_checkpoint(config)
-    with pytest.raises(CheckpointError, match=said):
-        export(str(folder), tmp_path / "it.gguf", "f32")
-    assert not list(tmp_path.iterdir())
+    with pytest.raises(UnsupportedModelError, match="would compute it otherwise"):
+        export(str(folder), tmp_path / "it.gguf")
 
 
 def test_an_unknown_pre_tokenizer_is_refused(save_checkpoint: Save, tmp_path: Path) -> None:
     folder = save_checkpoint("llama", tokenizer_with(split(r"\p{L}+")))
-    with pytest.raises(CheckpointError, match=r"pre-tokenizer .* is unknown"):
-        export(str(folder), tmp_path / "it.gguf", "f32")
-
-
-def test_files_are_written_whole_and_never_over_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "it.gguf"
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    (tmp_path / f"it.gguf.{ended.pid}.partial").write_text("of a killed process")
-    with monkeypatch.context() as patched:
-        patched.setattr("gguf.GGUFWriter.write_tensors_to_file", lambda *_: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            export("tiny-draft-s", file, "f32")
-    assert not list(tmp_path.iterdir())
-    file.write_text("mine")
-    with pytest.raises(ConfigError, match="cannot be written: File exists"):
-        export("tiny-draft-s", file / "it.gguf", "f32")
-    with pytest.raises(ConfigError, match="already exists"):
-        export("tiny-draft-s", file, "f32")
-    assert file.read_text() == "mine"
-
-
-def command(*words: str) -> int:
-    namespace = cli.build_parser().parse_args(["export-gguf", *words])
-    return int(namespace.subcommand.run(namespace))
-
-
-def test_the_command_tells_what_it_wrote(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "it.gguf"
-    assert command("tiny-draft-s", str(file)) == 0
-    megabytes = file.stat().st_size / 1e6
-    assert capsys.readouterr().out == f"{file}: {megabytes:.1f} MB; tiny-draft-s in f32, with its tokenizer\n"
-    with pytest.raises(ConfigError, match="does not end in"):
-        command("tiny-draft-s", str(tmp_path / "it.bin"))
-
-
-def test_added_tokens_without_rows_are_left_out() -> None:
-    tokenizer = make_tokenizer()
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    described = vocabulary.GgufVocabulary.of(tokenizer, 258)
-    assert (len(described.tokens), described.special) == (258, {"eos": 256})
-    assert len(vocabulary.GgufVocabulary.of(tokenizer, 300).tokens) == 259
-    with pytest.raises(UnsupportedModelError, match="its tokenizer has 259 tokens, but the model 257 rows"):
-        vocabulary.GgufVocabulary.of(tokenizer, 257)
+    with pytest.raises(UnsupportedModelError, match=r"pre-tokenizer .* is unknown"):
+        export(str(folder), tmp_path / "it.gguf")
