@@ -60,6 +60,7 @@ class Links:
         self._num_made = 1
         self._on: dict[bytes, int] = {}  # each session's link
         self._sent_until: dict[bytes, float] = {}  # redirected sessions: when they stop waiting for their link
+        self._home_to_be: int | None = None  # becomes the home once it is connected
         self._try_at = began + TRY_S  # when the next verify node may be tried
         self._tried_in_vain: set[str] = set()  # endpoints whose links were dropped while not connected
 
@@ -119,8 +120,8 @@ class Links:
         for session_id, on in list(self._on.items()):
             if on in same:
                 self._on[session_id] = number
-        if not self.link.connected or self.home in same:
-            self.home = number
+        if not self.link.connected or self.home in same or self._home_to_be == number:
+            self.home, self._home_to_be = number, None
         return same
 
     def _leads_to(self, number: int, welcome: Welcome, server_key: str | None) -> bool:
@@ -165,6 +166,8 @@ class Links:
         if not gone.link.connected:
             self._tried_in_vain.add(gone.address.endpoint)
         self._on = {session_id: on for session_id, on in self._on.items() if on != number}
+        if self._home_to_be == number:
+            self._home_to_be = None
 
     # -- where a session goes --------------------------------------------------------------------------------------
 
@@ -199,14 +202,16 @@ class Links:
     def send(self, session_id: bytes, address: Address, now: float, *, moves_home: bool) -> int | None:
         """Moves a redirected session to the link of an address. Returns the new link's number; None: the link existed.
 
-        moves_home: that link becomes the home, if it is connected; else the next redirect to it moves the home.
+        moves_home: that link becomes the home once it is connected.
         """
         linked = next((one for one, known in self._known.items() if known.address.endpoint == address.endpoint), None)
         to = self._make(address, now) if linked is None else linked
         self._on[session_id] = to
         self._sent_until[session_id] = now + REDIRECT_S
         if moves_home and self[to].connected:
-            self.home = to
+            self.home, self._home_to_be = to, None
+        elif moves_home:
+            self._home_to_be = to
         return to if linked is None else None
 
     # -- which links there are -------------------------------------------------------------------------------------

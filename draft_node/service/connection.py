@@ -17,7 +17,7 @@ MOST_S = 600.0
 """Longest interval between two reports of one wait, in seconds; reports come after 2, 6, 18, ... s of waiting."""
 
 
-START = "start goodspeed-verify there, or check --verify"
+START, WAIT = "start goodspeed-verify there, or check --verify", "texts wait for it"
 
 
 class ConnectionStatus:
@@ -25,6 +25,7 @@ class ConnectionStatus:
 
     def __init__(self, endpoint: str) -> None:
         """endpoint: all addresses of --verify, for the reports before a connection."""
+        self._all = endpoint
         self._endpoint = endpoint  # of the latest connection
         self._target = ("", "")  # latest name and fingerprint
         self._has_connected = self._is_there = False
@@ -50,7 +51,8 @@ class ConnectionStatus:
         """
         if connected:
             return self._arrived(target, endpoint or self._endpoint)
-        refusal = START if trouble is None else f"it refuses this node: {sanitize(trouble)}"  # untrusted words
+        absence = WAIT if self._has_connected and away_s < FIRST_S else START
+        refusal = absence if trouble is None else f"it refuses this node: {sanitize(trouble)}"  # untrusted words
         return self._missed(away_s, "it is loading its model" if is_loading else refusal)
 
     def _arrived(self, target: tuple[str, str], endpoint: str) -> Sentence | None:
@@ -73,7 +75,8 @@ class ConnectionStatus:
         self._why = why
         while self._next_s <= away_s:
             self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
-        return Sentence("waiting for the verify node at %s (since %.0f s); %s", (self._endpoint, away_s, why))
+        where = self._all if why == START else self._endpoint
+        return Sentence("waiting for the verify node at %s (since %.0f s); %s", (where, away_s, why))
 
 
 async def first_end(*tasks: "asyncio.Task[Any]") -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -62,10 +63,13 @@ def in_cache(
     if not folders.exists(folder):
         say("padding %s to %s parameters, once, in %s", model, like.upper(), cache)
         partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+        for abandoned in folder.parent.glob(f"{folder.name}.*.partial"):
+            if not Path(f"/proc/{abandoned.suffixes[-2].strip('.')}").exists():  # its process was killed
+                shutil.rmtree(abandoned, ignore_errors=True)
         try:
             pad(source, SHAPES[like], partial, device=device)
             partial.rename(folder)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             if not folders.exists(folder):  # else another process made it meanwhile
                 raise ConfigError(f"{folder} cannot be written: {reason(error)}; choose another place") from error
         finally:

@@ -41,6 +41,9 @@ MAX_LEVELS, MAX_CHAIN = 3, 4
 """Most levels, and references in a row, that are compared to see that two schemas have no value in common."""
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
+_CLASS = re.compile(r"\[(?!\^)[^\]]*\]")
+"""A class of some characters, which has few matches."""
+
 _MANY = ("*", "+", ".", ",}", "[^")
 """Parts of a pattern that has many matches."""
 
@@ -164,7 +167,7 @@ class _Rewriter:
         if not isinstance(patterns, dict):
             return part
         for pattern in patterns:
-            plain = _ESCAPE.sub("", pattern)
+            plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
             has_few = {"^", "$"} <= set(plain) and not any(each in plain for each in _MANY)
             if has_few and not is_open and (part.get("properties") or part.get("required")):
                 raise ValueError(f'{shown(pattern)} may match no name but described ones; write "properties" instead')

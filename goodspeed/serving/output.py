@@ -53,8 +53,8 @@ class Stream(io.RawIOBase):
         is_daemon: bool = False,
         beside: "Stream | None" = None,
     ) -> None:
-        """name: the command's, in the report of lost log lines. beside: the other stream, of a line at a time if both
-        write to the same file, as after `2>&1`."""
+        """name: the command's, in the report of lost log lines. beside: the other stream; if both write to one file, as
+        after `2>&1`, each line is written whole, and the order of the two streams is not fixed."""
         super().__init__()
         self.is_result = is_result
         self.is_daemon = is_daemon
@@ -63,12 +63,13 @@ class Stream(io.RawIOBase):
         self._waiting: deque[bytes] = deque()  # the first one is being written
         self._num_bytes = 0
         self._num_dropped = 0
-        self._is_ending = False
+        self._max_bytes = MAX_WAITING
         self._ends_at: float | None = None
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
         is_shared = beside is not None and os.path.sameopenfile(descriptor, beside.fileno())
-        self._writing: threading.Lock = beside._writing if beside is not None and is_shared else threading.Lock()
+        # Reentrant: a finalizer that a garbage collection runs while a line is written may log one.
+        self._writing = beside._writing if beside is not None and is_shared else threading.RLock()
         self._error: OSError | None = None
         self._on_failure: Callable[[], None] | None = None
 
@@ -97,15 +98,16 @@ class Stream(io.RawIOBase):
             self.check()
             return
         with self._changed:
-            is_full = self._num_bytes > 0 and self._num_bytes + len(text) > MAX_WAITING
-            if droppable and is_full and not self._is_ending:
+            is_full = self._num_bytes > 0 and self._num_bytes + len(text) > self._max_bytes
+            if droppable and is_full:
                 self._num_dropped += 1
             else:
                 self._append(text)
 
     def keep_last_words(self) -> None:
-        """Stops dropping, because the process ends."""
-        self._is_ending = True
+        """Makes room for as much again, because the process ends."""
+        with self._changed:
+            self._max_bytes = self._num_bytes + MAX_WAITING
 
     def wait(self, ends_at: float | None = None) -> None:
         """Waits until the queue is written, at most until ends_at (`time.monotonic`) of the first such call."""
@@ -243,7 +245,7 @@ def wait() -> None:
 
 
 def keep_last_words() -> None:
-    """Stops dropping lines, because the daemon is about to end."""
+    """Makes room for the last lines, because the daemon is about to end."""
     for stream in (sys.stdout, sys.stderr):
         if (ours := _target(stream)) is not None:
             ours.keep_last_words()

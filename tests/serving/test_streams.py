@@ -252,6 +252,30 @@ def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: P
     assert told[-1] == "stopping"
 
 
+def test_last_words_have_a_bound(pausing: Pausing) -> None:
+    pausing.pipe.fill()
+    pausing.log.keep_last_words()
+    for _ in range(8):
+        print("x" * (output.MAX_WAITING // 4), file=pausing.stderr)
+    assert output.MAX_WAITING // 2 < pausing.log._num_bytes <= output.MAX_WAITING
+
+
+def test_a_line_may_be_logged_while_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, in a command that is no daemon."""
+    log, written = Stream(-1, is_result=False), list[bytes]()
+
+    def collect(descriptor: int, text: bytes) -> None:
+        written.append(text)
+        if text == b"outer":
+            log.write(b"inner")
+
+    monkeypatch.setattr(output, "write_all", collect)
+    writing = threading.Thread(target=log.write, args=(b"outer",), daemon=True)
+    writing.start()
+    writing.join(30)
+    assert written == [b"outer", b"inner"]
+
+
 @pytest.mark.parametrize(
     ("redirected", "status", "said"),
     [

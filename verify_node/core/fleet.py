@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import MAX_OWED, MAX_PACES, Load, Owed, Pace, Replica
-from goodspeed.fleet.routing import Reason, elsewhere, expected_s, with_one_more
+from goodspeed.fleet.routing import Reason, elsewhere, expected_s, may_take, with_one_more
 from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
@@ -50,6 +50,11 @@ class Fleet:
     def is_alone(self) -> bool:
         """True if there is no other replica."""
         return not self._others
+
+    def can_take_over(self, now: float) -> bool:
+        """True if another replica may take this one's sessions when it stops."""
+        target = self._register.welcome.target_fingerprint
+        return any(may_take(one, now, target) for one in self._others.values())
 
     def know(self, own: str, replicas: Sequence[Replica], now: float) -> list[Send]:
         """Takes the table of all replicas, including this one, named `own`. Informs all draft nodes of changes.

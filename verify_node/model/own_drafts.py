@@ -163,8 +163,10 @@ class OwnDrafts:
 
 
 def _expected(job: Job, request: DraftRequest, num_parallel: int) -> float:
-    """Returns what a draft's next pass is expected to bring beyond the time that verifying its tokens takes; assumes
-    that each token is as probable as the previous ones."""
+    """Returns what a draft's next pass is expected to bring, less the time to verify its tokens.
+
+    Assumes that each token is as probable as the previous ones.
+    """
     path, num_drawn = job.tree.path_probability(job.newest), min(num_parallel, job.length - job.num_drafted)
     each = path ** (1.0 / job.num_drafted) if job.num_drafted else FIRST_PROBABILITY
     likely = (path * each**depth for depth in range(1, num_drawn + 1))

@@ -109,8 +109,10 @@ class VerifyDaemon:
     async def _drain(self, rounds: "asyncio.Task[None]") -> None:
         """Admits no session and starts no round; draft nodes are notified at once, instead of noticing the silence."""
         num_unfinished = sum(not session.finished for session in self.core.sessions.values())
-        is_alone = self.core.fleet.is_alone
-        whose = " (their draft nodes keep them)" if is_alone else " (other replicas continue those they have room for)"
+        is_continued = self.core.fleet.can_take_over(time.monotonic())
+        whose = (
+            " (other replicas continue those they have room for)" if is_continued else " (their draft nodes keep them)"
+        )
         self.reporter.say("stopping; unfinished texts: %d%s", num_unfinished, whose if num_unfinished else "")
         self.core.drain()
         self.messages.woken.set()

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from draft_node.service.connection import MOST_S, START, ConnectionStatus
+from draft_node.service.connection import MOST_S, START, WAIT, ConnectionStatus
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 
@@ -40,10 +40,11 @@ def test_one_that_was_there_is_away_and_comes_back() -> None:
     assert wait(connection, 0.0, 1.9) == []
     assert look(connection) == f"connected to {ENDPOINT}"
     assert look(connection) == ""
-    assert wait(connection, 0.0, 3.2) == [waiting(0), waiting(2)]
+    assert wait(connection, 0.0, 3.2) == [waiting(0, WAIT), waiting(2)]
     assert look(connection) == f"connected to {ENDPOINT} again after 3.2 s"
     assert look(connection, endpoint="tcp://c:1") == "connected to tcp://c:1"
-    assert look(connection, 0.3) == f"waiting for the verify node at tcp://c:1 (since 0 s); {START}"
+    assert look(connection, 0.3) == f"waiting for the verify node at tcp://c:1 (since 0 s); {WAIT}"
+    assert look(connection, 2.0) == waiting(2)  # all addresses of --verify
 
 
 def test_why_it_is_not_there_is_told_when_it_changes() -> None:

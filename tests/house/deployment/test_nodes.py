@@ -82,6 +82,16 @@ def test_rows_of_table_1_are_profiles(profile: str, rows: tuple[int, int]) -> No
     assert sum(one.arguments.count("--memory-fraction") for one in drafts) == len(drafts)
 
 
+def test_a_profile_has_each_name_and_port_once() -> None:
+    nodes = compose_nodes().values()
+    assert {profile for one in nodes for profile in one.profiles} == PROFILES
+    for profile in PROFILES:
+        own = compose_nodes(profile).values()
+        ports = [one.service["ports"][0] for one in own]
+        names = [name for one in own for name in one.service["networks"]["faces"]["aliases"]]
+        assert len(set(ports)) == len(set(names)) == len(own), profile
+
+
 def test_a_model_a_folder_of_models_and_more_options_are_variables() -> None:
     for name, one in compose_nodes().items():
         assert "${MODELS:-checkpoints}:/models:ro" in one.service["volumes"], name

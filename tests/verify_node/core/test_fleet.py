@@ -109,6 +109,12 @@ def test_a_full_replica_sends_on_what_is_under_way_too():
     assert [one.reason for one in redirects(desk.open("a", 2, committed=(7,)))] == ["draining"]
 
 
+def test_where_nobody_has_room_the_session_is_refused():
+    desk = make(replica("b", replace(IDLE, num_sessions=100)), max_sessions=1)
+    desk.open("a", 1)
+    assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
+
+
 @pytest.mark.parametrize(("hops", "is_sent"), [(0, True), (MAX_HOPS - 1, True), (MAX_HOPS, False)])
 def test_hops_end(hops, is_sent):
     sent = redirects(make(replica("b"), busy=True).open("a", 1, hops=hops))
@@ -162,9 +168,19 @@ def test_a_stopping_replica_sends_new_texts_on_and_refuses_them_where_it_is_alon
     desk = make(replica("b"))
     desk.core.drain()
     assert [one.reason for one in redirects(desk.open())] == ["draining"]
+    assert desk.core.fleet.can_take_over(desk.now)
     alone = make()
     alone.core.drain()
     assert [one.code for one in alone.open()] == ["draining"]
+    assert not alone.core.fleet.can_take_over(alone.now)
+    assert not make(replica("b", replace(IDLE, is_draining=True))).core.fleet.can_take_over(alone.now)
+
+
+def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():
+    assert redirects(make(replica("b", None), busy=True).open()) == []
+    desk = make(replica("b", None))
+    desk.core.drain()
+    assert redirects(desk.open())
 
 
 def test_an_idle_replica_does_not_report_the_rounds_of_a_past_load() -> None:

@@ -70,6 +70,11 @@ def test_candidates_are_those_with_the_target_that_do_not_stop_the_least_waited_
     assert directory.candidates("t") == []
 
 
+def test_equals_come_in_random_order():
+    orders = {tuple(Directory([A, B], Random(seed)).candidates(None)) for seed in range(20)}
+    assert orders == {(A, B), (B, A)}
+
+
 # -- the home ----------------------------------------------------------------------------------------------------------
 
 
@@ -82,7 +87,33 @@ def test_a_home_that_all_lost_is_the_first_that_answers():
     assert links.home == 0
 
 
+def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet():
+    links = connected(A)
+    links.learn([sibling(B)])
+    made = links.send(ONE, B, 1.0, moves_home=True)
+    assert (made, links.home) == (1, 0)
+    arrive(links, made, 1.5)
+    assert links.home == made
+
+
+def test_a_later_redirect_to_a_verify_node_that_is_there_replaces_a_home_to_be():
+    links = connected(A, C)
+    links.learn([sibling(B), sibling(C)])
+    made = links.send(ONE, B, 1.0, moves_home=True)
+    assert links.send(TWO, C, 1.1, moves_home=True) is None
+    arrive(links, made, 1.5)
+    assert links.home == 1
+
+
 # -- where a session goes ----------------------------------------------------------------------------------------------
+
+
+def test_a_session_stays_where_its_link_is_back_in_time():
+    links = connected(A, B)
+    links.place(ONE, "t", 0.0)
+    lose(links, 0, 1.0)
+    arrive(links, 0, 1.0 + 0.5 * GRACE_S)
+    assert links.place(ONE, "t", 1.0 + LATER) == 0
 
 
 def test_a_session_goes_only_where_its_target_is():
@@ -161,6 +192,16 @@ def test_links_without_sessions_are_given_up_and_neither_the_home_nor_those_in_u
     links.forget(ONE)
     assert links.useless(IDLE_S + 0.2) == []
     assert links.useless(2 * IDLE_S + 0.3) == [1]
+
+
+def test_a_home_to_be_that_never_answers_is_given_up():
+    links = connected(A)
+    links.learn([sibling(B)])
+    made = links.send(ONE, B, 0.0, moves_home=True)
+    assert links.useless(REDIRECT_S) == []
+    assert links.place(ONE, "t", REDIRECT_S + 0.1) == links.home
+    assert links.useless(REDIRECT_S + IDLE_S) == []
+    assert links.useless(REDIRECT_S + IDLE_S + 0.1) == [made]
 
 
 def test_too_many_that_do_not_answer_are_given_up_the_first_of_them_first():
