@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, TextIO
 
 from goodspeed.errors import OutputError
@@ -69,7 +69,9 @@ class Stream(io.RawIOBase):
         self._changed = threading.Condition()
         is_shared = beside is not None and os.path.sameopenfile(descriptor, beside.fileno())
         # Reentrant: a finalizer that a garbage collection runs while a line is written may log one.
-        self._writing = beside._writing if beside is not None and is_shared else threading.RLock()
+        self._writing: AbstractContextManager[Any] = (
+            beside._writing if beside is not None and is_shared else threading.RLock()
+        )
         self._error: OSError | None = None
         self._on_failure: Callable[[], None] | None = None
 
