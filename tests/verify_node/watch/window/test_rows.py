@@ -4,8 +4,8 @@ Nothing old is shown as if it were new.
 """
 
 import re
+import time
 from collections.abc import Iterator
-from itertools import repeat
 
 import pytest
 from msgspec.structs import replace
@@ -45,8 +45,8 @@ DRAFTED = {"writes": 155, "writes-too": 45, "is-stuck": 20}
 """Drafted tokens of 10 rounds, in which each of these clients got 13 of 100 tokens."""
 
 
-def snapshots() -> Iterator[Snapshot]:
-    """The first one before these rounds, all others after them."""
+def snapshots() -> tuple[Snapshot, Snapshot]:
+    """One before these rounds, and one after them."""
     after = replace(
         EMPTY,
         at=NOW,
@@ -65,18 +65,19 @@ def snapshots() -> Iterator[Snapshot]:
         else row
         for row in ROWS
     ]
-    yield replace(after, at=NOW - 1, num_rounds=0, num_tokens=0, num_drafted=0, clients=tuple(before))
-    yield from repeat(after)
+    return replace(after, at=NOW - 1, num_rounds=0, num_tokens=0, num_drafted=0, clients=tuple(before)), after
 
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Chrome]:
-    told = snapshots()
-    with served(make_app(Feed(lambda _: next(told), lambda: NOW))) as url, browser() as driver:
+    before, after = snapshots()
+    shown = [before]
+    with served(make_app(Feed(lambda _: shown[-1], time.monotonic))) as url, browser() as driver:
         driver.get(url)
-        WebDriverWait(driver, TIMEOUT_S, 0.05).until(
-            lambda _: driver.find_element(By.ID, "drafted-per-round").text == "22.0"
-        )
+        page = WebDriverWait(driver, TIMEOUT_S, 0.05)
+        page.until(lambda _: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))
+        shown.append(after)
+        page.until(lambda _: driver.find_element(By.ID, "drafted-per-round").text == "22.0")
         yield driver
 
 
