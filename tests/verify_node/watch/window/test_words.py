@@ -102,6 +102,13 @@ def test_the_keyboard_reaches_all_words(driver: Chrome) -> None:
     assert reached == {word: sentence(word) for word in reached}
 
 
+def test_escape_hides_it(driver: Chrome) -> None:
+    driver.execute_script("document.querySelector('th [data-word=goodput]').focus()")
+    assert driver.execute_script(TIP) == sentence("goodput")
+    ActionChains(driver).send_keys(Keys.ESCAPE).perform()
+    assert driver.execute_script(TIP) == ""
+
+
 def test_on_a_phone_a_finger_is_told_within_the_screen(driver: Chrome) -> None:
     resize(driver, 360, 800)
     wait(driver, lambda: driver.execute_script("return innerWidth") == 360)
