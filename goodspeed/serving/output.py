@@ -31,11 +31,11 @@ LOOK_S = 0.05
 """Interval at which `room` checks the queue."""
 
 MAX_WAITING = 1 << 20
-"""Queued bytes beyond which droppable lines are dropped."""
+"""Queued bytes beyond which droppable lines are dropped; an ending daemon may queue as many more."""
 
 
 class Stream(io.RawIOBase):
-    """Where standard output or standard error writes: a descriptor, or in a daemon a queue that a thread writes.
+    """Writes standard output or standard error: at once, or in a daemon by a thread, through a queue.
 
     Standard output raises OutputError if it cannot be written to, BrokenPipeError if its reader is gone; with a thread,
     the next call does, and the callback of `on_failure` is called once. Standard error loses the line.

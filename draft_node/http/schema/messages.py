@@ -173,7 +173,7 @@ class ToolResult(OfMessages):
 
 
 class HostedBlock(LeftOut):
-    """What only Anthropic's service runs or reads, in answers of its models."""
+    """Leaves out the blocks in a model's answer that only Anthropic's service runs or reads."""
 
     types = r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback"
 
