@@ -45,8 +45,9 @@ class CommandLine(argparse.ArgumentParser):
         """Parses like argparse, including subcommands, but reports an unknown word as an error at once."""
         words = list(sys.argv[1:] if args is None else args)
         if unknown := self._unknown_option(words):  # first: a missing option may be mistyped
-            near = difflib.get_close_matches(unknown, self._option_string_actions, n=1)
-            self.error(f"unknown option {unknown}" + (f"; did you mean {near[0]}?" if near else ""))
+            known = [option.removeprefix("--") for option in self._option_string_actions]  # dashes are no likeness
+            near = difflib.get_close_matches(unknown.removeprefix("--"), known, n=1)
+            self.error(f"unknown option {unknown}" + (f"; did you mean --{near[0]}?" if near else ""))
         namespace, rest = super().parse_known_args(words, namespace)
         if rest:
             self.error(f"unknown word {rest[0]!r}")

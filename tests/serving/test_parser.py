@@ -56,6 +56,7 @@ ALL = {parser.prog: parser for parser in all_parsers()}
             "goodspeed-verify: the following arguments are required: --model. See goodspeed-verify --h",
         ),
         ("goodspeed-verify --model x --zzzzzz", "goodspeed-verify: unknown option --zzzzzz. See goodspeed-verify --he"),
+        ("goodspeed generate --nonsense 3", "goodspeed generate: unknown option --nonsense. See"),  # not --seed
         ("goodspeed-verify --model", "goodspeed-verify: --model: expected one argument. See"),
         ("goodspeed keygen clien", "goodspeed keygen: KIND: invalid choice: 'clien' (choose from"),
         ("goodspeed-verify --model x -q", "goodspeed-verify: unknown word '-q'"),
