@@ -36,8 +36,8 @@ from experiments.simulation.serving import (
     preset_draft,
     profiled_together,
     shared_with_draft_model,
-    with_work,
 )
+from experiments.simulation.settings import Work
 from goodspeed.fair.round_time import Linear
 
 
@@ -67,7 +67,7 @@ class Config:
     is_charged: bool = False  # every token costs time, also where reading the weights takes longer (`presets.charged`)
     profiles: Profiles | None = None  # instead of the family's models on an H100; memory is not known then
     recordings: str = ""  # a file of recorded texts; empty: the shipped one
-    stand_in: int = 0  # 0 or 1: which of its first two draft models stands for the family's smaller one
+    stand_in: int = 2  # which of its draft models stands for the family's smaller one, the first being 0
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
 def plan(name: str, config: Config) -> Plan:
     """One of the NAMES."""
     way, family = WAYS[name.removesuffix(HISTORY)], config.family
-    is_own, is_plain = way.model == "own", name == "plain"
+    is_own = way.model == "own"
     if (profiles := config.profiles) is not None:
         gpu, own = profiled_together(profiles.target, profiles.draft)
     else:
@@ -108,13 +108,14 @@ def plan(name: str, config: Config) -> Plan:
             models = FAMILIES[family]
             gpu, own = replace(gpu, round_cost=charged(models.target, H100)), charged(models.drafts[0], H100)
     return Plan(
-        replace(gpu, round_cost=with_work(gpu.round_cost, config.node_s + (0.0 if is_plain else config.draft_node_s))),
+        gpu,
         Linear() if is_own else preset_draft(family),
         0.0 if is_own else config.round_trip_s,
         context_tokens=config.context_tokens,
         warm_tokens=config.warm_tokens,
         counted_tokens=config.counted_tokens,
         temperature=config.temperature,
+        work=Work(config.node_s, config.draft_node_s),
         has_model=way.model != "none",
         ngrams="history" if name.endswith(HISTORY) else "off",
         own_draft_cost=own if is_own else None,

@@ -1,7 +1,7 @@
 """Simulates how quickly a GPU's users get tokens, by their number: **computed, not measured**.
 
 The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
-costs comes from datasheets or from a saved profile, and `with_work` adds the verify node's own work beside the model.
+costs comes from datasheets or from a saved profile; the verify node's own work beside the model is added.
 What is not in it: whatever else shares its GPU or its network.
 """
 
@@ -18,12 +18,12 @@ import msgspec
 from experiments.simulation.accounts import Accounts, Seen
 from experiments.simulation.nodes.own_drafts import best_length
 from experiments.simulation.presets import FAMILIES, H100, Family, Model, roofline
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import NO_WORK, Settings, Work
 from experiments.simulation.texts.ngrams import NgramKind
 from experiments.simulation.texts.recorded import RecordedTexts
 from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import CostModel, Linear, Roofline
+from goodspeed.fair.round_time import CostModel, Roofline
 
 H100_BYTES = 80e9
 MEMORY_SHARE = 0.9
@@ -110,15 +110,6 @@ def _read(path: str) -> _Profile:
         raise ConfigError(f"{what}; make one with `goodspeed profile --json > {path}`") from error
 
 
-def with_work(cost: CostModel, session_s: float) -> Roofline:
-    """The time of rounds in which the node's own work takes so many seconds more for each session."""
-    if isinstance(cost, Linear):
-        cost = Roofline((cost,))
-    if not isinstance(cost, Roofline):
-        raise TypeError(f"{cost} has no terms that are known")
-    return Roofline(tuple(replace(term, session_s=term.session_s + session_s) for term in cost.terms))
-
-
 def _family(name: str) -> Family:
     if name not in FAMILIES:
         raise ConfigError(f"there is no preset {name!r}; choose one of: {', '.join(FAMILIES)}")
@@ -141,6 +132,7 @@ class Plan:
     warm_tokens: int  # that everybody has at least before anything is counted
     counted_tokens: int  # then, on average
     temperature: float  # of the recorded texts
+    work: Work = NO_WORK
     has_model: bool = True
     ngrams: NgramKind = "off"
     own_draft_cost: CostModel | None = None  # as in `Settings`; its drafts are as long as is best for so many clients
@@ -219,6 +211,7 @@ def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts, l
         context_len=context_len,
         max_sessions=num_clients,
         round_cost=plan.gpu.round_cost,
+        work=plan.work,
         own_draft_cost=plan.own_draft_cost,
         has_model=(plan.has_model or plain,),
         ngrams=(plan.ngrams,),

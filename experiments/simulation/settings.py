@@ -79,6 +79,17 @@ class Core:
     slowed: float  # share by which rounds are longer while draft models compute
 
 
+@dataclass(frozen=True)
+class Work:
+    """The verify node's own work in a round, in series with its forward pass."""
+
+    session_s: float  # for each session
+    draft_s: float  # more of it for each session with a draft
+
+
+NO_WORK = Work(0.0, 0.0)
+
+
 Lies: TypeAlias = Literal["none", "empty", "strange"]
 Knows: TypeAlias = Literal["all", "one", "twice", "nowhere"]
 
@@ -146,6 +157,7 @@ class Settings:
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
     change_rows: float = 0.0  # `Engine.change_rows`; its passes then have spare rows
+    work: Work = NO_WORK
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
     own_draft_cost: CostModel | None = None
     """Of a pass of a draft model on the verify node's GPU: it drafts before each round what the draft nodes call their

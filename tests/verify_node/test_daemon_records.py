@@ -1,11 +1,14 @@
 """The verify node as a loop, with a recorder: what strangers send, and what is refused, is neither kept nor trusted."""
 
+from typing import Any
+
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.channels import Received
 from goodspeed.wire.messages import Close, Draft, Refusal, Verdict
 from tests.fakes import Desk, make_open, session_id
 from tests.verify_node.loops import Loop, ask, served
 from tests.waiting import until
+from verify_node.core.replies import Send
 from verify_node.watch.recorder import NUM_GONE, RoundRecorder
 
 
@@ -42,3 +45,23 @@ def test_closed_sessions_are_forgotten_and_no_number_is_given_twice() -> None:
         desk.up("a", Close(opened.session_id, opened.epoch))
     assert len(recorder._known) <= NUM_GONE + 3
     assert written == [*range(3 * NUM_GONE)]
+
+
+@served
+async def test_the_core_is_told_the_nodes_own_work() -> None:
+    """It decides whether the work that drafts make pays."""
+    told: list[float] = []
+    async with Loop() as loop:
+        finish = loop.core.rounds.finish
+
+        def note(*arguments: Any, **named: Any) -> list[Send]:
+            told.append(named["work_s"])
+            return finish(*arguments, **named)
+
+        loop.core.rounds.finish = note  # type: ignore[method-assign, assignment]
+        owner = await loop.let_in()
+        await ask(owner, make_open(1))
+        await until(lambda: len(told) > 2)
+        wall = loop.daemon.wall
+        assert 0.0 < sum(told) <= wall.schedule + wall.send
+        assert min(told) > 0.0

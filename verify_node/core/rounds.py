@@ -72,10 +72,11 @@ class Rounds:
         parts = self.sessions, self.pool, self.limits, cost
         self.starting = Starting(*parts, is_barrier=settings.is_barrier)
         drafts = partial(ModelDrafts, plain_s=self._plain_s, drafts_first=settings.drafts_first)
-        self.model_drafts = drafts(settings.is_shared and not settings.is_barrier)
+        self.model_drafts = drafts(settings.is_shared and not settings.is_barrier, are_near=settings.is_shared)
         self.own_model_drafts = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
+        self.work_s = 0.0  # smoothed, of the node's own work for a round, beside its forward pass
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.in_flight: Round | None = None
         self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else the previous; maybe closed since
@@ -122,7 +123,7 @@ class Rounds:
 
     def _start(self, ready: list[Session], now: float) -> Round | None:
         planned = self._pack(ready, now)
-        if self.own_model_drafts.is_shared and self.own_model_drafts.permits and not self.promises.promised:
+        if self.own_model_drafts.compares and self.own_model_drafts.permits and not self.promises.promised:
             planned = self.choice.request_drafts(planned, self.sessions)
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
@@ -188,10 +189,12 @@ class Rounds:
         now: float,
         drafting: Drafting = NO_DRAFTING,
         computed: float | None = None,
+        work_s: float = 0.0,
     ) -> list[Send]:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
         drafting: by the verify node's own draft model; its seconds are part of duration_s. computed: `Engine.computed`.
+        work_s: seconds of the node's own work since it finished the round before.
         """
         done, self.in_flight = self.in_flight, None
         if done is None:
@@ -205,6 +208,7 @@ class Rounds:
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes
         self.round_s = smoothed(min(self.round_s, LONGER * duration_s), duration_s, SMOOTHING)
+        self.work_s = smoothed(self.work_s, work_s, SMOOTHING)
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.sessions.has(move.session)]  # without sessions that were just barred
@@ -216,6 +220,8 @@ class Rounds:
         own_rests = drafting.rests or bool(self.promises.promised)
         num_alone = done.num_tokens - done.num_drafted
         alone_s = self.cost.model.round_s(num_alone, len(done.entries), done.context_tokens)
+        if not (self.model_drafts.are_near or self.allocator.is_barrier):
+            self.model_drafts.weigh_work(self.work_s, self.round_s)
         compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)
         both = self.model_drafts, self.own_model_drafts
         modes = self.model_drafts.permits, self.own_model_drafts.permits and not own_rests

@@ -58,6 +58,7 @@ class VerifyDaemon:
     member: Member | None = None  # None: not part of a fleet
     wall: WallTime = field(default_factory=WallTime)
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
+    _worked: float = 0.0  # seconds of scheduling and sending until the newest round was computed
     messages: Messages = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
 
@@ -143,8 +144,16 @@ class VerifyDaemon:
         self.messages.hear(self.channel.arriving())  # so that this round's verdicts reflect the queued messages
         self.wall.forward += result.forward_s
         self.wall.verify += result.verify_s + result.drafting.seconds
+        worked, self._worked = self._worked, self.wall.schedule + self.wall.send
         scheduling = time.perf_counter()
-        sends = self.core.rounds.finish(result.outcomes, duration_s, time.monotonic(), result.drafting, result.computed)
+        sends = self.core.rounds.finish(
+            result.outcomes,
+            duration_s,
+            time.monotonic(),
+            result.drafting,
+            result.computed,
+            work_s=self._worked - worked,
+        )
         self.wall.schedule += time.perf_counter() - scheduling
         finished = time.monotonic()
         self.messages.reply(sends)

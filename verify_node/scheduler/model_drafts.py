@@ -1,19 +1,20 @@
-"""Decides whether draft models that share the verify node's machine may draft, by measured progress of the texts.
+"""Decides whether draft models may draft where that may cost the verify node time, by measured progress of the texts.
 
 Selection knows the cost of verifying a token, not of drafting one: on the same cores, draft models slow the forward
 pass, the event loop and each other. So where they may share this machine, short stretches of rounds alternate: one in
 the other mode lies between two in the better mode, and is compared with their mean (a switchback). The less is known,
 the larger a share of the time the other mode has. Chats are short: what was learned stays, and is expected at other
 numbers of sessions until they have comparisons of their own. Texts that are drawn at random are compared apart from
-greedy ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node nothing, and
-draft models may always draft. N-gram drafts cost next to nothing anywhere. The verify node's own draft model is
-compared in the same way.
+greedy ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node only its own
+work with drafts: models there may always draft, until that work takes much of the time, as with hundreds of sessions.
+N-gram drafts cost next to nothing anywhere. The verify node's own draft model is compared in the same way.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from statistics import median
 
 from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
@@ -46,6 +47,10 @@ FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 """Prior variance of a comparison, and its weight in comparisons; a step larger than LARGEST_STEP standard deviations is
 limited to that size."""
 
+MUCH_WORK, LITTLE_WORK = 0.1, 0.03
+"""Share of the time for the verify node's own work from which on draft models on other machines are compared, too, and
+below which they no longer are: without drafts the work is half as much or less."""
+
 SLACK, FEW_RANDOM = 1.4, 1 / 3
 """Hysteresis: the load drops only below its least number of sessions over SLACK, since that number wavers; and texts
 count as drawn at random, or greedily, until at most FEW_RANDOM of them are."""
@@ -56,20 +61,24 @@ class Stretch:
     """Successive rounds in which draft models may draft, or may not."""
 
     num_rounds: int = 0
+    num_counted: int = 0
     seconds: float = 0.0
     alone_s: float = 0.0  # that rounds without drafts take for the tokens of the counted rounds, by the profile
     counted_s: float = 0.0  # that the counted rounds took
 
-    def observe(self, alone_s: float, seconds: float) -> None:
+    def observe(self, alone_s: float, seconds: float, settling_s: float = 0.0) -> None:
+        """settling_s: after which the drafts are those of this stretch."""
+        is_settled = self.seconds >= settling_s
         self.num_rounds += 1
         self.seconds += seconds
-        if self.num_rounds > SETTLING_ROUNDS:
+        if self.num_rounds > SETTLING_ROUNDS and is_settled:
+            self.num_counted += 1
             self.alone_s += alone_s
             self.counted_s += seconds
 
     @property
     def is_over(self) -> bool:
-        return self.num_rounds >= SETTLING_ROUNDS + COUNTED_ROUNDS
+        return self.num_counted >= COUNTED_ROUNDS
 
     @property
     def pace(self) -> float | None:
@@ -126,9 +135,10 @@ class Trial:
 class ModelDrafts:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
-    is_shared: bool  # the draft models may run on this machine
+    compares: bool  # drafting may cost the verify node time, as on its own machine
     plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
     drafts_first: bool = False  # they are expected to pay at any load
+    are_near: bool = True  # on this machine: drafts of the other mode are gone after a few rounds
     permits: bool = True
     uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
     _since: float = 0.0  # end of the previous round, or of an idle time since then
@@ -149,6 +159,16 @@ class ModelDrafts:
     def _load(self) -> tuple[int, bool]:
         return self._least, self._is_random
 
+    def weigh_work(self, work_s: float, round_s: float) -> None:
+        """Compares draft models on other machines while the verify node's own work takes much of the time.
+
+        work_s, round_s: seconds of that work and of the forward pass, for a round.
+        """
+        share = LITTLE_WORK if self.compares else MUCH_WORK
+        self.compares = work_s > share * (work_s + round_s)
+        if not self.compares and not self.permits:
+            self._begin(permits=True)
+
     def begin(self, now: float) -> None:
         """Ends an idle time, which does not count."""
         self._since = now
@@ -162,13 +182,14 @@ class ModelDrafts:
         """
         seconds, self._since = now - self._since, now
         own = [session for session in sessions if self.uses(session)]
-        if not self.is_shared or not own:
+        if not self.compares or not own:
             return
         known = self._turn_to(len(sessions), sum(one.draws_at_random for one in own) / len(own))
         self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
         weight = sum(move.session.client.weight for move in moved)
         tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
-        self._stretch.observe(alone_s * tokens / weight if weight else alone_s, seconds)
+        settling_s = 0.0 if self.are_near else median(one.client.answer_s for one in own)
+        self._stretch.observe(alone_s * tokens / weight if weight else alone_s, seconds, settling_s)
         if self._stretch.is_over:
             self._end_stretch(known)
 
@@ -205,8 +226,9 @@ class ModelDrafts:
         if lent:
             _, one = min(lent, key=lambda pair: abs(pair[0] - least))
             return Comparison(one.expected, min(BORROWED, one.num), variance=one.variance)
-        is_light = self.drafts_first or least < MANY or self.plain_s(least) >= LEAST_TOKEN_S * least
-        return Comparison(EXPECTED) if is_light else Comparison(-EXPECTED, prior_num=DOUBT)
+        is_light = least < MANY or self.plain_s(least) >= LEAST_TOKEN_S * least
+        pays = self.drafts_first or not self.are_near or is_light
+        return Comparison(EXPECTED) if pays else Comparison(-EXPECTED, prior_num=DOUBT)
 
     def _begin(self, *, permits: bool) -> None:
         self.permits, self._stretch = permits, Stretch()

@@ -1,6 +1,7 @@
 """The verify node's daemon (`verify_node/process/daemon.py`) on the world's clock."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from random import Random
 
@@ -79,6 +80,7 @@ class VerifyNode:
         self._opened: set[bytes] = set()
         self._sizes, self._last_size = Size(world.settings.change_rows), 0
         self._reading_s = 0.0  # of the drafts since the round before
+        self._drafted: set[bytes] = set()  # sessions whose drafts have come since then
         self._boot()
 
     def _boot(self) -> None:
@@ -146,6 +148,8 @@ class VerifyNode:
             self._reply(self.core.receive(peer_id, message, self._watch.now))
             if isinstance(message, Draft) and self.world.settings.draft_core is not None:
                 self._reading_s += self.world.settings.draft_core.draft_s
+            if isinstance(message, Draft) and message.tokens:
+                self._drafted.add(message.session_id)
             if isinstance(message, OpenSession):
                 self._opened.add(peer_id)
                 self.world.join_next(self.core.rounds.num_rounds)
@@ -180,7 +184,9 @@ class VerifyNode:
             outcomes = self.failures.on(planned, self.target.run(planned))
             computed = self._computed(planned)
             duration_s = self._duration_s(planned, computed)
-            self.world.clock.after(duration_s, self._finish, core, planned, outcomes, duration_s, computed)
+            work_s = self._work_s(planned)
+            finish = partial(self._finish, core, planned, outcomes, duration_s, computed, work_s)
+            self.world.clock.after(duration_s + work_s, finish)
             if planned.number >= self.last_round:
                 self.world.clock.stop()
         elif now < core.wake_at < self._wake_at:
@@ -211,13 +217,27 @@ class VerifyNode:
             seconds *= max(0.1, self._random.gauss(1.0, settings.round_noise))
         return seconds
 
+    def _work_s(self, planned: Round) -> float:
+        """Seconds of its own work. A draft takes some whether it is verified or not."""
+        drafted = self._drafted.union(entry.session_id for entry in planned.entries if entry.num_drafted)
+        self._drafted.clear()
+        return self.world.settings.work.session_s * len(planned.entries) + self.world.settings.work.draft_s * len(
+            drafted
+        )
+
     def _wake(self, core: VerifyCore) -> None:
         if self.core is core:
             self._wake_at = float("inf")
             self._plan()
 
     def _finish(
-        self, core: VerifyCore, planned: Round, outcomes: list[Outcome] | None, duration_s: float, computed: float
+        self,
+        core: VerifyCore,
+        planned: Round,
+        outcomes: list[Outcome] | None,
+        duration_s: float,
+        computed: float,
+        work_s: float,
     ) -> None:
         if self.core is not core:
             return  # it was killed in the middle of the round
@@ -225,10 +245,10 @@ class VerifyNode:
         if outcomes is None:
             sends = core.rounds.abort(WHY, self._watch.now)
         else:
-            sends = core.rounds.finish(outcomes, duration_s, self._watch.now, computed=computed)
+            sends = core.rounds.finish(outcomes, duration_s, self._watch.now, computed=computed, work_s=work_s)
             if (error := core.allocator.policy_error) is not None:
                 raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
-        started = self.world.clock.now - duration_s
+        started = self.world.clock.now - duration_s - work_s
         if self.world.on_round is not None:
             verdicts = tuple(send.message for send in sends if isinstance(send.message, Verdict))
             waited_s, send_s = started - self._idle_since, self._send_s(verdicts)

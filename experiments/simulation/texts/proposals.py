@@ -154,8 +154,9 @@ class Recordings:
         return found
 
     def stand_in(self, number: int) -> str:
-        """Returns the draft model that stands for a family's smaller (0) or larger one (1)."""
-        models = self.title.draft_models[:2]
+        """Returns the draft model that stands for a family's smaller (0) or larger one (1), or the one of this number
+        in the file."""
+        models = self.title.draft_models
         if not models:
             raise ConfigError(f"{self.path} has no draft model, only n-grams; record it again with --draft")
         return models[number % len(models)]

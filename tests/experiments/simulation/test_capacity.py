@@ -12,6 +12,7 @@ from experiments import capacity
 from experiments.harness import experiment as harness
 from experiments.simulation import serving
 from experiments.simulation.serving import Gpu, Plan
+from experiments.simulation.settings import Work
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear, Roofline
 
@@ -43,6 +44,20 @@ def test_plain_decoding_gives_everybody_a_token_a_round():
     assert point.busy == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.parametrize("draft_s", [0.0, 0.0005])
+def test_drafts_cost_the_verify_nodes_own_work_until_they_rest(draft_s):
+    """A round takes 10 ms, 1 ms for its sessions, and 10 ms more where all have drafts."""
+    wanted = replace(plan(), work=Work(0.00005, draft_s), warm_tokens=60, counted_tokens=120, stand_in=0)
+    point = serving.serve(wanted, 20)
+    alone = serving.serve(wanted, 20, plain=True)
+    assert alone.tokens_per_s == pytest.approx(20 / 0.011, rel=0.02)
+    if draft_s:
+        assert 0.93 * alone.tokens_per_s < point.tokens_per_s
+        assert point.drafted < 0.5
+    else:
+        assert 1.05 * alone.tokens_per_s < point.tokens_per_s
+
+
 def test_carried_users_by_hand():
     """A token takes 10 ms with 10 users and 30 ms with 20: 20 ms with 15."""
     speeds = {10: 100.0, 20: 100.0 / 3}
@@ -68,7 +83,7 @@ def test_a_profile(tmp_path):
     config = replace(quick(), profiles=capacity.Profiles(str(path), str(path)))
     own = capacity.plan("co_located", config)
     assert (own.gpu.name, own.own_draft_cost) == (gpu.name, roofline)
-    assert own.gpu.round_cost.round_s(10, 2, 10) == pytest.approx(0.02 + 2 * (config.node_s + config.draft_node_s))
+    assert own.work == Work(config.node_s, config.draft_node_s)
     assert capacity.sizes(gpu, config) == [4, 8], "its memory is not known"
     with pytest.raises(
         ConfigError, match="none is no profile of this release; make one with `goodspeed profile --json "

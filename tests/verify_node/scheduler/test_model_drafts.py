@@ -29,15 +29,16 @@ def plain_s(num_sessions: int) -> float:
 class World:
     """Rounds that take longer where draft models draft, and bring more."""
 
-    def __init__(self, gain: float, num_sessions: int, *, is_shared: bool = True, noise: float = 0.0) -> None:
+    def __init__(self, gain: float, num_sessions: int, *, are_near: bool = True, noise: float = 0.0) -> None:
         """gain: of the tokens per second with draft models over those without. noise: of a round's tokens."""
-        self.drafts = ModelDrafts(is_shared, plain_s)
+        self.drafts = ModelDrafts(are_near, plain_s, are_near=are_near)
         self.gain = gain
+        self.work_s = 0.0  # of a round with draft models elsewhere, beside 10 ms of its forward pass
         self.permitted: list[bool] = []
         self._noise = noise
         self._random = np.random.default_rng(1)
         self._now = 0.0
-        client = SimpleNamespace(weight=1.0)
+        client = SimpleNamespace(weight=1.0, answer_s=0.0)
         self.sessions: Any = [
             SimpleNamespace(uses_model=True, draws_at_random=False, client=client) for _ in range(num_sessions)
         ]
@@ -48,6 +49,8 @@ class World:
             self.permitted.append(self.drafts.permits)
             num_tokens = 100 * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
             self._now += 0.01
+            if not self.drafts.are_near:
+                self.drafts.weigh_work(self.work_s if self.drafts.permits else self.work_s / 2, 0.01)
             moved: Any = [SimpleNamespace(taken=range(int(num_tokens)), session=self.sessions[0])]
             self.drafts.finished(moved, self.sessions[:num_sessions], self._now, ALONE_S)
         return self.drafts.permits
@@ -95,9 +98,34 @@ def test_a_chat_is_long_enough_to_see_what_drafts_bring(num_sessions: int, gain:
 
 
 def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
-    world = World(0.5, 2 * MANY, is_shared=False)
+    world = World(0.5, 2 * MANY, are_near=False)
+    world.work_s = 0.0005
     world.run(40 * STRETCH)
     assert world.share == 1.0
+
+
+@pytest.mark.parametrize("gain", [0.8, 1.25])
+def test_models_elsewhere_are_compared_while_the_nodes_own_work_takes_much_of_the_time(gain: float) -> None:
+    world = World(gain, 64, are_near=False)
+    world.work_s = 0.002
+    assert world.run(1)  # they are expected to pay
+    world.run(100 * STRETCH)
+    world.permitted.clear()
+    world.run(100 * STRETCH)
+    assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
+    world.work_s = 0.0005  # the others have gone
+    assert world.run(1)
+
+
+def test_rounds_that_verify_drafts_on_their_way_do_not_count() -> None:
+    """Of far draft nodes: what was drafted in a stretch arrives later, by the answer times of their clients."""
+    world = World(1.0, 64, are_near=False)
+    world.work_s = 0.002
+    world.sessions[0].client.answer_s = 0.1
+    world.run(10 + COUNTED_ROUNDS)
+    assert world.drafts._stretch.num_counted == COUNTED_ROUNDS - 1
+    world.run(1)
+    assert world.drafts._stretch.num_rounds == 0
 
 
 def test_sessions_without_models_try_nothing() -> None:
