@@ -58,7 +58,7 @@ async def test_the_core_is_told_the_nodes_own_work() -> None:
             told.append(named["work_s"])
             return finish(*arguments, **named)
 
-        loop.core.rounds.finish = note  # type: ignore[method-assign, assignment]
+        loop.core.rounds.finish = note  # type: ignore[method-assign]
         owner = await loop.let_in()
         await ask(owner, make_open(1))
         await until(lambda: len(told) > 2)
