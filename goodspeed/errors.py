@@ -9,7 +9,7 @@
     ├── PromptError             a prompt is empty, too long, or not text
     ├── ConstraintError         a constraint on a text cannot be served
     ├── PoolExhausted           no free KV page
-    ├── ProtocolError           bytes or a message from a peer are not acceptable
+    ├── ProtocolError           the protocol does not allow these bytes or this message
     │   ├── MalformedMessage
     │   ├── MessageTooLarge
     │   ├── WrongVersion        a peer speaks another version of the protocol
@@ -95,7 +95,7 @@ class PoolExhausted(GoodSpeedError):
 
 
 class ProtocolError(GoodSpeedError):
-    """A peer sent unacceptable bytes or an unacceptable message."""
+    """The protocol does not allow these bytes or this message: a peer's, or our own where it is too large."""
 
 
 class MalformedMessage(ProtocolError):

@@ -163,9 +163,10 @@ def test_the_parents_of_a_draft_make_a_tree() -> None:
         Draft(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00")
 
 
-def test_the_documents_table_has_every_message() -> None:
-    lines = (Path(__file__).parents[2] / "docs" / "PROTOCOL.md").read_text().partition("### Names")[0].splitlines()
-    cells = [line.split("|") for line in lines if line.startswith("| `")]
+def test_the_document_has_the_version_and_every_message() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "PROTOCOL.md").read_text().partition("### Names")[0]
+    assert f"This is version {VERSION}." in text
+    cells = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     for place, messages in ((1, UpMessage), (3, DownMessage)):
         told = {word for line in cells for word in re.findall(r"`(\w+)`", line[place])}
         assert told == {message.__name__ for message in messages.__args__}

@@ -65,7 +65,7 @@ class Treatment(Enum):
 
 @dataclass(slots=True)
 class Record:
-    """One sender's buckets at time `at`."""
+    """One sender's buckets at time `at`, and its bars."""
 
     at: float
     offences: float = 0.0

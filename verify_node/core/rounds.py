@@ -218,8 +218,8 @@ class Rounds:
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(self.sessions)
         own_rests = drafting.rests or bool(self.promises.promised)
-        num_alone = done.num_tokens - done.num_drafted
-        alone_s = self.cost.model.round_s(num_alone, len(done.entries), done.context_tokens)
+        num_plain = done.num_tokens - done.num_drafted
+        alone_s = self.cost.model.round_s(num_plain, len(done.entries), done.context_tokens)
         if not (self.model_drafts.are_near or self.allocator.is_barrier):
             self.model_drafts.weigh_work(self.work_s, self.round_s)
         compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)

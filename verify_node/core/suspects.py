@@ -46,7 +46,7 @@ class Suspects:
         self.enter(Stage.IDLE, ())
 
     def finish(self) -> None:
-        """Begins to finish the round in flight, one of those of one session each if any remain."""
+        """Attributes an exception from now on to finishing the round in flight; counts `num_alone` down."""
         self.enter(Stage.FINISHING)
         self.num_alone = max(0, self.num_alone - 1)
 

@@ -121,7 +121,7 @@ def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
 def make_runner(
     config: VerifyConfig, checkpoint: Checkpoint, ranks: "Ranks | None" = None, draft: Checkpoint | None = None
 ) -> Engine:
-    """Wraps the model with its KV cache. draft: shares the memory."""
+    """Wraps the target with its KV cache. draft: the node's own draft model, for whose cache memory is left."""
     return engines.start(
         checkpoint,
         num_pages=config.kv_pages,
@@ -133,7 +133,7 @@ def make_runner(
 
 
 def make_draft_runner(draft: Checkpoint, target: Engine) -> Engine:
-    """Wraps the verify node's own draft model with a KV cache of as many tokens as the target's; as many are kept."""
+    """Wraps the node's own draft model; its KV cache has, and retains unused, as many tokens as the target's."""
     pool = target.pool
     runner = engines.start(
         draft, num_pages=pool.num_pages, page_size=pool.page_size, prefix_cache=pool.has_prefix_cache

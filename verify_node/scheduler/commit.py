@@ -116,7 +116,7 @@ class Moved(Struct, frozen=True):
         return self.entry.num_drafted - len(first), len({*delivered} - {*first})
 
     def verdict(self, may_draft: int, least_probability: int = probabilities.LEAST) -> Verdict:
-        """Makes the message with the decision."""
+        """Returns the message for the draft node. may_draft, least_probability: as in `Verdict`."""
         session = self.session
         return Verdict(
             session_id=session.session_id,

@@ -423,7 +423,7 @@ class Session:
         self.drafts.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
 
     def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
-        """Updates estimates by Eq. (3) with a verified draft. agreement: over its num_observed tokens.
+        """Updates estimates by Eq. (3) with a verified draft. agreement: sum over its num_observed tokens.
 
         num_accepted, num_drafted: first choices up to the text's end, which update the bound.
         """

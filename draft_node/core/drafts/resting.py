@@ -50,7 +50,7 @@ class Resting:
             self._begin(is_resting=not is_used)
 
     def forget(self, session_id: bytes) -> None:
-        """Counts a text no longer: many short ones must not put off the end of a trial or of a rest."""
+        """Stops counting a text: many short ones must not put off the end of a trial or of a rest."""
         self._texts.discard(session_id)
 
     def _begin(self, *, is_resting: bool) -> None:

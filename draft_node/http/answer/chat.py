@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: generates the assistant's next turn of a conversation."""
+"""Texts become chat completions, whole or in chunks."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

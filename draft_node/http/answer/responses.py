@@ -1,4 +1,4 @@
-"""A text becomes a response, whole or as events."""
+"""A text becomes a response of OpenAI's Responses API, whole or as events."""
 
 import json
 from collections.abc import Iterator

@@ -87,7 +87,7 @@ SILENT_S = 10.0
 
 
 class EventStream(Response):
-    """Sends events as they arrive until the user disconnects, and something in between; always closes the source."""
+    """Sends events as they arrive until the user disconnects, and breaks long silences; always closes the source."""
 
     media_type = "text/event-stream"
 

@@ -68,7 +68,10 @@ def of_service(error: ServiceError | PromptError) -> ApiError:
 
 
 def of_validation(error: ValidationError) -> ApiError:
-    """Converts a body's first error; for a value that matches no branch of its union, the most deeply nested error."""
+    """Returns the error answer for a body's first wrong parameter.
+
+    Of several errors of that parameter, as one for each branch of a union, the most deeply nested counts.
+    """
     errors = error.errors(include_url=False, include_input=False)
     alike = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
     found = max(alike, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))

@@ -65,7 +65,7 @@ class Rows:
             yield Rows(self.tokens[first:last], self.positions[first:last], pages, self.num_pages[first:last], wanted)
 
     def padded(self, num_rows: int, spare: int) -> "Rows":
-        """Returns at least so many rows; further ones are first tokens of texts in a spare page."""
+        """Returns at least num_rows rows; those added are first tokens of texts in the page `spare`."""
         more = num_rows - len(self.tokens)
         if more <= 0:
             return self
@@ -149,7 +149,7 @@ class Compiled:
         self.change_rows = min(float(MAX_ROWS), max(0.0, changed) / max(row, 1e-9))
 
     def packed(self) -> None:
-        """Lets constants leave the memory, after the passes in which OpenVINO packed them."""
+        """Drops constants from memory; call it after the passes in which OpenVINO packs them."""
         if self._constants is not None:
             self._constants.leave_memory()
 

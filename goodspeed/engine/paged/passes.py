@@ -84,7 +84,7 @@ class Passes:
         self.grid = None if kernel is None else Grid(model, memory, kernel)
 
     def run(self, given: Pass) -> Tensor:
-        """Computes logits [num_wanted, vocab_size] in the model's dtype."""
+        """Adds keys and values to the KV cache; returns logits [num_wanted, vocab_size] in the model's dtype."""
         trees = {number: Tree.of(parents) for number, parents in given.parents.items()}
         branching = {number: tree for number, tree in trees.items() if tree is not None}  # the others are chains
         layout = lay_out(given.starts, given.counts, given.tables, self.memory.page_size, branching)

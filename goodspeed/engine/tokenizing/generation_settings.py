@@ -1,8 +1,9 @@
-"""A checkpoint's sampling defaults, stop strings and ends: from `generation_config.json`, and a second file for chats.
+"""Reads a checkpoint's sampling defaults, stop strings and end-of-sequence ids from its configuration files.
 
-`chat_generation_config.json` overrides the first file, for chats only. Only values in the files count: transformers'
-own defaults (top_k 50) are not the model makers' choice. If neither file says how to sample, chats get `FOR_PEOPLE`.
-As in other servers, `do_sample` is ignored.
+The defaults and stop strings are in `generation_config.json`; `chat_generation_config.json` overrides it for chats.
+Only values in the files count: transformers' own defaults (top_k 50) are not the model makers' choice. If neither file
+says how to sample, chats get `FOR_PEOPLE`. As in other servers, `do_sample` is ignored. End-of-sequence ids are the
+same for all texts, and also come from `config.json` and the tokenizer.
 """
 
 import json

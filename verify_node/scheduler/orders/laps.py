@@ -45,7 +45,7 @@ class RateHistory:
         self._num_accepted = self._num_drafted = 0
 
     def observe(self, num_accepted: int, num_drafted: int) -> None:
-        """Updates the rate with one round's draft. A round without a draft has no rate, but makes n smaller."""
+        """Updates the rate with one round's draft. A round without a draft adds no rate, but lowers `num_drafted`."""
         if len(self._drafts) == self._drafts.maxlen:
             accepted, drafted = self._drafts[0]
             self._num_accepted -= accepted
