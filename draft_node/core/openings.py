@@ -22,7 +22,7 @@ from goodspeed.wire.messages import Close, Redirect
 class LeftOpen(NamedTuple):
     """Sessions that a lost verify node still has open, unless it has restarted."""
 
-    boot_id: bytes
+    boot_id: bytes  # another one means that it has restarted
     epochs: dict[bytes, int]  # by session
 
 

@@ -14,7 +14,7 @@ MAX_UNREAD = 1 << 22
 
 
 class Unread:
-    """Counts what all requests hold; beyond `most` the request that holds most loses it, and fails."""
+    """Bounds the unread items of all requests; beyond `most` units the largest queue goes, and its request fails."""
 
     def __init__(self, most: int = MAX_UNREAD) -> None:
         self._most = most

@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # torch
 
 
 class DraftModel(ABC):
-    """`add` proposals, then `step` until they are complete. All methods run on the model thread."""
+    """Base of what drafts on a model thread: `add` proposals, then `step` until they are complete.
+
+    All methods run on that thread.
+    """
 
     max_proposal_bytes = 0  # longest distributions of one proposal under the ratio rule; 0: it drafts nothing there
     num_parallel = 1  # tokens drafted in one forward pass

@@ -1,6 +1,7 @@
 """A draft source of one's own in place of a draft model (docs/SOURCE.md): it drafts for one text at a time.
 
-The draft node's n-grams have the same form. They are asked in the event loop, this one on the model thread.
+The draft node's n-gram drafter is also begun for each text, but drafts in the event loop. A source drafts on the model
+thread.
 """
 
 import logging

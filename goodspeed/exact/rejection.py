@@ -1,11 +1,11 @@
 """The two verification rules as pure functions, and the observations of Eq. (3) under each.
 
-A verify node runs `match` per session under the match rule, on the host. Under the ratio rule it runs `verify_ratio`
-(with `decide_ratio`), `ratios` and `overlaps` per batch. `verify_match` is `match` for a batch.
+Under the match rule a verify node runs `match`, or `match_tree`, per session, on the host. Under the ratio rule it runs
+`verify_ratio` (with `decide_ratio`), `ratios` and `overlaps` per batch. `verify_match` is `match` for a batch.
 
 A batch is ragged: row i verifies `num_drafted[i]` of `max_len` columns; the remaining columns are padding and never
 read. Both batch rules return (num_accepted [batch], next_token [batch]): the length of the accepted prefix, and the
-recovered token after a rejection or the bonus token after full acceptance. No function on tensors waits for the device.
+recovered token after a rejection or the bonus token after full acceptance. No function on batches waits for the device.
 """
 
 from collections.abc import Sequence

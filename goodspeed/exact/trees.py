@@ -54,7 +54,10 @@ def paths(tokens: Sequence[int], parents: Sequence[int] | None) -> list[tuple[in
 
 
 def accepted(drawn: Sequence[int], tokens: Sequence[int], parents: Sequence[int]) -> list[int]:
-    """Returns the path of nodes that the match rule accepts, from a root down; see `rejection.match_tree`."""
+    """Returns the path of nodes that the match rule accepts, from a root down; see `rejection.match_tree`.
+
+    drawn [num_nodes + 1]: the target's draw after the base, then after each node.
+    """
     children: dict[tuple[int, int], int] = {}  # by parent and token
     for node in reversed(range(len(tokens))):
         children[parents[node], tokens[node]] = node

@@ -52,7 +52,7 @@ class Budget:
         self._known: dict[float, float] = {}
 
     def tokens_in(self, seconds: float) -> float:
-        """Returns the tokens that rounds carry within `seconds`; ConfigError for an impossible number."""
+        """Returns how many tokens rounds carry within `seconds`; ConfigError if that is below 0 or not finite."""
         found = self._known.get(seconds)
         if found is None:
             found = self._known[seconds] = self._ask(seconds)

@@ -124,9 +124,9 @@ Kind = Literal["joined", "left", "lost", "refused", "barred"]
 
 
 class DiaryEntry(Struct, frozen=True):
-    """One event; `client` is empty if the client is unknown."""
+    """An event of a client, or all refusals of it for one reason; `client` is empty if the client is unknown."""
 
-    at: float  # the node's own clock
+    at: float  # the node's own clock; of refusals, the latest
     kind: Kind
     client: str
     what: str  # the draft model, the refusal's code, or why the client was barred

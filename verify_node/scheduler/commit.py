@@ -77,11 +77,11 @@ class Moved(Struct, frozen=True):
 
     @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
-        """Codes of the claimed probabilities up to the first rejection, by source, each with its accepted tokens.
+        """Claims to calibrate, as (source, codes of probabilities, number of accepted tokens).
 
-        Tokens after the text's end do not count: they are drafted freely, and accepted at no cost. If no draft was
-        verified, the target's token shows whether the draft's first one was right. Else claims that were once wrong,
-        and so are not worth verifying, would never be tried again.
+        Tokens after the text's end do not count: they are drafted freely, and accepted at no cost. If no token of a
+        draft was verified, the target's token shows whether its first one was right. Without this, claims that were
+        once wrong, and so are not worth verifying, would never be tried again.
         """
         if self.unverified is not None and self.unverified.codes and self.outcome.tokens:
             first, is_right = self.unverified, self.unverified.tokens[0] == self.outcome.tokens[0]

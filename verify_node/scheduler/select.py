@@ -235,7 +235,7 @@ class ByWorth(Choice):
         }
 
     def least_probability(self, session: Session) -> int:
-        """Half of the previous round's price as a path probability; the floor for sessions behind their objectives."""
+        """Code of half of the previous round's price; of the floor for sessions behind their objectives."""
         if not self._worth_per_s:  # nothing was priced yet
             return ALL
         price = self._price(session, self._worth(session.client))
@@ -268,8 +268,11 @@ class ByWorth(Choice):
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
     def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
-        """Each mode has a steady number of its own, or rounds without draft models would teach the others that drafts
-        bring nothing; a trial begins anew, since what was learned before it may be of other texts."""
+        """Changes the mode of the rounds. A trial learns its steady number anew: the known one may be of other texts.
+
+        Each mode has a steady number of its own. Else rounds without draft models would teach the others that drafts
+        bring nothing.
+        """
         if modes != self._modes and is_trial and self._steady is not None:
             self._steady[modes].outdate()
         self._modes = modes

@@ -98,7 +98,7 @@ class Starting:
     def num_prefill(self, sessions: Sequence[Session], deciding: Sequence[Session]) -> int:
         """Returns how many tokens a round of these sessions prefills, as if nothing were in the prefix cache.
 
-        deciding: those that the round can decide for. Of the others, only sessions with pages prefill.
+        deciding: those that the round can decide a token for. Of the others, only sessions with pages prefill.
         """
         keys = {session.session_id for session in deciding}
         feeding = [one for one in sessions if one.session_id in keys or one.session_id in self._pool]

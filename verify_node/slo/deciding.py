@@ -54,9 +54,9 @@ def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Deci
 def admit_fairly(
     promised: dict[bytes, Deadline], new: Sequence[Deadline], waiting: Collection[str], by: Decision
 ) -> None:
-    """Adds the deadlines that are admitted to `promised`.
+    """Decides which new deadlines are admitted, and adds these to `promised`, by session.
 
-    waiting: names of clients with further deadlines, which are decided again later.
+    waiting: names of clients with further deadlines, which are decided later.
     """
     within = _within_shares(promised, new, by)
     first = [one for one in new if one.session_id in within]

@@ -18,7 +18,7 @@ from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.generation import Generation
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.drafting.sources import MODEL, is_awaited, permits
+from goodspeed.drafting.sources import MODEL, NGRAM, is_awaited, permits
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import trees
 from goodspeed.exact.positions import certain
@@ -142,7 +142,7 @@ class Stream:
         if self.tree is None or num_new is None:
             return []
         if self._by_ratio:
-            return [Send(self._put(self.tree.rest(tokens), "model", tokens, proposal=proposal.proposal))]
+            return [Send(self._put(self.tree.rest(tokens), MODEL, tokens, proposal=proposal.proposal))]
         asked = self._ask(tokens) if num_new else []
         draft = self._next(tokens)
         return [Send(draft), *asked] if draft is not None else [*asked]
@@ -188,9 +188,9 @@ class Stream:
         is_enough = len(trees.first_choices(rest.parents)) >= ENOUGH
         found = rest if is_enough else Nodes.of(self._find(tokens, NGRAM_LENGTH))
         if self.tree is None or not self.permitted:
-            return found, "ngram"
+            return found, NGRAM
         drafted = self.tree.rest(tokens).likeliest(MAX_DRAFT, self.request.stop_ids)
-        return (drafted, "model") if drafted.num_expected > found.num_expected else (found, "ngram")
+        return (drafted, MODEL) if drafted.num_expected > found.num_expected else (found, NGRAM)
 
     def _rest(self, tokens: Sequence[int]) -> Nodes:
         """Returns the newest draft's tokens beyond the text; none if the text left the draft."""
@@ -223,7 +223,7 @@ class Stream:
         if asked or not self.permitted:
             return [Send(self.acknowledgement(tokens)), *asked]
         proposal = certain(found.tokens) if found.tokens else None
-        return [Send(self._put(Nodes.of(found), "ngram", tokens, proposal=proposal))]
+        return [Send(self._put(Nodes.of(found), NGRAM, tokens, proposal=proposal))]
 
     # -- messages --------------------------------------------------------------------------------------------------
 

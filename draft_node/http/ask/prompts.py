@@ -1,4 +1,4 @@
-"""Encodes prompts and computes max_tokens, so that both fit into the context."""
+"""Encodes prompts, refuses those beyond the context, and limits max_tokens to what is left of it."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

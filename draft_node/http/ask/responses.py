@@ -99,7 +99,7 @@ NAMES = (
 
 
 def names_of(request: ResponsesRequest) -> Names:
-    """Returns the patterns of the chat's parameter names, and the names in this request."""
+    """Returns pairs for `renamed`: a pattern of a chat's parameter names, and the name in this request."""
     return (*request.toolbox.names(), *NAMES)
 
 

@@ -139,7 +139,7 @@ def _param(loc: Sequence[str | int]) -> str:
 
 
 Names: TypeAlias = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
-"""Patterns of a chat request's parameter names, and the names of an endpoint."""
+"""Pairs: a pattern of a chat request's parameter names, and the name that an endpoint has instead."""
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class HostedTool(LeftOut):
 
 
 class LearnedTool(LeftOut):
-    """A tool that a client runs, and whose schema Anthropic's models have learned."""
+    """A tool that a client runs, and whose schema only Anthropic's models have learned: it is refused."""
 
     types = r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}"
 

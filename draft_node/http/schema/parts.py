@@ -7,7 +7,7 @@ from draft_node.http.schema.strict import ByType, LeftOut, Strict
 
 
 class Words(Protocol):
-    """A part of a message that has text."""
+    """A part of a message; has a text."""
 
     @property
     def text(self) -> str: ...

@@ -156,7 +156,7 @@ class Server:
     """A server with one connection per slot, so that all slots compute at the same time."""
 
     def __init__(self, name: str, host: str, port: int, key: str | None = None) -> None:
-        """name: in messages. key: the server's API key."""
+        """name: of the server in error messages. key: its API key."""
         self.name = name
         self.num_slots = 0
         self.context_len = 0  # of one slot

@@ -1,4 +1,4 @@
-"""The answers of a demo: those of one run, and the order of the runs."""
+"""The runs of a demo: their order, and the answers of each."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias

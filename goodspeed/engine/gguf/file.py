@@ -343,7 +343,7 @@ class _Header:
 
 
 def dequantised(stored: StoredTensor) -> NDArray[np.float32]:
-    """Returns the weights in float32, in the tensor's shape."""
+    """Returns the weights in float32, in the tensor's shape. UnsupportedModelError for an unknown type of blocks."""
     if stored.kind in FLOATS:
         return stored.data.view(FLOATS[stored.kind]).astype(np.float32).reshape(stored.shape)
     from gguf import GGMLQuantizationType, quants

@@ -1,8 +1,9 @@
-"""Makes a GGUF file's tokenizer, a byte-level BPE: its model's own, and llama.cpp's. Loads no torch.
+"""Makes a GGUF file's tokenizer, a byte-level BPE. Loads no torch.
 
-transformers converts such a tokenizer too, but takes digits of SmolLM2's together, and cuts up added tokens that are
-not spelled in the byte alphabet, such as DeepSeek's. A file says how texts are split before the merges only by a name;
-with another split its tokens would be wrong, so a file of an unknown name is refused.
+Its ids are those of the model's own tokenizer, and of llama.cpp's. transformers converts such a tokenizer too, but
+takes digits of SmolLM2's together, and cuts up added tokens that are not spelled in the byte alphabet, such as
+DeepSeek's. A file says how texts are split before the merges only by a name; with another split its tokens would be
+wrong, so a file of an unknown name is refused.
 """
 
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ def staged(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def sent(array: NDArray[Any], device: torch.device) -> Tensor:
-    """Returns the array on the device, without waiting for the copy."""
+    """Returns the array on the device, without waiting for the copy; on a CPU shares its memory."""
     return staged(array, device).to(device, non_blocking=True)
 
 
