@@ -69,7 +69,6 @@ def _opened(number: int, client: str, opened: OpenSession) -> Opened:
         draft_model="simulated",
         seed=0,
         prompt_len=len(opened.prompt),
-        prompt_digest="",
         max_tokens=opened.max_tokens,
         joined=0,
         verification=opened.verification,

@@ -207,9 +207,7 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\nmax_round_tokens = 8\n'
 SECRET = f'# SECRET\nname = "edge-1"\npublic_key = "{KEY}"\nsecret_key = "{KEY}"\n'
 VERIFY_SECRET = SECRET.replace('name = "edge-1"\n', "")
-_OPENED = recording.Opened(
-    number=0, client="a", draft_model="d", seed=1, prompt_len=3, prompt_digest="0f", max_tokens=9, joined=0
-)
+_OPENED = recording.Opened(number=0, client="a", draft_model="d", seed=1, prompt_len=3, max_tokens=9, joined=0)
 _DRAFTED = recording.Drafted(session=0, base_len=3, may_draft=2, agreed="10", ratios=(1.0, 0.5), num_accepted=1,
                              num_tokens=2)  # fmt: skip
 _ROUND = recording.Round(number=1, started_s=0.0, waited_s=0.1, duration_s=0.2, num_tokens=3, num_sessions=1,

@@ -3,10 +3,8 @@
 Exists only with `--record`. Observes messages and rounds, and changes nothing.
 """
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 import msgspec
 
@@ -77,7 +75,6 @@ class RoundRecorder:
                 draft_model=draft_model,
                 seed=opened.sampling.seed,
                 prompt_len=len(opened.prompt),
-                prompt_digest=blake2b(array("I", opened.prompt), digest_size=8).hexdigest(),
                 max_tokens=opened.max_tokens,
                 joined=core.rounds.num_rounds,
                 verification=opened.verification,

@@ -31,7 +31,6 @@ class Opened(Line, frozen=True, kw_only=True, tag="session"):
     draft_model: str
     seed: Count
     prompt_len: Count
-    prompt_digest: str  # 64-bit hash of the prompt's tokens, in hexadecimal digits
     max_tokens: Count
     joined: Count  # rounds started before
     verification: Verification | None = None

@@ -20,9 +20,7 @@ CLIENTS = ("chat", "sql")
 ROUNDS = 400
 CONFIG = Config("m", "d", ROUNDS, 3, 6, 1.0, 9, CLIENTS, (OURS, "fixed"), (1, 2), (2, 1))
 SESSIONS = {
-    number: Opened(
-        number=number, client=client, draft_model="d", seed=1, prompt_digest="", prompt_len=9, max_tokens=99, joined=0
-    )
+    number: Opened(number=number, client=client, draft_model="d", seed=1, prompt_len=9, max_tokens=99, joined=0)
     for number, client in enumerate(CLIENTS)
 }
 

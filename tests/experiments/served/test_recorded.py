@@ -27,9 +27,7 @@ def round_of(number, *drafts):
 
 
 def opened(number, client):
-    return Opened(
-        number=number, client=client, draft_model="m", seed=1, prompt_digest="00", prompt_len=9, max_tokens=99, joined=0
-    )
+    return Opened(number=number, client=client, draft_model="m", seed=1, prompt_len=9, max_tokens=99, joined=0)
 
 
 def events_of(*lines):

@@ -19,7 +19,6 @@ OPENED = Opened(
     draft_model="small",
     seed=1,
     prompt_len=10,
-    prompt_digest="00",
     max_tokens=30,
     joined=0,
 )
