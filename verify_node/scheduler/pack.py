@@ -239,9 +239,9 @@ class _Packing:
         self.budget -= entry.num_drafted
         self.tokens -= len(entry.tokens)
         self.prompt_rows -= len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
-        self.left -= self.room.cost_of(entry)
-        if key not in self.promised:
-            self.prefill -= entry.num_prefill
+        if prefill := entry.num_prefill:
+            self.left -= self.room.cost_of(entry)
+            self.prefill -= prefill if key not in self.promised else 0
 
     def _waits_for(self, leader: Session) -> bool:
         """True if this leader prefills the same pages in this round."""
@@ -255,7 +255,7 @@ class _Packing:
         drafted = self.drafted.get(session.session_id, NOTHING)
         if session.session_id in self.promised:
             return self._promised_entry(session, cached, prefill, drafted)
-        most, room = self._most_prefill(session, cached), self.tokens - self.kept_free
+        most, room = self._most_prefill(session, cached) if prefill else 0, self.tokens - self.kept_free
         for draft in (drafted, NOTHING) if session.session_id in self.allotment.floor else (drafted,):
             num_drafted = len(draft.tokens)
             if prefill <= most and num_drafted <= self.budget and prefill + 1 + num_drafted <= room:

@@ -88,7 +88,10 @@ class Starting:
         for session in sessions:
             key, num_tokens = session.session_id, len(session.tokens)
             num_cached = pool.length(key)
-            needed = 0 if num_cached or key in pool else pool.pages_needed(key, num_tokens)
+            if num_cached and num_tokens - num_cached <= 1:  # it decodes
+                found.append(session)
+                continue
+            needed = 0 if key in pool else pool.pages_needed(key, num_tokens)
             most = min(self._limits.most_prefill, room.most(room.rows, num_cached, session.lacks_prompt_logprobs))
             if needed <= num_free and num_tokens - num_cached <= max(1, most):
                 num_free -= needed
