@@ -196,10 +196,10 @@ class Rounds:
         drafting: by the verify node's own draft model; its seconds are part of duration_s. computed: `Engine.computed`.
         work_s: seconds of the node's own work since it finished the round before.
         """
-        done, self.in_flight = self.in_flight, None
-        if done is None:
+        if (done := self.in_flight) is None:
             raise RuntimeError("no round is in flight")
-        self.suspects.finish()  # before any call that could fail
+        self.suspects.finish()  # before any call that could fail, and while `abort` would undo the round
+        self.in_flight = None
         self.sessions.story.note(NODE, "finish round", done.number, None, now)
         num_rows = done.num_tokens if computed is None else computed
         self.cost.observe(num_rows, len(done.entries), done.context_tokens, duration_s - drafting.seconds)
