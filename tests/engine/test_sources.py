@@ -13,7 +13,7 @@ from goodspeed.engine import sources
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.sources import Source, find_source, find_tokenizer, kind_of, load_tokenizer, refuse_settings
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, NotInstalled
+from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 from tests import gguf_files
 from tests.engine.conftest import Save
 
@@ -134,17 +134,6 @@ def test_settings_that_openvino_does_not_have_are_refused(
             refuse_settings(name, device, dtype, num_ranks)
         assert f"{name} is a " in str(raised.value)
     refuse_settings("tiny-target", device, dtype, num_ranks)
-
-
-@pytest.mark.parametrize("dtype", ["auto", "float32"])
-def test_what_computes_a_model_must_be_installed(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    for name in ("x.gguf", "tiny-target"):
-        refuse_settings(name, "cpu", dtype)
-    monkeypatch.setattr("goodspeed.errors.find_spec", lambda name: None)
-    for name, missing in (("x.gguf", ("torch", "openvino")), ("tiny-target", ("torch",))):
-        told = rf"--model {name} needs {', '.join(missing)}, .*'\.\[{','.join(missing)}\]'"
-        with pytest.raises(NotInstalled, match=told):
-            refuse_settings(name, "cpu", dtype)
 
 
 def test_tokenizers_of_all_kinds(openvino: Path) -> None:

@@ -47,6 +47,17 @@ def test_two_pools_have_no_digest_in_common() -> None:
     assert len({*one, *other}) == 4
 
 
+def test_pages_outlive_their_session_and_count_as_free() -> None:
+    pool = make_pool()
+    write(pool, "a", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    pool.free("a")
+    assert (pool.num_free, pool.num_unused) == (8, 2)
+    hit = pool.find("b", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    assert hit == Hit((0, 1), 8, 2)
+    pool.adopt("b", hit)
+    assert (pool.length("b"), pool.num_free, pool.num_unused) == (8, 6, 0)
+
+
 def test_what_was_left_first_is_evicted_first_and_of_a_text_its_end() -> None:
     pool = make_pool(6)
     write(pool, "old", ALICE, [1] * 8)
@@ -64,6 +75,26 @@ def test_no_more_unused_pages_are_kept_than_may_be() -> None:
     pool.free("a")
     assert (pool.num_free, pool.num_unused) == (8, 2)
     assert pool.find("b", ALICE, [1] * 13).num_tokens == 8
+
+
+def test_a_page_that_others_have_is_given_up_whole() -> None:
+    pool = make_pool()
+    write(pool, "a", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    write(pool, "b", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 7])
+    assert pool.truncate("b", 6) == pool.length("b") == 4
+    pool.extend("b", 2)
+    assert (pool.table("a").tolist(), pool.table("b").tolist()) == ([0, 1, 2], [0, 3])
+    assert pool.find("c", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9]).num_tokens == 8
+
+
+def test_a_page_that_is_cut_is_not_found_any_more() -> None:
+    pool = make_pool()
+    write(pool, "a", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    assert pool.truncate("a", 6) == 6
+    pool.extend("a", 2)
+    pool.publish("a", ALICE, [1, 2, 3, 4, 5, 6, 0, 0])
+    assert pool.find("b", ALICE, [1, 2, 3, 4, 5, 6, 7, 8, 9]).num_tokens == 4
+    assert pool.find("c", ALICE, [1, 2, 3, 4, 5, 6, 0, 0, 9]).num_tokens == 8
 
 
 def test_what_is_withdrawn_is_not_found_and_its_sessions_keep_it() -> None:
@@ -88,6 +119,13 @@ def test_a_shared_page_counts_for_the_first_of_its_sessions() -> None:
     assert pool.owned(["b", "c"], others=["a"]) == [1, 2]
     assert pool.owned(["a", "b"], beside=[0, 5]) == [2, 1]
     assert PagePool(8, 4).owned([]) == []
+
+
+def test_a_session_with_memory_adopts_none() -> None:
+    pool = make_pool()
+    pool.extend("a", 1)
+    with pytest.raises(ValueError, match="already has pages"):
+        pool.adopt("a", Hit())
 
 
 def test_pages_that_are_gone_are_not_adopted() -> None:
