@@ -168,6 +168,8 @@ BREAKS = [
     (Draining("draining", "shutting down"), 503, "draining"),
     (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
     (RequestRefused("failed", "the target failed"), 503, "failed"),
+    (RequestRefused("target_changed", "another target"), 503, "target_changed"),
+    (Busy("not_promised", "not now; ask again later"), 429, "not_promised"),
     (RequestRefused("prompt", "too long"), 400, "prompt"),
     (RequestRefused("constraint", "the form became too costly"), 400, "unsupported_form"),
 ]
