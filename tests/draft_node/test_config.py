@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.cli import build_parser, serve
+from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
-from goodspeed.errors import CheckpointError, ConfigError
+from goodspeed.errors import ConfigError
 from goodspeed.serving.config import from_namespace
 
 BARE = ("--model", "none", "--tokenizer", "tiny-target")
@@ -14,6 +14,15 @@ MODEL = ("--model", "tiny-draft-s")
 GGUF = ("--model", "x.gguf")
 SOURCE = ("--model", "source:mine:Mine", "--tokenizer", "tiny-target")
 SERVER = ("--model", "http://127.0.0.1:8080", "--tokenizer", "tiny-target")
+HTTP = ("--http", "127.0.0.1:0")
+OF_HTTP = {
+    "--api-key": "keys",
+    "--served-model-name": "x",
+    "--tool-parser": "hermes",
+    "--reasoning-parser": "none",
+    "--chat-template-kwargs": '{"a": false}',
+    "--drain-timeout-s": "1",
+}
 
 
 def parsed(*words: str) -> DraftConfig:
@@ -60,6 +69,12 @@ def parsed(*words: str) -> DraftConfig:
         ((*MODEL, "--history", "user"), "--history user needs --api-key FILE"),
         ((*MODEL, "--history", "all"), "choose one of: off, user, node"),
         ((*MODEL, "--drafter", "x"), "choose one of: auto, model, ngram, none"),
+        ((*MODEL, *HTTP, "--prompts", "x"), "--prompts is for prompts"),
+        ((*MODEL, *HTTP, "--temperature", "0"), "--temperature is for prompts"),
+        *(((*MODEL, flag, value), f"{flag} is for requests over HTTP; give --http") for flag, value in OF_HTTP.items()),
+        ((*MODEL, "--refuse-control-tokens"), "--refuse-control-tokens is for requests over HTTP; give --http"),
+        ((*MODEL, *HTTP, "--chat-template-kwargs", "{"), "--chat-template-kwargs must be a JSON object"),
+        ((*MODEL, *HTTP, "--chat-template-kwargs", "[]"), "--chat-template-kwargs must be a JSON object"),
     ],
 )
 def test_settings_that_contradict(words: tuple[str, ...], message: str) -> None:
@@ -92,8 +107,3 @@ def test_the_history_is_each_users_own_wherever_there_are_keys() -> None:
     keyed = (*BARE, "--http", "127.0.0.1:0", "--api-key", "keys")
     assert parsed(*keyed).whose_history == "user"
     assert parsed(*keyed, "--history", "node").whose_history == "node"
-
-
-def test_what_is_not_there_is_found_before_anything_is_loaded() -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere: there is no tokenizer\.json"):
-        serve(build_parser().parse_args(["--model", "none", "--tokenizer", "nowhere", "--http", "127.0.0.1:0"]))

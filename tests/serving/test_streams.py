@@ -114,15 +114,6 @@ def test_a_log_that_cannot_be_written_is_lost_and_nothing_else(redirected: str) 
     assert (ended.returncode, ended.stdout) == (0, "done True\n")
 
 
-@needs_full
-def test_a_log_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
-    again = LOGGING.replace(
-        "    opened =", f"    os.dup2(os.open({str(tmp_path / 'log')!r}, os.O_WRONLY | os.O_CREAT), 2)\n    opened ="
-    ).replace('print("done", opened > 2)', 'logging.getLogger("goodspeed").error("there is room again")')
-    assert run(again, "2>/dev/full").returncode == 0
-    assert "there is room again" in (tmp_path / "log").read_text()
-
-
 def test_both_at_their_best() -> None:
     printed = run(PRINTING, "")
     assert (printed.returncode, printed.stderr) == (0, "")

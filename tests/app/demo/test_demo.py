@@ -133,16 +133,6 @@ def test_ctrl_c_leaves_no_process(mark: str) -> None:
     assert marked(mark) == []
 
 
-def test_a_node_that_cannot_start_is_named(mark: str) -> None:
-    ended = subprocess.run(command("--model", "no-such-model", "--json"), cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert ended.stdout == ""
-    last = ended.stderr.splitlines()[-1]
-    assert last.startswith("goodspeed: the verify node ended with status 1: goodspeed-verify: model 'no-such-model'")
-    assert last.endswith("To see all that the nodes say, add --log-level info")
-    assert marked(mark) == []
-
-
 def test_with_http_both_faces_stay_open_after_the_result(mark: str) -> None:
     words = [*TINY, "--clients", "1", "--http"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -44,25 +44,6 @@ async def test_the_first_event_of_a_kind_is_heard_and_other_lines_are_not() -> N
 
 
 @run_async
-async def test_an_early_end_is_told_with_its_last_words_and_what_it_said_before_is_kept_beside() -> None:
-    async with started("sys.stderr.write('one\\ntwo\\n')\nsys.exit('no luck today')", name="client-3") as child:
-        for waiting in (child.expect("ready", TIMEOUT_S), child.must_go_on()):
-            with pytest.raises(ProcessError) as told:
-                await waiting
-            assert str(told.value) == "client-3 ended with status 1: no luck today"
-            assert told.value.__notes__ == ["client-3 said:\n  one\n  two"]
-
-
-@run_async
-async def test_a_kill_is_named() -> None:
-    async with started(WAIT) as child:
-        await child.expect("ready", TIMEOUT_S)
-        child.signal(signal.SIGKILL)
-        with pytest.raises(ProcessError, match="it was killed by signal 9"):
-            await child.must_go_on()
-
-
-@run_async
 async def test_one_that_never_gets_ready_is_not_waited_for_for_ever() -> None:
     async with started(WAIT) as child:
         await child.expect("ready", TIMEOUT_S)

@@ -46,17 +46,6 @@ def test_while_answers_come_each_pane_shows_the_end_of_its_text(answers: list[An
     assert not any("word0 " in line for line in lines)
 
 
-def test_without_a_terminal_each_run_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    answers = [made.answer("math", 10, 2.0, text="first"), made.answer("sql", 10, 4.0, text="x")]
-    watch(plain := view.View(), answers)
-    with plain.working("starting"):
-        pass
-    plain.show(answers)
-    run, starting, *rest = capsys.readouterr().err.splitlines()
-    assert (run, starting) == ("run 1: 20 tokens, 5/s", "starting")
-    assert any("first" in line for line in rest)
-
-
 def watch(shown: view.View, answers: list[Answer]) -> None:
     async def work() -> None:
         watching = asyncio.create_task(shown.watch("run 1", answers))

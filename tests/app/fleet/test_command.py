@@ -271,10 +271,21 @@ def test_a_replica_that_fails_at_its_start_ends_the_wait() -> None:
         cli._scale(lambda method, *words: reports("ready", "failing"), 2, QUIET)
 
 
-def test_a_replica_that_leaves_may_be_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("looks", "ready"),
+    [
+        ([("ready",), ("ready", "starting"), ("ready", "ready")], {"replica-1": "e1", "replica-2": "e2"}),
+        ([("ready", "draining"), ("ready",)], {"replica-1": "e1"}),
+        ([("ready", "failing"), ("ready",)], {"replica-1": "e1"}),
+    ],
+    ids=["come", "drain", "leave while they fail"],
+)
+def test_it_waits_until_as_many_are_ready(
+    looks: list[tuple[str, ...]], ready: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cli, "POLL_S", 0.0)
-    looks = iter([None, reports("ready", "failing"), reports("ready")])
-    assert cli._scale(lambda method, *words: next(looks), 1, QUIET) == {"replica-1": "e1"}
+    told = iter([None, *(reports(*states) for states in looks)])
+    assert cli._scale(lambda method, *words: next(told), len(ready), QUIET) == ready
 
 
 @pytest.mark.parametrize(
@@ -324,14 +335,6 @@ def test_who_leaves_drains_before_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
     for name in actors.names():
         fleet._reports.hear(Report(Replica(name, f"tcp://127.0.0.1:{name[-1]}"), "ready", 1), 0.0, 0.0)
     assert [one["state"] for one in msgspec.json.decode(fleet.status())] == ["ready", "draining"]
-
-
-def test_it_waits_until_as_many_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "POLL_S", 0.0)
-    looks = iter([None, reports("ready"), reports("ready", "starting"), reports("ready", "ready")])
-    assert cli._scale(lambda method, *words: next(looks), 2, QUIET) == {"replica-1": "e1", "replica-2": "e2"}
-    looks = iter([None, reports("ready", "draining"), reports("ready")])
-    assert cli._scale(lambda method, *words: next(looks), 1, QUIET) == {"replica-1": "e1"}
 
 
 @pytest.mark.parametrize("folder", [".", "/no/such/folder"])

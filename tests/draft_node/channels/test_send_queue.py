@@ -86,20 +86,6 @@ async def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connectio
 
 
 @run_async
-async def test_what_is_cleared_is_not_sent_later() -> None:
-    channel, queue, _ = busy()
-    queue.put(FIRST)
-    queue.put(SECOND)
-    await turns()
-    queue.clear()
-    await turns()
-    channel.room.set()
-    queue.put(THIRD)
-    await turns()
-    assert channel.taken == [THIRD]
-
-
-@run_async
 async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
     channel: Any = Channel()
     channel.error = MessageTooLarge("too large")

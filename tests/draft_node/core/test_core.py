@@ -68,16 +68,6 @@ def core():
 # -- users -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_text_waits_for_the_verify_node_and_is_opened_when_it_is_there():
-    core = make()
-    assert core.begin(request(1), 0.0) == []
-    assert core.begin(request(2), 0.0) == []
-    actions = core.receive(WELCOME, 1.0)
-    assert actions[0] == Connected(WELCOME)
-    assert kinds(actions[1:]) == [OpenSession, Propose, OpenSession, Propose]
-    assert [action.message.session_id for action in actions if isinstance(action, Send)] == [ONE, TWO]
-
-
 def test_tokens_and_the_end_are_for_the_user_of_the_session(core):
     core.begin(request(2), 0.0)
     assert told(core.receive(verdict(2), 1.0)) == [(TWO, Deliver((7,)))]
@@ -92,14 +82,6 @@ def test_who_leaves_closes_the_session_once_and_its_counts_stay(core):
     assert core.forget(ONE, 5.0) == []
     assert core.statistics.num_tokens == 1
     assert core.receive(verdict(base_len=4), 2.0) == []  # it comes too late
-
-
-def test_statistics_are_of_running_texts_and_of_those_that_are_over(core):
-    core.begin(request(2), 0.0)
-    core.receive(verdict(1, tokens=(7, 8)), 1.0)
-    core.forget(ONE, 5.0)
-    core.receive(verdict(2, tokens=(7, 8, 9)), 1.0)
-    assert core.statistics.num_tokens == 5
 
 
 # -- the draft model ---------------------------------------------------------------------------------------------------
@@ -143,13 +125,6 @@ def test_who_leaves_while_the_line_is_down_closes_the_session_when_it_is_back(co
     messages = [action.message for action in core.receive(welcome, 3.0) if isinstance(action, Send)]
     assert [one for one in messages if isinstance(one, Close)] == ([] if restarts else [Close(ONE, 1)])
     assert [one.session_id for one in messages if isinstance(one, OpenSession)] == [TWO]
-
-
-def test_a_node_that_is_turned_away_asks_again_on_another_connection(core):
-    assert kinds(core.turned_away("its key is unknown", 1.0)) == [Away]
-    assert core.link.trouble == "its key is unknown"
-    assert core.turned_away("its key is unknown", 1.1) == []
-    assert kinds(core.tick(3.0)) == [Reconnect, Hello]
 
 
 def test_a_message_that_is_too_large_fails_its_text_only(core):

@@ -82,11 +82,6 @@ def test_a_socket_has_time_for_its_handshake_before_it_is_made_anew(link):
     assert all(after - before > REBUILD_S for before, after in pairwise(anew))
 
 
-def test_a_socket_has_that_time_too_after_silence(connected):
-    assert Command.RECONNECT in connected.tick(3.1)
-    assert not any(Command.RECONNECT in connected.tick(3.1 + step / 10) for step in range(100))
-
-
 def test_a_connection_that_ended_is_greeted_again_at_once(connected):
     assert connected.broke(5.0) == [Command.RECONNECT, Command.DROP_SESSIONS, Command.SAY_HELLO]
     assert not connected.connected
@@ -101,12 +96,6 @@ def test_welcome_opens_the_sessions_once(connected):
     assert connected.heard(WELCOME, 1.0) == []  # an answer to a repeated Hello
 
 
-def test_signs_of_life_are_given_when_due(connected):
-    assert connected.tick(0.0) == [Command.BEAT]
-    assert connected.tick(0.5) == []
-    assert connected.tick(1.0) == [Command.BEAT]
-
-
 def test_a_restart_is_seen_by_the_boot_id(connected):
     assert connected.heard(ALIVE, 1.0) == []
     assert connected.heard(Heartbeat(b"verify-2"), 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
@@ -114,12 +103,6 @@ def test_a_restart_is_seen_by_the_boot_id(connected):
     again = replace_message(WELCOME, boot_id=b"verify-2")
     assert connected.heard(again, 1.2) == [Command.OPEN_SESSIONS]
     assert connected.heard(Heartbeat(b"verify-2"), 1.3) == []
-
-
-def test_a_verify_node_that_does_not_know_us_is_greeted_again(connected):
-    refusal = Refusal("hello_first", "what", "to do")
-    assert connected.heard(refusal, 1.0) == [Command.DROP_SESSIONS, Command.SAY_HELLO]
-    assert connected.heard(refusal, 1.0) == []
 
 
 @pytest.mark.parametrize("code", ["version", "tokenizer"])

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draft_node.core.actions import Fail, Send, Tell
+from draft_node.core.actions import Send
 from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
@@ -97,14 +97,6 @@ def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
     assert node.asked == [1, 2, 3]
 
 
-def test_a_waiter_who_leaves_gives_up_its_turn_and_closes_nothing():
-    node = Node(num_slots=1)
-    node.begin(1, 2, 3)
-    assert node.end(2) == []
-    node.end(1)
-    assert (node.asked, node.core.queue.num_waiting) == ([1, 3], 0)
-
-
 # -- room at the verify node -------------------------------------------------------------------------------------------
 
 
@@ -119,14 +111,6 @@ def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
     assert node.core.sessions[session_id(2)].state is State.OFFLINE
 
 
-def test_when_one_is_let_in_the_next_asks_at_once():
-    node = Node(num_slots=4, num_rooms=1)
-    node.begin(1, 2, 3, 4)
-    node.num_rooms = 4  # others have left the verify node
-    node.wait(LATER_S + 0.3)
-    assert (node.rooms, node.core.queue.num_waiting) == ([1, 2, 3, 4], 0)
-
-
 def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_anew():
     node = Node(num_slots=3, num_rooms=1)
     node.begin(1, 2, 3)
@@ -135,16 +119,6 @@ def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_ane
     node.carry_out(node.core.receive(WELCOME, 1.0))
     node.wait(0.1)
     assert (node.asked, node.rooms) == ([1, 2, 3], [1, 2, 3])
-
-
-def test_who_waits_is_told_the_last_word_and_gets_no_place_any_more():
-    node = Node(num_slots=1)
-    node.begin(1, 2)
-    fail = Fail("draining", "the node stops")
-    told = [action.session_id for action in node.carry_out(node.core.drain(fail)) if isinstance(action, Tell)]
-    assert told == [session_id(1), session_id(2)]
-    node.end(1)
-    assert node.asked == [1]
 
 
 # -- room for prompt logprobs ------------------------------------------------------------------------------------------
@@ -172,17 +146,6 @@ def test_only_the_first_text_with_prompt_logprobs_asks_again():
     node.num_prompt_rooms = 10
     node.wait(LATER_S + 1.0)
     assert node.rooms == [*range(1, 11)]
-
-
-def test_a_text_with_prompt_logprobs_finds_no_room_at_a_full_verify_node():
-    node = Node(num_slots=20, num_rooms=1)
-    node.begin(1)
-    node.begin(2, num_prompt_logprobs=0)
-    node.begin(3)
-    assert (node.asked, node.core.queue.is_full(wants_prompt=False)) == ([1, 2], True)
-    node.num_rooms = 3
-    node.wait(LATER_S + 0.3)
-    assert node.rooms == [1, 2, 3]
 
 
 # -- users who abandon their texts -------------------------------------------------------------------------------------

@@ -33,13 +33,6 @@ def test_the_answer_to_a_word_that_was_repeated_tells_nothing_and_the_silence_st
     assert timer.said(6.0, is_timed=True) == RESEND_S
 
 
-def test_a_silence_that_is_none_of_the_usual_ones_tells_nothing():
-    timer = RetransmissionTimer()
-    timer.said(0.0, is_timed=False)
-    timer.answered(3.0)
-    assert timer.answer_s == 0.0
-
-
 def test_after_a_new_beginning_only_what_was_measured_counts():
     timer = RetransmissionTimer()
     timer.said(0.0, is_timed=True)

@@ -133,10 +133,6 @@ def test_a_verify_node_that_exceeds_max_tokens_ends_the_text(running, num_before
     assert (running.done, len(running.committed)) == (True, 20)
 
 
-def test_an_end_without_tokens(session):
-    assert session.receive(verdict(3, [], finish_reason="stop"), 1.0) == [Send(Close(ID, 1)), Finish("stop")]
-
-
 # -- repeated, overlapping, lost ---------------------------------------------------------------------------------------
 
 
@@ -145,12 +141,6 @@ def test_what_a_verdict_repeats_is_neither_delivered_nor_counted_again(running):
     assert running.receive(again, 3.0)[0] == Deliver((8, 5))
     assert running.receive(again, 3.0) == []
     assert running.statistics.accepted == {"model": 1}
-
-
-def test_a_verdict_may_bring_the_tokens_of_a_lost_one(running):
-    again = replace(verdict(4, [8, 9, 4, 5], verified=3, accepted=2), source="self")
-    assert running.receive(again, 2.0)[0] == Deliver((8, 9, 4, 5))
-    assert running.statistics.drafted == {"self": 3}
 
 
 def test_a_gap_is_told_once_however_many_verdicts_are_behind_it(session):
@@ -176,17 +166,6 @@ def test_a_draft_is_repeated_byte_for_byte_and_ever_more_rarely(running):
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps == pytest.approx([2.0, 4.0, 8.0, 8.0, 8.0])
     assert max(gaps) <= MAX_RESEND_S
-
-
-@pytest.mark.parametrize("is_running", [False, True])
-def test_what_is_applied_is_repeated_while_nothing_comes(session, is_running):
-    base_len = 3
-    if is_running:
-        session.receive(verdict(3, [7]), 0.0)
-        base_len = 4
-    assert session.tick(0.9 * RESEND_S) == []
-    assert session.tick(RESEND_S) == [Send(Ack(ID, 1, base_len))]
-    assert session.tick(1.1 * RESEND_S) == []
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -267,10 +246,6 @@ def test_where_its_constraint_is_not_served_a_text_ends_by_name_and_is_never_ope
     [failed] = session.connect(3.0, make_welcome(target_fingerprint="t", constraints=False))
     assert (type(failed), failed.code, session.done) == (Fail, "unsupported", True)
     assert "structured output" in failed.what
-
-
-def test_what_asks_for_nothing_is_opened_everywhere():
-    assert opened(Session(REQUEST), 1.0, constraints=False, promises=False)
 
 
 # -- another target ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -24,7 +23,7 @@ from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
-from goodspeed.errors import PromptError, RequestRefused, ServiceError
+from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving.web import Keys
 from goodspeed.slo.kept import Kept
 from goodspeed.slo.objectives import Objectives
@@ -82,7 +81,6 @@ class FakeService(Service):
         self.known_levels = levels(SloTerms())
         self.cached: list[int] = []  # tokens of the prompt that each next text finds in memory
         self.slow_choices = 0  # texts whose objectives are missed
-        self.retargets_after: int | None = None  # after this token another target begins anew, or the text fails
 
     @property
     def levels(self) -> Levels:
@@ -102,10 +100,6 @@ class FakeService(Service):
         yield Begun(self.target.fingerprint)
         if generation.num_prompt_logprobs is not None:
             yield Piece((), prompt=self.prompt(generation))
-        if self.retargets_after is not None:
-            for _ in range(self.retargets_after):
-                yield Piece((Content("?"),), (self.token("?", generation.num_logprobs),))
-            raise RequestRefused("target_changed", "another target")
         for index in range(generation.max_tokens):
             if self.error is not None and index >= self.fails_after:
                 raise self.error
@@ -160,12 +154,6 @@ class FakeService(Service):
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
         self.users.add(user)
         return bytes(token_ids).decode()
-
-
-def lone_service() -> Service:
-    """A service whose daemon has never met a verify node, to look at what it would ask for."""
-    daemon: Any = SimpleNamespace(link=SimpleNamespace(welcome=None), drafting=None)
-    return Service(daemon, tokenizer_folder.load("tiny-target"), max_waiting=1)
 
 
 def official(api: "Api", api_key: str = "none") -> openai.OpenAI:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jsonschema import validate
 
-from draft_node.parsing.formats import NO_FORMATS, THINKING, TOOLS, Call, Content, Formats, Part, joined
+from draft_node.parsing.formats import Call, Content, Formats, Part, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
 from goodspeed.constraint.compiling import CompiledConstraint, Constraints
@@ -296,21 +296,6 @@ def test_what_a_grammar_forces_is_known_to_be_short(name: str, opened: Opened, c
     """Else its tokens without an alternative would not be drafted."""
     source = grammar(Form(ALL[name], {}, opened, content=content), TOOLSET)
     assert "no_forcing" not in to_grammar(Constraint("grammar", source))
-
-
-def test_markers_that_are_no_tokens_are_text() -> None:
-    form = Form(Formats(THINKING["think"], TOOLS["hermes"]), {}, "may")
-    source = grammar(form, TOOLSET)
-    assert '"<tool_call>"' in source
-    assert "[lazy]" in source
-    GRAMMARS.get(Constraint("grammar", source))
-    assert Form(form.formats, {}, "open").after == ()
-    assert Form(ALL["hermes"], IDS, "open").after == (IDS["</think>"],)
-
-
-def test_no_form_no_grammar() -> None:
-    with pytest.raises(ValueError, match="tool calls is unknown"):
-        grammar(Form(NO_FORMATS), TOOLSET)
 
 
 # -- Qwen3-Coder: values without quotes --------------------------------------------------------------------------------

@@ -54,17 +54,6 @@ async def test_users_take_turns_one_at_a_time(bench: Bench) -> None:
 
 
 @run_async
-async def test_a_newcomer_comes_before_the_rest_of_a_long_queue(bench: Bench) -> None:
-    tasks = [bench.ask("a", f"a{number}") for number in range(5)]
-    await until(lambda: bench.begun)
-    tasks.append(bench.ask("b", "b"))
-    await asyncio.sleep(0)
-    bench.end(6)
-    await asyncio.gather(*tasks)
-    assert bench.begun.index("b") == 1
-
-
-@run_async
 async def test_who_has_too_much_waiting_is_told_so_and_nobody_else(bench: Bench) -> None:
     bench.turns = FairQueue(10, "come again later", "bench")
     tasks = [bench.ask("a", "a1", 6), bench.ask("a", "a2", 4)]

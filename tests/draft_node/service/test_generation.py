@@ -1,13 +1,11 @@
 """What the service makes of a request for one text: the node's and the target's part of it."""
 
-from typing import Any
-
 import pytest
 
 from draft_node.service.service import Salts
 from goodspeed.errors import RequestRefused
 from goodspeed.serving.defaults import SamplingRequest
-from tests.draft_node.http.fake import lone_service
+from tests.draft_node.http.fake import FakeService
 
 
 def test_a_users_salt_is_always_the_same_and_another_users_is_not() -> None:
@@ -17,25 +15,8 @@ def test_a_users_salt_is_always_the_same_and_another_users_is_not() -> None:
     assert 0 < len(salts.of("alice")) <= 32
 
 
-def test_a_text_that_shares_with_no_other_has_none() -> None:
-    """So its nodes know that nobody can find what was read of it once it is over."""
-    service = lone_service()
-    one, other, lone = (
-        service.generation((1, 2), SamplingRequest(seed=1), 3, prefix_cache=shares) for shares in (True, True, False)
-    )
-    assert one.cache_salt == other.cache_salt != b""
-    assert lone.cache_salt == b""
-    assert len({one.session_id, other.session_id, lone.session_id}) == 3
-
-
-@pytest.mark.parametrize("drafting", [{"drafter": "none"}, {"drafter": "model", "max_draft": 0}])
-def test_whatever_disables_drafts_disables_them_everywhere(drafting: dict[str, Any]) -> None:
-    text = lone_service().generation((1, 2), SamplingRequest(seed=1), 3, **drafting)
-    assert (text.drafter, text.max_draft) == ("none", 0)
-
-
 def test_the_targets_eos_tokens_end_a_text_unless_it_ignores_them() -> None:
-    service = lone_service()
+    service = FakeService()
     eos = service.eos_ids
     for own, ignore_eos, ends in (((9,), False, (*eos, 9)), (eos, False, eos), ((9, 9), True, (9,))):
         asked = SamplingRequest(seed=1, stop_ids=own, ignore_eos=ignore_eos)

@@ -47,20 +47,6 @@ def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
         levels().tier("fast")
 
 
-def test_an_unknown_tier_is_refused_with_those_that_there_are():
-    with pytest.raises(RequestRefused, match=r"there is no tier 'fast'; choose one of: chat, code, default"):
-        levels(told=SloTerms(tuple(THEIRS.values()))).tier("fast")
-
-
-def test_what_the_key_does_not_allow_is_refused_with_what_it_does():
-    limited = levels(told=SloTerms((THEIRS["chat"],), 0.05))
-    what = r"a TPOT of 1 ms is shorter than this draft node's key allows; ask for at least 50 ms"
-    with pytest.raises(RequestRefused, match=what):
-        limited.allowed(Objectives(tpot_s=0.001))
-    assert limited.allowed(Objectives(tpot_s=0.05)) == Objectives(tpot_s=0.05)
-    assert limited.allowed(Objectives(ttft_s=0.001)) == Objectives(ttft_s=0.001)
-
-
 @run_async
 async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
     core = DraftCore(VerifyLink.begin(HELLO, 3.0, 0.0), addresses=[Address("tcp://a:1"), Address("tcp://b:1")])

@@ -49,18 +49,6 @@ def test_a_row_beside_fewer_rows_than_threads_is_found(monkeypatch: pytest.Monke
         engines.load(file, num_threads=2)
 
 
-def test_a_lone_row_has_as_many_beside_it_as_openvino_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, padded = set[int](), Rows.padded
-
-    def seen(rows: Rows, num_rows: int, spare: int) -> Rows:
-        asked.add(num_rows)
-        return padded(rows, num_rows, spare)
-
-    monkeypatch.setattr(Rows, "padded", seen)
-    loading.load(str(gguf_models.made("Q4_1")), num_threads=1000)
-    assert 1 <= min(asked) <= (os.cpu_count() or 1)  # what a lone row becomes
-
-
 def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engines.start(engines.load(str(gguf_models.made("Q8_0"))), num_pages=4)
     engine.forward([Chunk("kept", [1, 2, 3], 0)])

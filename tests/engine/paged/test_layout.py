@@ -15,20 +15,6 @@ def pages(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
-def test_positions_and_slots() -> None:
-    layout = lay_out([3, 0], [2, 3], [pages(7, 2), pages(5)], page_size=4)
-    assert layout.positions.tolist() == [3, 4, 0, 1, 2]
-    assert layout.slots.tolist() == [31, 8, 20, 21, 22]
-
-
-def test_equal_chunks_share_a_group_without_padding() -> None:
-    layout = lay_out([3, 1], [2, 2], [pages(7, 2), pages(5)], page_size=4)
-    made = plan(layout, None, LOOSE)
-    assert (len(made.groups), made.padding()) == (1, None)
-    assert made.pages(made.groups[0]).tolist() == [7, 2, 5, 5]  # filled up with the session's own page
-    assert made.query_rows(made.groups[0]).tolist() == [[3, 4], [1, 2]]
-
-
 def test_one_long_context_does_not_make_the_others_pay() -> None:
     counts = [5] * 64
     starts = [2000] + [100 + i % 8 for i in range(63)]

@@ -5,10 +5,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.paged import passes
@@ -16,14 +19,34 @@ from goodspeed.engine.paged.trees import Tree
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import UnsupportedModelError
 from tests.engine.conftest import Save
-from tests.engine.test_runner import Reference, known
 
 PROMPT = [72, 101, 108, 108, 111, 3, 4, 5, 6, 7, 8, 9]
 
 
 @pytest.fixture(scope="module")
-def reference(architecture: Path) -> Reference:
+def reference(architecture: Path) -> "Reference":
     return Reference(architecture)
+
+
+class Reference:
+    """The same checkpoint, as transformers runs it: whole sequences, no cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def logits(self, tokens: list[int], num_logits: int) -> Tensor:
+        logits: Tensor = self.model(torch.tensor([tokens]), use_cache=False).logits
+        return logits[0, len(tokens) - num_logits :]
+
+    def runner(self, **options: Any) -> Runner:
+        return Runner(checkpoints.load(str(self.folder)), **options)
+
+
+def known(logits: Tensor) -> Tensor:
+    """Columns of the tokenizer; the byte tokenizer has 258 ids."""
+    return logits[:, :258]
 
 
 def path_to(node: int, parents: list[int]) -> list[int]:
@@ -120,6 +143,7 @@ def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -
     one = with_parents.forward([Chunk("a", PROMPT, 12, list(range(-1, 6)))])
     other = without.forward([Chunk("a", PROMPT, 12)])
     assert torch.equal(one, other)
+    assert Tree.of([-1, 0, 1]) is Tree.of([]) is None
 
 
 def test_a_failed_pass_with_a_tree_leaves_the_session_as_it_was(reference: Reference) -> None:
@@ -132,16 +156,6 @@ def test_a_failed_pass_with_a_tree_leaves_the_session_as_it_was(reference: Refer
     with pytest.raises(ValueError, match="one before it"):
         runner.forward([Chunk("b", [1, 2], 1, [-1, -1])])
     assert "b" not in runner.pool
-
-
-def test_a_tree_knows_depths_and_ancestors_and_chains_are_none() -> None:
-    tree = Tree.of([-1, 0, 0, -1, 2])
-    assert tree is not None
-    assert tree.depths.tolist() == [1, 2, 2, 1, 3]
-    assert [row.nonzero()[0].tolist() for row in tree.sees] == [[0], [0, 1], [0, 2], [3], [0, 2, 4]]
-    assert Tree.of([-1, 0, 1]) is None
-    assert Tree.of([]) is None
-    assert Tree.of([-1, -1]) is not None
 
 
 def test_a_window_hides_by_position_and_not_by_row() -> None:

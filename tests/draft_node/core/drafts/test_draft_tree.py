@@ -22,16 +22,6 @@ def begun(request=REQUEST, num_parallel=1):
     return tree
 
 
-def test_an_answer_that_does_not_go_on_where_it_was_asked_to_is_dropped():
-    tree = begun()
-    tree.ask(PROMPT, 20, 0.0)
-    tree.extend(drafted(4, 5))
-    tree.ask(PROMPT, 20, 0.0)
-    assert tree.extend(replace(drafted(6), parents=(0,))) == 0, "beside the leaf: it would be asked for again"
-    assert tree.rest(PROMPT).tokens == (4, 5)
-    assert not tree.is_asked
-
-
 def test_a_model_that_drafts_in_parallel_is_asked_for_a_whole_pass():
     assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, 40, 0.0).length == AT_ONCE + 4
     assert begun(num_parallel=AT_ONCE + 4).ask(PROMPT, AT_ONCE + 1, 0.0).length == AT_ONCE + 1
@@ -43,24 +33,6 @@ def test_a_text_that_has_overtaken_all_that_was_asked_for_leaves_it():
     tree.ask(PROMPT, 2, 0.0)
     assert tree.follows((*PROMPT, 4, 5))
     assert not tree.follows((*PROMPT, 4, 5, 6)), "what is made now cannot reach beyond the text"
-
-
-def branching(tree=None):
-    """4 and 5, or else 9, and behind that 8."""
-    tree = begun() if tree is None else tree
-    tree.ask(PROMPT, 20, 0.0)
-    tree.extend(replace(drafted(4, 9, 5, 8), probabilities=(0.6, 0.2, 0.6, 0.9), parents=(-1, -1, 0, 1)))
-    return tree
-
-
-def test_drafting_goes_on_behind_the_likeliest_leaf():
-    tree = branching()
-    asked = tree.ask(PROMPT, 20, 0.0)
-    tree.extend(drafted(6))
-    assert tree.rest((*PROMPT, 4, 5)).tokens == (6,), "0.36 is more than 0.18"
-    assert asked.tree.tokens == (4, 5, 9, 8), "first choices first, then the likeliest"
-    assert tree.ask(PROMPT, 2, 0.0) is None, "no branch may be deeper, either"
-    assert tree.ask(PROMPT, 20, 0.4) is None, "all that is left is too unlikely"
 
 
 def test_a_tree_keeps_no_more_nodes_than_a_bound():

@@ -83,13 +83,6 @@ def test_a_history_that_keeps_nothing_drafts_nothing():
     assert isinstance(answer_to(core, "ann"), Ack)
 
 
-def test_a_texts_own_earlier_part_drafts():
-    core = make_core()
-    core.begin(make_request(), 0.0)
-    [answer] = say(core, 1, len(PROMPT), PROMPT[:4])
-    assert answer.tokens[:2] == PROMPT[4:6]
-
-
 @pytest.mark.parametrize("changes", [{"drafter": "model"}, {"drafter": "none"}, {"max_draft": 0}])
 def test_who_wants_no_ngrams_has_none(changes):
     core = make_core()

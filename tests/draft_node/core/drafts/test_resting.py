@@ -48,18 +48,6 @@ def test_the_share_of_the_texts_decides(num_accepted, rests):
     assert resting.is_resting is rests
 
 
-def test_many_texts_are_tried_and_rest_for_as_long_as_one_each():
-    resting, texts = Resting(), [bytes([number]) for number in range(30)]
-    write(resting, 30 * TRIAL - 1, texts=texts)
-    assert not resting.is_resting, "the model has just caught up with the last of them"
-    write(resting, 1, texts=texts[29:])
-    assert resting.is_resting
-    write(resting, 30 * REST - 1, texts=texts)
-    assert resting.is_resting
-    write(resting, 1, texts=texts[29:])
-    assert not resting.is_resting
-
-
 def test_texts_that_are_over_do_not_make_the_next_trial_longer():
     resting = Resting()
     write(resting, 30 * TRIAL, texts=[bytes([number]) for number in range(30)])

@@ -16,7 +16,7 @@ from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import proposals
 from goodspeed.exact.positions import certain
 from goodspeed.wire import probabilities
-from goodspeed.wire.messages import Ack, Draft, OpenSession, Refusal, Sampling, Verdict
+from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
 from tests.fakes import make_welcome
 
@@ -102,13 +102,6 @@ def test_a_text_that_goes_otherwise_is_drafted_for_anew_and_an_old_draft_is_of_n
     assert session.proposed(answer(wanted, 21))[0] == draft(5, 21)
 
 
-def test_a_draft_that_the_text_has_overtaken_counts_as_far_as_it_came_true():
-    session = begin()
-    wanted = drafting(session)
-    assert session.receive(verdict(4, 11), 1.2) == [Deliver((11,)), ack(5)], "the model is still at it"
-    assert session.proposed(answer(wanted, 11, 12))[0] == draft(5, 12)
-
-
 def test_a_chain_is_told_of_again_when_it_is_twice_as_long():
     session = begin()
     sent, wanted = session.proposed(answer(drafting(session), 11, 12))
@@ -124,24 +117,6 @@ def test_what_may_not_be_drafted_any_more_does_not_go_up():
     session.receive(verdict(4, 11, may_draft=0), 1.1)
     assert session.proposed(answer(wanted, 11, 12, 13)) == []
     assert session.receive(verdict(5, 12, may_draft=0), 1.3)[1:] == [ack(6)]
-
-
-def test_a_session_that_is_opened_anew_drafts_anew():
-    session = begin(num_parallel=None, text=TEXT)
-    session.receive(verdict(3, 10), 1.0)
-    [opened] = session.receive(Refusal("unknown_session", "what", "to do", ID, 1), 2.0)
-    assert isinstance(opened.message, OpenSession)
-    assert session.tick(2.0 + RESEND_S) == [Send(Ack(ID, 2, 4))], "drafts of the past are not repeated"
-    [_, sent] = session.receive(verdict(4, 11, epoch=2), 3.0)
-    assert (sent.message.epoch, sent.message.tokens) == (2, TEXT[5 : 5 + NGRAM_LENGTH])
-
-
-@pytest.mark.parametrize("request_", [replace(REQUEST, drafter="none"), replace(REQUEST, max_draft=0)])
-def test_who_wants_no_drafts_gets_none(request_):
-    session = Session(request_)
-    [opened] = session.connect(0.0, make_welcome())
-    assert opened.message.max_draft == 0
-    assert session.receive(verdict(3, 10, may_draft=0), 1.0) == [Deliver((10,)), ack(4)]
 
 
 # -- complete ----------------------------------------------------------------------------------------------------------
@@ -197,16 +172,6 @@ def test_what_is_left_of_another_is_completed_where_nothing_is_added():
     assert session.proposed(answer(wanted)) == [], "nobody waits for it"
     session.resting.is_resting = True
     assert session.receive(verdict(5, 12), 1.4)[1:] == [draft(6, 13, complete=True)]
-
-
-def test_what_the_index_said_is_completed_as_it_stands_though_it_would_say_less_now():
-    session = begin(text=(*PROMPT, 10, 11, 12, 13))
-    *_, wanted = session.receive(verdict(3, 10), 1.0)
-    session.ngrams.text = ()
-    session.receive(verdict(4, 11, may_draft=0), 1.1)
-    session.proposed(answer(wanted))
-    session.resting.is_resting = True
-    assert session.receive(verdict(5, 12), 1.3)[1:] == [draft(6, 13, source="ngram", complete=True)]
 
 
 def test_what_is_left_of_a_complete_draft_is_acknowledged_whatever_is_permitted():
@@ -277,13 +242,6 @@ def test_a_short_one_is_not_said_again():
     assert follow(session, 6) == ack(7), "nothing is expected: what is known there stays so"
 
 
-def test_a_text_that_goes_another_way_gets_another():
-    session = begin(NGRAM, text=TEXT)
-    follow(session, 3)
-    session.ngrams.text = (*TEXT[:4], 99, *TEXT[5:])
-    assert session.receive(verdict(4, 99), 1.0)[1] == by_index(5)
-
-
 def test_it_keeps_to_the_draft_nodes_own_cap_and_to_the_verify_nodes_least_probability():
     session = begin(replace(NGRAM, max_draft=5), text=TEXT)
     assert follow(session, 3, least_probability=probabilities.code(0.5)) == by_index(4, 5)
@@ -306,13 +264,6 @@ def test_of_model_and_index_the_one_that_is_expected_to_bring_more_goes_up():
     assert [type(action) for action in unheard] == [Propose], "0.875 tokens are expected of the index"
     assert session.proposed(answer(unheard[0], 22, chance=0.6))[0] == draft(4, 21, 22, chance=0.6)
     assert len(session.ngrams.asked) == 1, "the index is asked once about a text"
-
-
-def test_a_model_that_brings_less_completes_what_the_index_said():
-    session = begin(text=(*PROMPT, 10, 11, 12, 13))
-    _, first, wanted = session.receive(verdict(3, 10), 1.0)
-    assert first == draft(4, 11, 12, 13, source="ngram")
-    assert session.proposed(answer(wanted)) == [draft(4, 11, 12, 13, source="ngram", complete=True)]
 
 
 # -- the ratio rule ----------------------------------------------------------------------------------------------------
@@ -380,13 +331,6 @@ def test_tokens_of_the_index_that_are_worth_it_go_up_at_once_as_certain(num_para
     assert [row.nonzero().flatten().tolist() for row in probs] == [[token] for token in tokens]
 
 
-@pytest.mark.parametrize(("chance", "text"), [(0.5, TEXT[:5]), (0.9, ())])
-def test_else_the_model_drafts_alone_and_without_one_they_go_up_all_the_same(chance, text):
-    assert drafting(begin(RATIO, text=text, chance=chance)).length == 8
-    [_, sent] = begin(RATIO, text=text, chance=chance, num_parallel=None).receive(verdict(3, 10), 1.0)
-    assert (sent.message.tokens, sent.message.complete) == (text[4:5], True)
-
-
 # -- resting -----------------------------------------------------------------------------------------------------------
 
 
@@ -413,14 +357,6 @@ def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again
     assert not resting.is_resting
     assert isinstance(last, Propose)
     assert (last.least_probability, len(last.tokens)) == (FLOOR, length + REST)
-
-
-def test_tokens_of_others_do_not_keep_a_model_from_resting_and_its_own_do():
-    for source, rests in (("model", False), ("ngram", True), ("self", True)):
-        resting = Resting()
-        session = begin(replace(REQUEST, max_tokens=5000), resting=resting)
-        late(session, LEAST_TRIAL + 2, source=source)
-        assert resting.is_resting is rests, source
 
 
 def test_a_model_that_is_still_reading_is_not_judged_unless_it_reads_for_long():
@@ -461,12 +397,6 @@ def test_alternatives_and_what_follows_them_go_up_beside_the_chain():
     assert (wanted.tree.tokens, likeliest_path(wanted)) == ((11, 12, 21, 22), (11, 12))
 
 
-def test_a_model_that_fails_completes_what_it_has_with_them():
-    session = begin()
-    sent, wanted = branching(session)
-    assert session.proposed(answer(wanted)) == [Send(replace(sent.message, complete=True))]
-
-
 def test_a_text_that_takes_an_alternative_is_drafted_for_behind_it():
     """The verify node has the rest already."""
     session = begin()
@@ -475,14 +405,6 @@ def test_a_text_that_takes_an_alternative_is_drafted_for_behind_it():
     assert (acknowledged, wanted.tokens, likeliest_path(wanted)) == (ack(5), (*PROMPT, 10, 21), (22,))
     assert session.proposed(answer(old, 13)) == [], "it was made for the other way"
     assert session.proposed(answer(wanted, 23))[0] == draft(5, 22, 23)
-
-
-def test_a_text_that_takes_an_alternative_and_leaves_the_tree_behind_it_is_drafted_for_anew():
-    session = begin()
-    _, old = branching(session)
-    *_, wanted = session.receive(verdict(4, 21, 30, num_verified=4, num_accepted=1, source="model"), 1.2)
-    assert (wanted.tokens, wanted.tree) == ((*PROMPT, 10, 21, 30), Nodes())
-    assert session.proposed(answer(old, 13)) == []
 
 
 def test_the_end_of_a_text_is_no_alternative():

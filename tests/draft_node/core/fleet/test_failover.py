@@ -100,13 +100,6 @@ def test_a_session_goes_on_elsewhere_with_what_is_committed_once_its_link_is_los
     assert opened(core.tick(2.0 + LATER)) == [(1, 2, (7, 8), 0)]
 
 
-def test_away_is_said_once_the_last_one_is_lost():
-    core = with_both()
-    assert of_kind(core.broke(2.0, 1), Away) == []
-    assert of_kind(core.broke(2.1, 0), Away) == [Away()]
-    assert core.away_s(3.1) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(("reason", "home"), [("slo", 0), ("load", 1), ("draining", 1)])
 def test_a_redirect_is_obeyed_and_moves_the_home_where_it_concerns_all(reason, home):
     core = with_both()

@@ -49,16 +49,6 @@ def connected(*addresses):
 # -- the directory -----------------------------------------------------------------------------------------------------
 
 
-def test_addresses_of_the_options_stay_and_those_told_are_replaced():
-    directory = Directory([A], Random(1))
-    directory.learn([sibling(B)])
-    assert directory.addresses() == [A, B]
-    directory.learn([sibling(C)])
-    assert directory.addresses() == [A, C]
-    directory.learn([])
-    assert directory.addresses() == [A]
-
-
 def test_candidates_are_those_with_the_target_that_do_not_stop_the_least_waited_for_first():
     directory = Directory([A], Random(1))
     directory.learn([sibling(one, target_fingerprint="t", expected_s=wait) for one, wait in ((B, 9.0), (C, 1.0))])
@@ -76,15 +66,6 @@ def test_equals_come_in_random_order():
 
 
 # -- the home ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_home_that_all_lost_is_the_first_that_answers():
-    links = connected(A, B)
-    lose(links, 0, 1.0)
-    lose(links, 1, 1.0)
-    assert not links.is_anybody_there
-    arrive(links, 0, 5.0)
-    assert links.home == 0
 
 
 def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet():
@@ -106,14 +87,6 @@ def test_a_later_redirect_to_a_verify_node_that_is_there_replaces_a_home_to_be()
 
 
 # -- where a session goes ----------------------------------------------------------------------------------------------
-
-
-def test_a_session_stays_where_its_link_is_back_in_time():
-    links = connected(A, B)
-    links.place(ONE, "t", 0.0)
-    lose(links, 0, 1.0)
-    arrive(links, 0, 1.0 + 0.5 * GRACE_S)
-    assert links.place(ONE, "t", 1.0 + LATER) == 0
 
 
 def test_a_session_goes_only_where_its_target_is():
@@ -210,15 +183,6 @@ def test_too_many_that_do_not_answer_are_given_up_the_first_of_them_first():
         links._make(links.directory.addresses()[number], 0.0)
     assert links.useless(0.0) == [1, 2, 3]
     assert len(list(links)) - 1 - 3 == MAX_TRIED
-
-
-def test_a_number_that_was_dropped_is_not_used_again_and_its_sessions_are_on_none():
-    links = connected(A, B)
-    links.send(ONE, B, 0.0, moves_home=False)
-    links.drop(1)
-    assert links.on(ONE) is None
-    assert 1 not in links
-    assert links._make(C, 0.0) == 2
 
 
 def test_a_session_whose_target_is_gone_waits_no_longer_than_all_others_are_tried():

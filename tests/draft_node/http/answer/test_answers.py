@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import openai
 import pytest
 from starlette.testclient import TestClient
 
@@ -18,7 +19,7 @@ from draft_node.service.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling
-from tests.draft_node.http.fake import LETTERS, Api, FakeService, error_of, events_of
+from tests.draft_node.http.fake import LETTERS, Api, FakeService, error_of, events_of, official
 from tests.waiting import run_async
 
 SPECULATION = {
@@ -167,6 +168,8 @@ BREAKS = [
     (Draining("draining", "shutting down"), 503, "draining"),
     (VerifyAway("verify_away", "cannot be reached"), 503, "verify_away"),
     (RequestRefused("failed", "the target failed"), 503, "failed"),
+    (RequestRefused("target_changed", "another target"), 503, "target_changed"),
+    (Busy("not_promised", "not now; ask again later"), 429, "not_promised"),
     (RequestRefused("prompt", "too long"), 400, "prompt"),
     (RequestRefused("constraint", "the form became too costly"), 400, "unsupported_form"),
 ]
@@ -191,6 +194,14 @@ def test_a_stream_that_breaks_says_so_and_ends(api: Api, error, status: int, cod
     assert json.loads(broken)["error"]["code"] == code
     assert done == "[DONE]"
     assert error_of(api.complete(max_tokens=5), status)["code"] == code
+
+
+def test_the_official_client_raises_what_breaks_a_stream(api: Api) -> None:
+    api.fail(VerifyAway("verify_away", "it went away"), after=2)
+    stream = official(api).completions.create(model="goodspeed", prompt="hello", stream=True)
+    assert [next(stream).choices[0].text for _ in range(2)] == ["a", "b"]
+    with pytest.raises(openai.APIError, match="it went away"):
+        next(stream)
 
 
 def test_a_bug_in_mid_stream_is_logged_and_said(api: Api, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,19 +16,17 @@ from draft_node.http.answer import shape as shapes
 from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.answer.completions import CompletionShape
-from draft_node.http.answer.items import Event
-from draft_node.http.answer.logprobs import for_chat, for_completion
-from draft_node.http.answer.responses import ResponseShape
+from draft_node.http.answer.logprobs import for_chat
 from draft_node.http.answer.shape import BYTES, LARGE
 from draft_node.http.ask import generation as generations
 from draft_node.http.ask.body import LargeWork
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.service.answer import Ended, Piece
 from draft_node.service.chat_forms import ChatForms
+from draft_node.service.queues import FairQueue
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of, events_of
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
 from tests.waiting import run_async, until
 
 NUM_TOP = 20
@@ -77,84 +75,50 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
     assert [name.partition("_")[0] for name in writers] == ["answers"]
 
 
-def test_a_long_echo_in_a_stream_is_made_where_large_answers_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    writers: list[str] = []
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queue of each piece of work that was done beside the event loop."""
+    found: list[str] = []
+    run = FairQueue.run
 
-    def noted(*args: Any) -> Any:
-        writers.append(threading.current_thread().name.partition("_")[0])
-        return for_completion(*args)
+    async def noted(queue: FairQueue, user: str, size: int, work: Any) -> Any:
+        def named() -> Any:
+            found.append(threading.current_thread().name.partition("_")[0])
+            return work()
 
-    monkeypatch.setattr("draft_node.http.answer.completions.for_completion", noted)
-    answer = Api().complete(prompt="x" * (CONTEXT_LEN - 1), echo=True, logprobs=5, max_tokens=1, stream=True)
-    first = json.loads(events_of(answer)[0])
-    assert len(first["choices"][0]["logprobs"]["tokens"]) == CONTEXT_LEN - 1
-    assert writers[0] == "answers"
-    assert "answers" not in writers[1:]
+        return await run(queue, user, size, named)
+
+    monkeypatch.setattr(FairQueue, "run", noted)
+    return found
+
+
+SAYS = "x" * (LARGE * BYTES)
+PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("shown", ["echo", "return_token_ids"])
-def test_long_prompts_are_shown_where_large_answers_are_made(
-    shown: str, stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writers: list[str] = []
-    show = CompletionShape.prompt_ids
-
-    def noted(*args: Any) -> Any:
-        writers.append(threading.current_thread().name.partition("_")[0])
-        return show(*args)
-
-    monkeypatch.setattr(CompletionShape, "prompt_ids", noted)
-    prompts = ["x" * (CONTEXT_LEN - 1)] * 2
-    answer = Api().complete(prompt=prompts, n=2, max_tokens=1, stream=stream, **{shown: True})
-    assert answer.text.count("x" * 999 if shown == "echo" else "120,120,120") >= 4
-    assert writers == ["answers"] * 4
-    writers.clear()
-    Api().complete(max_tokens=1, stream=stream, **{shown: True})
-    assert "answers" not in writers
-
-
 @pytest.mark.parametrize(
-    ("stream", "where"), [(False, ["bodies", "answers"]), (True, ["bodies", "answers", "asyncio", "answers"])]
+    ("path", "body", "shown", "num_whole", "num_streamed"),
+    [
+        ("completions", {"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], 1, 1),
+        ("completions", {"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", 1, 1),
+        ("completions", {"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], 1, 1),
+        ("completions", {"prompt": "x", "echo": True}, "x", 0, 0),
+        ("responses", {"input": "x", "tools": [{**TOOL, "description": SAYS}]}, SAYS, 1, 2),
+        ("responses", {"input": "x", "tools": [TOOL]}, "x", 0, 0),
+    ],
 )
-def test_a_long_request_is_repeated_where_large_answers_are_made(
-    stream: bool, where: list[str], monkeypatch: pytest.MonkeyPatch
+def test_what_is_long_is_shown_from_beside_the_event_loop(
+    queued: list[str], path: str, body: dict[str, Any], shown: str, num_whole: int, num_streamed: int, stream: bool
 ) -> None:
-    """A response has the tools of its request: in the first and last events of a stream. None copies them."""
-    writers: list[str] = []
-
-    class Noted(ResponseShape):
-        def __init__(self, *args: Any) -> None:
-            self._note()
-            super().__init__(*args)
-
-        def events(self, index: int, item: Piece | Ended) -> list[bytes]:
-            self._note()
-            return super().events(index, item)
-
-        def whole(self) -> bytes:
-            self._note()
-            return super().whole()
-
-        def _note(self) -> None:
-            writers.append(threading.current_thread().name.partition("_")[0])
-
-        def _of_body(self, name: str) -> Event:
-            event = super()._of_body(name)
-            assert event["response"]["tools"] is self.body["tools"]
-            return event
-
-    monkeypatch.setattr("draft_node.http.api.texts.ResponseShape", Noted)
+    """A response has the tools of its request: in the first and last events of a stream."""
     api = Api()
     api.service.chats, api.service.max_chars = ChatForms.of(tokenizer(QWEN3)), 1 << 20
-    says = "x" * (LARGE * BYTES)
-    asked = {"input": "x", "max_output_tokens": 2, "stream": stream}
-    answer = api.client.post("/v1/responses", json={**asked, "tools": [{**TOOL, "description": says}]})
-    assert answer.text.count(says) == (3 if stream else 1)
-    assert [name if name in ("bodies", "answers") else "asyncio" for name in writers] == where
-    writers.clear()
-    api.client.post("/v1/responses", json={**asked, "tools": [TOOL]})
-    assert not {"bodies", "answers"} & set(writers)
+    limit = "max_tokens" if path == "completions" else "max_output_tokens"
+    answer = api.client.post(f"/v1/{path}", json={limit: 1, **body, "stream": stream})
+    assert shown in answer.text
+    assert queued.count("answers") == (num_streamed if stream else num_whole)
+    assert ("bodies" in queued) == (shown is SAYS), "what repeats a large request is made where that is read"
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])

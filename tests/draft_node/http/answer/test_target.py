@@ -1,4 +1,4 @@
-"""Every answer names the target that wrote it; users are told when that changes in the middle."""
+"""Every answer names the target that wrote it."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from draft_node.service.levels import Target
-from tests.draft_node.http.fake import Api, error_of, events_of
+from tests.draft_node.http.fake import Api, events_of
 
 
 def fingerprints(answer: Any) -> set[str | None]:
@@ -33,12 +33,3 @@ def test_the_node_names_both_models() -> None:
     assert api.client.get("/ready").json() == ready
     api.service.target = Target()
     assert api.client.get("/v1/models/goodspeed").json()["goodspeed"]["target"] is None
-
-
-@pytest.mark.parametrize("ask", [Api.complete, Api.chat])
-def test_a_text_of_which_the_target_changes_fails_by_name(api: Api, ask: Any) -> None:
-    api.service.retargets_after = 2
-    assert error_of(ask(api, max_tokens=3), 503)["code"] == "target_changed"
-    *_, error, done = events_of(ask(api, max_tokens=3, stream=True))
-    assert json.loads(error)["error"]["code"] == "target_changed"
-    assert done == "[DONE]"

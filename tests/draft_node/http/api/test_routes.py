@@ -75,20 +75,6 @@ def test_what_is_not_served_of_the_api_is_said_with_400(api: Api, path: str, met
     error_of(keyed.request(method, f"/v1/{path}"), 401)
 
 
-def test_answers_are_counted_by_route_and_status(api: Api) -> None:
-    answers = ResponseCounts()
-    client = TestClient(Counted(api.app, answers))
-    for path in ("/health", "/v1/models/goodspeed", "/v1/models/gpt-5", "/v1/completions", "/.env"):
-        client.get(path)
-    assert answers.by_route == {
-        ("/health", 200): 1,
-        ("/v1/models/{name:path}", 200): 1,
-        ("/v1/models/{name:path}", 404): 1,
-        ("/v1/completions", 405): 1,
-        ("other", 404): 1,
-    }
-
-
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/nothing", "/v1", "/health/", "/v2/x"])
 def test_nothing_else_is_there(api: Api, path: str) -> None:
     assert error_of(api.client.get(path, follow_redirects=False), 404)["code"] == "not_found"

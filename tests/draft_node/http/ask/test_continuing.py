@@ -11,19 +11,13 @@ from draft_node.service.tokens import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
 from tests.chats import PLAIN, QWEN3, R1, function, ids_of, tokenizer
-from tests.draft_node.http.ask.test_tools import TOOLS, USER, api, call, message_of, streamed
-from tests.draft_node.http.fake import Api, error_of
-from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.ask.test_tools import TOOLS, USER, api, call, message_of, prompt_of, streamed
+from tests.draft_node.http.fake import error_of
 
 BEGUN = {"role": "assistant", "content": "The capital is"}
 TRIMMING = """\
 {%- for message in messages %}{{- '<|' + message.role + '|>' + message.content.strip() + '<|im_end|>' }}{%- endfor %}"""
 DROPPING = "{%- for message in messages[:-1] %}{{- message.role + ':' + message.content }}{%- endfor %}"
-
-
-def prompt_of(here: Api) -> str:
-    assert isinstance(here.service, SpeakingService)
-    return here.service.prompts[-1]
 
 
 @pytest.mark.parametrize("ask", [message_of, streamed])

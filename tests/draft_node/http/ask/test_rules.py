@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from draft_node.core.text import Text
-from goodspeed.errors import RequestRefused
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_up, encode
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules
@@ -57,8 +56,3 @@ def test_whatever_is_taken_fits_into_the_message_that_opens_a_session(api: Api, 
     for generation in api.service.generations:
         opened = Text(generation).open(1, 0.0, num_hops=0)
         assert decode_up(encode(opened, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES) == opened
-
-
-def test_a_verify_node_that_does_not_know_them_makes_it_the_requests_fault(api: Api) -> None:
-    api.fail(RequestRefused("unsupported", "the verify node does not know penalties, min_p and logit_bias"))
-    assert error_of(api.complete(min_p=0.1))["code"] == "unsupported"

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from draft_node.service.levels import Levels
-from goodspeed.errors import Busy
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.handshake import SloTerms
 from tests.draft_node.http.fake import Api, error_of
@@ -108,12 +107,6 @@ def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
     api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
     api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
     assert [generation.otherwise for generation in api.service.generations] == ["refuse", "best_effort"]
-
-
-def test_who_is_refused_a_promise_is_told_to_come_again(api: Api) -> None:
-    api.service.error = Busy("not_promised", "not now; ask again later")
-    response = api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"})
-    assert (error_of(response, 429)["code"], response.headers["retry-after"]) == ("not_promised", "1")
 
 
 def test_the_inference_gateways_headers_ask_too(api: Api) -> None:

@@ -9,9 +9,8 @@ from draft_node.parsing.spelled import spelled
 from draft_node.service.chat_forms import ChatForms
 from tests.chats import PLAIN, function, tokenizer
 from tests.draft_node.http.ask.test_tool_forms import NAMED, SAFE, may_end_after
-from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, streamed
-from tests.draft_node.http.fake import Api, error_of
-from tests.draft_node.http.speaking import SpeakingService
+from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, prompt_of, streamed
+from tests.draft_node.http.fake import error_of
 
 STRICT_TURNS = """\
 {%- for message in messages %}
@@ -22,11 +21,6 @@ STRICT_TURNS = """\
 
 ASSISTANT = {"role": "assistant", "content": "Let me look.", "tool_calls": [{"id": "a", **call()}]}
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "sunny"}
-
-
-def prompt_of(here: Api) -> str:
-    assert isinstance(here.service, SpeakingService)
-    return here.service.prompts[-1]
 
 
 @pytest.mark.parametrize("ask", [message_of, streamed])

@@ -21,6 +21,12 @@ def api(says: str, template: str = QWEN3, num_at_once: int = 1, **options: Any) 
     return Api(service=SpeakingService(says, template, num_at_once, **options), max_tokens=1000)
 
 
+def prompt_of(here: Api) -> str:
+    """The newest prompt."""
+    assert isinstance(here.service, SpeakingService)
+    return here.service.prompts[-1]
+
+
 def message_of(answer: Any) -> tuple[dict[str, Any], str]:
     """The message and why it ended; ids of calls are checked and left out."""
     assert answer.status_code == 200, answer.text
@@ -146,7 +152,7 @@ def test_without_tools_nothing_is_called() -> None:
         here = api(CALL)
         message, reason = message_of(here.chat(**body))
         assert (message["content"], reason) == (CALL, "stop")
-        assert "# Tools" not in here.service.prompts[0]  # type: ignore[attr-defined]
+        assert "# Tools" not in prompt_of(here)
 
 
 def test_logprobs_tell_all_tokens() -> None:
@@ -172,13 +178,13 @@ def test_conversations_with_calls_as_the_template_writes_them() -> None:
     ]
     assert here.chat(messages=turns, tools=TOOLS[:1]).status_code == 200
     tool = json.dumps({**TOOLS[0]}, ensure_ascii=False)
-    assert here.service.prompts == [  # type: ignore[attr-defined]
+    assert prompt_of(here) == (
         f"<|im_start|>system\n# Tools\n<tools>\n{tool}\n</tools>\nAnswer with <tool_call>\n"
         '{"name": ..., "arguments": ...}\n</tool_call><|im_end|>\n<|im_start|>user\nhi<|im_end|>\n'
         "<|im_start|>assistant\n"
         '\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call><|im_end|>\n'
         "<|im_start|>user\n<tool_response>\nsun\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
-    ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,7 +203,7 @@ def test_conversations_with_calls_as_the_template_writes_them() -> None:
 def test_thinking_switched_on_and_off(body: dict[str, Any], thinks: bool) -> None:
     here = api("x")
     assert here.chat(**body).status_code == 200
-    assert here.service.prompts[0].endswith("</think>\n\n") is not thinks  # type: ignore[attr-defined]
+    assert prompt_of(here).endswith("</think>\n\n") is not thinks
 
 
 def test_what_the_node_sets_counts_where_the_request_does_not_say() -> None:
