@@ -56,26 +56,18 @@ async def agent(url: str, kind: str, **options: Any) -> AsyncIterator[Any]:
         yield ai.Agent(model, retries=0, **options)
 
 
-async def answered(url: str, kind: str, **options: Any) -> Any:
-    """Returns what such an agent answers."""
-    async with agent(url, kind, **options) as one:
-        return (await one.run(ASKED)).output
-
-
-KINDS = pytest.mark.parametrize("kind", ["OpenAIChatModel", "OpenAIResponsesModel"])
-
-
-@KINDS
+@pytest.mark.parametrize("kind", ["OpenAIChatModel", "OpenAIResponsesModel"])
 def test_pydantic_ai(url: str, expected: str, kind: str) -> None:
     settings: dict[str, Any] = {"max_tokens": MAX_TOKENS, "extra_body": EXTRA}
 
-    async def streamed() -> tuple[str, int]:
-        async with agent(url, kind, model_settings=settings) as one, one.run_stream(ASKED) as stream:
-            return "".join([text async for text in stream.stream_text(delta=True)]), stream.usage.output_tokens
+    async def write() -> None:
+        async with agent(url, kind, model_settings=settings) as one:
+            assert (await one.run(ASKED)).output == expected
+            async with one.run_stream(ASKED) as stream:
+                assert "".join([text async for text in stream.stream_text(delta=True)]) == expected
+                assert 0 < stream.usage.output_tokens <= MAX_TOKENS
 
-    told, num_tokens = asyncio.run(streamed())
-    assert asyncio.run(answered(url, kind, model_settings=settings)) == told == expected
-    assert 0 < num_tokens <= MAX_TOKENS
+    asyncio.run(write())
 
 
 # -- llm ---------------------------------------------------------------------------------------------------------------
@@ -106,21 +98,16 @@ def test_llm(url: str, expected: str, tmp_path: Path, monkeypatch: pytest.Monkey
 # -- inspect-ai --------------------------------------------------------------------------------------------------------
 
 
-def inspected(url: str, **config: Any) -> Any:
-    """The model of inspect-ai for a server that speaks the OpenAI API."""
-    models = pytest.importorskip("inspect_ai.model")
-    settings = models.GenerateConfig(seed=7, max_retries=0, **config)
-    return models.get_model(
-        f"openai-api/goodspeed/{MODEL}", base_url=url, api_key="none", config=settings, memoize=False
-    )
-
-
 def test_an_evaluation_of_inspect(url: str, expected: str, tmp_path: Path) -> None:
+    """Its model is the one for servers that speak the OpenAI API."""
     inspect = pytest.importorskip("inspect_ai")
+    models = pytest.importorskip("inspect_ai.model")
     scorers = pytest.importorskip("inspect_ai.scorer")
     sample = pytest.importorskip("inspect_ai.dataset").Sample(input=ASKED, target=expected)
     task = inspect.Task(dataset=[sample], scorer=scorers.includes())
-    model = inspected(url, max_tokens=MAX_TOKENS)
+    settings = models.GenerateConfig(seed=7, max_retries=0, max_tokens=MAX_TOKENS)
+    served: dict[str, Any] = {"base_url": url, "api_key": "none", "config": settings, "memoize": False}
+    model = models.get_model(f"openai-api/goodspeed/{MODEL}", **served)
     [log] = inspect.eval(task, model=model, log_dir=str(tmp_path), display="none")
     assert log.status == "success"
     assert log.results.scores[0].metrics["accuracy"].value == 1

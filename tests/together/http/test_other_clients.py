@@ -89,11 +89,6 @@ def anthropics(url: str) -> Any:
 
 @pytest.mark.clients
 def test_anthropics_client(url: str, expected: str) -> None:
-    check_messages(url, expected)
-
-
-def check_messages(url: str, expected: str) -> None:
-    """expected: the answer to ASKED with seed 7."""
     options: dict[str, Any] = {"model": MODEL, "messages": user(ASKED), "max_tokens": MAX_TOKENS, "extra_body": EXTRA}
     with anthropics(url) as client:
         [block] = client.messages.create(**options).content
