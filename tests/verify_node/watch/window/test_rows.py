@@ -11,10 +11,8 @@ import pytest
 from msgspec.structs import replace
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.verify_node.watch.window.browser import browser, need_browser
-from tests.verify_node.watch.window.serving import served
+from tests.verify_node.watch.window.browser import browser, need_browser, served, wait
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.core.counts import DiaryEntry
 from verify_node.watch.app import Feed
@@ -23,7 +21,6 @@ from verify_node.watch.snapshot import Node, Snapshot, Source
 pytestmark = pytest.mark.nodes
 need_browser()
 
-TIMEOUT_S = 60
 NOTHING = "\N{EN DASH}"
 NOW = 1e9
 
@@ -74,10 +71,9 @@ def driver() -> Iterator[Chrome]:
     shown = [before]
     with served(make_app(Feed(lambda _: shown[-1], time.monotonic))) as url, browser() as driver:
         driver.get(url)
-        page = WebDriverWait(driver, TIMEOUT_S, 0.05)
-        page.until(lambda _: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))
+        wait(driver, lambda: driver.find_elements(By.CSS_SELECTOR, "tr.idle"))
         shown.append(after)
-        page.until(lambda _: driver.find_element(By.ID, "drafted-per-round").text == "22.0")
+        wait(driver, lambda: driver.find_element(By.ID, "drafted-per-round").text == "22.0")
         yield driver
 
 

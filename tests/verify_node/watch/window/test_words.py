@@ -3,16 +3,13 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.verify_node.watch.window.browser import browser, need_browser, resize
-from tests.verify_node.watch.window.serving import served
+from tests.verify_node.watch.window.browser import browser, need_browser, resize, served, wait
 from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
 from verify_node.watch.app import PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
@@ -20,7 +17,6 @@ from verify_node.watch.snapshot import Snapshot
 pytestmark = pytest.mark.nodes
 need_browser()
 
-TIMEOUT_S = 60
 DOCS = Path(__file__).parents[4] / "docs" / "METRICS.md"
 TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.innerText"
 
@@ -42,10 +38,6 @@ def driver() -> Iterator[Chrome]:
 def wide(driver: Chrome) -> None:
     resize(driver, 1280, 900)
     driver.execute_script("document.activeElement.blur()")
-
-
-def wait(driver: Chrome, holds: Any) -> None:
-    WebDriverWait(driver, TIMEOUT_S, 0.02).until(lambda _: holds())
 
 
 def sentence(word: str) -> str:
