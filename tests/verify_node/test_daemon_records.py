@@ -15,9 +15,9 @@ async def test_what_is_refused_is_not_recorded() -> None:
     async with Loop(recorder, rounds="barrier") as loop:
         owner, stranger = await loop.let_in(), loop.connect(b"bbbbbbbb")
         assert isinstance(await ask(owner, make_open(1)), Verdict)
+        assert loop.daemon.messages.uplink_bytes == 0  # nothing was drafted
 
         refused = await ask(stranger, make_open(1, epoch=2))
-        assert isinstance(refused, Refusal)
         assert refused.code == "hello_first"
         assert not loop.serving.done()
 
@@ -28,6 +28,7 @@ async def test_what_is_refused_is_not_recorded() -> None:
         assert recorder._known[session_id(1)].drafted_at is None
         await owner.send(Draft(session_id(1), 1, len(session.tokens), (1,)))
         await until(lambda: recorder._known[session_id(1)].drafted_at)
+        assert loop.daemon.messages.uplink_bytes > 0
 
 
 def test_closed_sessions_are_forgotten_and_no_number_is_given_twice() -> None:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import make_hello, make_open
 from tests.verify_node.loops import Loop, ask, hear, served
 
@@ -21,20 +20,16 @@ async def test_told_to_stop_in_the_middle_of_a_round() -> None:
         loop.serving.cancel()
 
         refused = await ask(second, make_hello("b", boot_id=B))
-        assert isinstance(refused, Refusal)
         assert refused.code == "draining"
         assert not loop.serving.done()  # the round is still in flight
         refused = await ask(first, make_open(2))
-        assert isinstance(refused, Refusal)
         assert refused.session_id == make_open(2).session_id
 
         loop.target.let_go()
         with pytest.raises(asyncio.CancelledError):
             await loop.serving
         verdict, farewell = await hear(first), await hear(first)
-        assert isinstance(verdict, Verdict)
         assert len(verdict.tokens) == 1
-        assert isinstance(farewell, Refusal)
         assert (farewell.code, farewell.session_id) == ("draining", None)
         assert loop.core.rounds.num_rounds == 1
 
@@ -45,7 +40,6 @@ async def test_told_to_stop_when_nothing_happens() -> None:
         channel = await loop.let_in()
         loop.serving.cancel()
         farewell = await hear(channel)
-        assert isinstance(farewell, Refusal)
         assert farewell.code == "draining"
         with pytest.raises(asyncio.CancelledError):
             await loop.serving

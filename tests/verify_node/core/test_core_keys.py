@@ -16,7 +16,7 @@ class KeyedDesk(Desk):
     """A peer's key is that of its name, unless a message is said with another's."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(make_core(**options))
+        super().__init__(core=make_core(**options))
         self.core.enrol({KEYS[name]: Enrolled(name, KEYS[name]) for name in "abc"}, self.now)
 
     def up(self, peer: str, message: UpMessage, key: str | None = None) -> list[Any]:
@@ -119,7 +119,6 @@ def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:
     records = dict(desk.core.register.enrolled or {})
     records[KEYS["a"]] = Enrolled("a", KEYS["a"], weight=4.0)
     [send] = desk.core.enrol(records, desk.now)
-    assert isinstance(send.message, Refusal)
     assert (send.peer_id, send.message.code) == (b"a", "hello_first")
     assert set(desk.core.sessions) == {session_id(2)}
     assert code(desk.draft("b", 2, tokens=()) or desk.up("a", Ack(session_id(1), 1, 4))) == "hello_first"

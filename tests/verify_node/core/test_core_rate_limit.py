@@ -35,9 +35,8 @@ def codes(answers):
 @pytest.fixture
 def desk():
     """Clients a and b with a session each, 1 and 2, for whose drafts rounds wait."""
-    desk = Desk(rounds="barrier")
+    desk = Desk("a", "b", rounds="barrier")
     for number, name in enumerate("ab", 1):
-        desk.hello(name)
         desk.open(name, number)
     desk.round()
     return desk
@@ -239,10 +238,8 @@ def test_a_session_that_is_mentioned_and_never_moves_gives_its_memory_back(desk,
 
 def test_a_session_that_waits_for_memory_is_not_at_fault():
     """It does not move either, for as long as the other takes."""
-    desk = Desk(core=make_core(num_pages=8), num_pages=8)
-    desk.hello()
-    desk.open(number=1, prompt=(1,) * 20, max_tokens=10)
-    desk.round()
+    desk = Desk("a", core=make_core(num_pages=8), num_pages=8)
+    desk.begin(number=1, prompt=(1,) * 20, max_tokens=10)
     desk.open(number=2, prompt=(2,) * 20, max_tokens=10)
     for second in range(1, int(STUCK_S) + 20):
         desk.now = float(second)
@@ -254,8 +251,7 @@ def test_a_session_that_waits_for_memory_is_not_at_fault():
 
 def test_a_session_within_the_window_of_its_long_line_is_not_at_fault():
     """Rounds may go on without its acknowledgements, for two round trips: only others keep them from it."""
-    desk = Desk()
-    desk.hello()
+    desk = Desk("a")
     desk.open(max_tokens=60)
     session = desk.session()
     session.round_trip_s = 1.0
@@ -304,18 +300,19 @@ LIES = {
 """Each is refused, whoever sends it; own: C's draft for its session (3)."""
 
 
-def permissions_of_others(lie, rounds=12):
-    """Returns what A's and B's sessions may draft, and their texts. C has one session, drafts once, and tells a lie."""
-    desk = Desk(budget=12, eta=0.3, beta=0.3)
-    for number, name in enumerate("abc", 1):
-        desk.hello(name)
+def permissions_of_others(lie, *, writes=True):
+    """Returns what A's and B's sessions may draft, and their texts. C tells a lie; if it writes, it drafts once."""
+    desk = Desk("a", "b", "c", budget=12, eta=0.3, beta=0.3)
+    for number, name in enumerate("abc" if writes else "ab", 1):
         desk.open(name, number, max_tokens=80)
     told = []
-    for number in range(rounds):
+    for number in range(12):
         desk.now += 0.01  # C's next draft is hoped for no more
         verdicts = [message for message in desk.round() if isinstance(message, Verdict)]
         told += [(one.session_id, one.may_draft, one.tokens) for one in verdicts if one.session_id != session_id(3)]
-        if not number:
+        if lie == "a flood":
+            rubbish(desk, "c", 60)
+        elif not number and writes:
             desk.draft("c", 3)
         elif lie == "malformed":
             assert codes(rubbish(desk, "c")) == ["malformed"]
@@ -324,6 +321,7 @@ def permissions_of_others(lie, rounds=12):
         for owner, name, alpha in ((1, "a", 0.9), (2, "b", 0.4)):
             if not desk.session(owner).finished:
                 assert desk.draft(name, owner, alpha=alpha) == []
+    assert (b"c" in desk.core.rate_limiter.barred) == (lie == "a flood")
     return told
 
 
@@ -342,22 +340,4 @@ def test_lies_refused_on_sight_change_nobody_elses_permissions(lie):
 
 def test_nor_does_a_liar_who_is_put_out():
     """One without sessions: those who have some leave their share to the others when they go."""
-
-    def play(lies):
-        desk = Desk(budget=12)
-        for number, name in enumerate("ab", 1):
-            desk.hello(name)
-            desk.open(name, number, max_tokens=80)
-        desk.hello("c")
-        told = []
-        for _ in range(12):
-            told += [(one.session_id, one.may_draft, one.tokens) for one in desk.round()]
-            if lies:
-                rubbish(desk, "c", 60)
-            for number, name in enumerate("ab", 1):
-                desk.draft(name, number, alpha=0.7)
-        return told, b"c" in desk.core.rate_limiter.barred
-
-    (honest, _), (told, barred) = play(False), play(True)
-    assert barred
-    assert told == honest
+    assert permissions_of_others("a flood", writes=False) == permissions_of_others(None, writes=False)

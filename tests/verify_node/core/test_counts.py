@@ -8,10 +8,8 @@ from tests.fakes import Desk
 @pytest.fixture
 def desk():
     """Session 1 of client a has had its first verdict and may draft."""
-    desk = Desk()
-    desk.hello("a")
-    desk.open()
-    desk.round()
+    desk = Desk("a")
+    desk.begin()
     return desk
 
 
@@ -56,6 +54,5 @@ def test_rounds_right_after_a_wrong_token_and_those_of_them_without_a_draft(desk
 
 def test_a_session_opened_again_brings_its_prompt_once(desk):
     text = desk.text()
-    desk.open(epoch=2, committed=text)
-    desk.round()
+    desk.begin(epoch=2, committed=text)
     assert desk.core.counts.num_prompt_tokens == 3

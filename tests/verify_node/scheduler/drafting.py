@@ -68,11 +68,6 @@ def drafting(
     return session
 
 
-def grow(session: Session, *tokens: int) -> None:
-    """A round commits tokens to a session that goes on."""
-    session.commit(tokens)
-
-
 def make_choice(
     *,
     budget: int = 8,
@@ -86,11 +81,11 @@ def make_choice(
     return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, change_rows)
 
 
-def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
+def owe(session: Session, tokens: float) -> Session:
     """Gives a session objectives by which a round that takes no time owes it so many tokens."""
-    slo = Objectives(tpot_s=tpot_s)
+    slo = Objectives(tpot_s=0.1)
     session.deadline = Deadline.open(session.session_id, session.client.name, Slo(slo), slo, 0, 0.0, NOW)
-    session.deadline.delivered(1, NOW - tokens * tpot_s)
+    session.deadline.delivered(1, NOW - tokens * 0.1)
     return session
 
 

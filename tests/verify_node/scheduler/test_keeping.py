@@ -1,7 +1,5 @@
 """A choice serves sessions with objectives before it chooses tokens by their value."""
 
-import pytest
-
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from tests.verify_node.scheduler.drafting import (
@@ -26,13 +24,6 @@ def test_who_is_owed_more_than_a_token_has_drafts_verified_that_would_not_pay():
     assert lengths(make_choice(cost=DEAR), owe(session, 1.1)) == [3], "they bring 0.42, the first two 0.39"
     assert lengths(make_choice(cost=DEAR), owe(session, 1.5)) == [0], "all of them bring too little"
     assert lengths(make_choice(cost=DEAR), owe(drafting(1, POOR), 1.0)) == [1]
-
-
-def test_what_is_owed_is_chosen_before_what_brings_more():
-    behind, eager = drafting(1, (0.5,) * 6), drafting(2, (0.99,) * 6)
-    assert lengths(make_choice(budget=6), behind, eager) == [0, 6]
-    assert lengths(make_choice(budget=6), owe(behind, 1.8), eager) == [3, 3], "within its half of the budget"
-    assert lengths(make_choice(budget=6), owe(behind, 9.0), eager) == [0, 6], "which does not suffice"
 
 
 def test_who_is_on_time_gets_what_it_would_get_without_objectives():
@@ -64,12 +55,6 @@ def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
     assert choice.owes_more(behind)
     assert not choice.owes_more(other)
     assert probabilities.bound(choice.least_probability(behind)) < probabilities.bound(choice.least_probability(other))
-
-
-@pytest.mark.parametrize("budget", [0, 1, 3])
-def test_no_need_breaks_the_budget(budget):
-    sessions = [owe(drafting(number, EVEN), 50.0) for number in range(1, 6)]
-    assert sum(lengths(make_choice(budget=budget), *sessions)) <= budget
 
 
 def test_now_is_the_time_of_the_round():

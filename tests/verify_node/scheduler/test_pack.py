@@ -55,25 +55,6 @@ def test_a_long_prompt_is_fed_in_chunks_and_leaves_half_of_the_round_to_others()
     assert (planned.entries[0].samples, planned.entries[0].base_len) == (False, 16)
 
 
-def test_the_last_chunk_samples():
-    pool = PagePool(50, 4)
-    session = make_session(1, prompt=40)
-    starts = []
-    while True:
-        [entry] = pack([session], pool).entries
-        starts.append((entry.start, len(entry.tokens), entry.samples))
-        pool.extend(session.session_id, len(entry.tokens))
-        if entry.samples:
-            break
-    assert starts == [(0, 16, False), (16, 16, False), (32, 8, True)]
-
-
-def test_two_long_prompts_share_the_half():
-    pool = PagePool(50, 4)
-    planned = pack([make_session(1, prompt=12), make_session(2, prompt=100)], pool)
-    assert [len(entry.tokens) for entry in planned.entries] == [12, 5]  # 11 before the newest, and 5: 16 together
-
-
 def test_clients_take_turns_in_having_prompts_prefilled():
     pool = PagePool(50, 4)
     many = [make_session(number, prompt=20) for number in (1, 2, 3)]
@@ -112,14 +93,6 @@ def test_a_session_is_admitted_when_all_of_it_finds_room():
     planned = pack([make_session(1, prompt=20)], pool)
     assert planned.admitted == planned.prefilled == ids(1)
     assert len(planned.entries[0].tokens) == 16
-
-
-def test_pages_are_counted_once_for_all_entries_together():
-    pool = PagePool(3, 4)
-    sessions = [make_session(n, prompt=5, ready_since=n) for n in (1, 2)]
-    planned = pack(sessions, pool)
-    assert planned.verified == ids(1)
-    assert planned.deferred == ids(2)
 
 
 a_session = st.fixed_dictionaries(

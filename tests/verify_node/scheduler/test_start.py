@@ -116,8 +116,7 @@ def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
 
 
 def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(self_draft=False)
-    desk.hello()
+    desk = Desk("a", self_draft=False)
     told: list[int] = []
     choose = type(desk.core.rounds.choice).choose
 
@@ -126,17 +125,14 @@ def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyP
         return choose(*given)
 
     monkeypatch.setattr(type(desk.core.rounds.choice), "choose", listen)
-    desk.open()
-    desk.round()
-    desk.open(number=2, prompt=(1,) * 9)
-    desk.round()
+    desk.begin()
+    desk.begin(number=2, prompt=(1,) * 9)
     desk.round()
     assert told == [2, 8, 0]
 
 
 def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
-    desk = Desk(num_pages=3, page_size=4, self_draft=False)
-    desk.hello()
+    desk = Desk("a", num_pages=3, page_size=4, self_draft=False)
     desk.open(max_tokens=7)
     desk.open(number=2, prompt=(1,) * 9, max_tokens=2)
     for _ in range(4):
@@ -150,8 +146,7 @@ def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
 
 def test_a_session_that_waits_for_memory_takes_nothing_of_anothers_budget_and_permission():
     """Its draft stays when it is preempted."""
-    desk = Desk(num_pages=16, page_size=4, budget=8, self_draft=False, validates=False)
-    desk.hello()
+    desk = Desk("a", num_pages=16, page_size=4, budget=8, self_draft=False, validates=False)
     desk.open(max_tokens=60)
     desk.open(number=2, prompt=(1,) * 24, max_tokens=24)
     desk.round()

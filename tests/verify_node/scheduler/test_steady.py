@@ -82,13 +82,6 @@ def test_the_least_probability_is_of_the_rows_own_time():
     assert claimed == pytest.approx(BOUND_SHARE * price, rel=0.03)
 
 
-def test_another_number_of_sessions_begins_anew():
-    steady = Steady(4.0)
-    for _ in range(40):
-        steady.update(GOOD, 1.0, 8, SECONDS)
-    assert steady.update(BAD, 1.0, 1, SECONDS) == steady.number == 0
-
-
 @pytest.mark.parametrize("resting", [(False, True), (True, False)])
 def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others(resting):
     """Else a return of the draft models would verify none of their tokens, and find that they bring nothing."""
@@ -123,8 +116,7 @@ def test_a_round_with_prefill_has_the_size_that_it_needs():
 
 
 def test_spare_rows_and_changes_of_size_count_as_rows_where_the_time_of_rounds_is_learned(monkeypatch):
-    desk = Desk()
-    desk.hello()
+    desk = Desk("a")
     desk.open()
     planned = desk.plan()
     outcomes = desk.target.run(planned)

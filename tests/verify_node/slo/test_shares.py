@@ -13,10 +13,7 @@ PATIENT = Slo(Objectives(tpot_s=0.1))
 
 @pytest.fixture
 def desk() -> Desk:
-    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=4000)
-    for peer in "ab":
-        desk.hello(peer, draft_model="")
-    return desk
+    return Desk("a", "b", self_draft=False, admission="dp", cost=COST, num_pages=4000, draft_model="")
 
 
 def ask(desk: Desk, peer: str, numbers: range, slo: Slo = PATIENT, prompt: int = 2) -> None:
@@ -28,34 +25,21 @@ def promised(desk: Desk, numbers: range) -> int:
     return sum(bool(desk.session(number).promised) for number in numbers)
 
 
-def end(desk: Desk, peer: str, numbers: range) -> None:
-    for number in numbers:
-        desk.up(peer, Close(session_id(number), 1))
-
-
 def test_alone_a_client_is_promised_all_that_can_be(desk: Desk) -> None:
     ask(desk, "a", range(32))
     assert promised(desk, range(32)) == 18
 
 
-def together(desk: Desk) -> None:
+@pytest.mark.parametrize(("weight", "shares"), [(1.0, (9, 9)), (2.0, (12, 6))])
+def test_two_that_ask_at_once_share_by_their_weights(desk: Desk, weight: float, shares: tuple[int, int]) -> None:
     """Both ask during a round, one for 32 and the other for 12."""
+    desk.core.peers[b"a"].client.weight = weight
     desk.open("a", 99, slo=None)
     planned = desk.plan()
     ask(desk, "a", range(32))
     ask(desk, "b", range(32, 44))
     desk.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
-
-
-def test_two_that_ask_at_once_have_half_each(desk: Desk) -> None:
-    together(desk)
-    assert (promised(desk, range(32)), promised(desk, range(32, 44))) == (9, 9)
-
-
-def test_a_client_of_twice_the_weight_has_twice_as_many(desk: Desk) -> None:
-    desk.core.peers[b"a"].client.weight = 2.0
-    together(desk)
-    assert (promised(desk, range(32)), promised(desk, range(32, 44))) == (12, 6)
+    assert (promised(desk, range(32)), promised(desk, range(32, 44))) == shares
 
 
 def test_what_others_do_not_want_goes_to_who_asks(desk: Desk) -> None:
@@ -74,7 +58,8 @@ def test_who_came_later_is_promised_first_what_others_leave(desk: Desk) -> None:
     ask(desk, "b", range(32, 38), prompt=80)
     assert (promised(desk, range(18)), promised(desk, range(32, 38))) == (18, 0)
     planned = desk.plan()
-    end(desk, "a", range(6))
+    for number in range(6):
+        desk.up("a", Close(session_id(number), 1))
     ask(desk, "a", range(18, 24))
     desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
     assert (promised(desk, range(18, 24)), promised(desk, range(32, 38))) == (0, 1)

@@ -1,4 +1,4 @@
-"""The page shows clients that are there, and never more than a bounded number."""
+"""Who is shown: clients that are there, never more than a bounded number; and what the event of a round tells."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from goodspeed.wire.messages import Close
 from tests.fakes import Desk, make_hello, session_id
 from verify_node.session.phase import Phase
 from verify_node.watch.present import MAX_SHOWN, present_clients, shown
+from verify_node.watch.round_events import round_event
 
 
 @pytest.fixture
@@ -53,3 +54,13 @@ def test_running_are_the_sessions_of_the_newest_round(desk):
     assert desk.core.rounds.num_running == 1
     desk.up("a", Close(session_id(1), 1))
     assert desk.core.rounds.num_running == 0
+
+
+def test_a_round_tells_its_sums_and_a_row_of_each_session():
+    desk = Desk("a", rounds="barrier")
+    desk.open()
+    planned = desk.plan()
+    told = round_event(planned, desk.finish(planned), desk.core.sessions)
+    assert (told["number"], told["num_drafted"], len(told["sessions"])) == (1, 0, 1)
+    assert told["may_draft"] == {session_id(1).hex(): desk.session().drafts.may_draft} == {session_id(1).hex(): 8}
+    assert told["sessions"][0]["may_draft"] == 8
