@@ -268,14 +268,22 @@ def told(position: int, token: int) -> TokenLogprobs:
 
 
 class TellingTarget(Target):
-    """The fake target with logprobs for the sessions that want them."""
+    """The fake target with logprobs for the sessions that want them, of their prompts, too."""
 
     def run(self, planned: Round) -> list[Outcome]:
-        entries = {entry.session_id: entry for entry in planned.entries}
-        return [_with_logprobs(entries[outcome.session_id], outcome) for outcome in super().run(planned)]
+        done = {outcome.session_id: outcome for outcome in super().run(planned)}
+        return [
+            _with_logprobs(entry, done.get(entry.session_id) or Outcome(entry.session_id, (), 0, 0.0))
+            for entry in planned.entries
+            if entry.session_id in done or entry.prompt_rows is not None
+        ]
 
 
 def _with_logprobs(entry: Entry, outcome: Outcome) -> Outcome:
-    if entry.num_logprobs is None:
-        return outcome
-    return replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))
+    if entry.num_logprobs is not None:
+        outcome = replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))
+    if entry.prompt_rows is not None:
+        outcome = replace(
+            outcome, prompt_logprobs=tuple(told(entry.start, token) for token in entry.prompt_rows.tokens)
+        )
+    return outcome

@@ -32,6 +32,12 @@ from goodspeed.wire.messages import Sampling
 
 NEAR_TIE = 1e-4
 GREEDY = Sampling(temperature=0.0)
+SAMPLINGS = (
+    GREEDY,
+    Sampling(temperature=1.0, seed=11),
+    Sampling(temperature=0.7, top_p=0.9, seed=12),
+    Sampling(temperature=0.9, top_k=20, seed=13),
+)
 DEADLINE_S = 600.0  # of a wait in vain
 POLL_S = 0.01
 MAX_WRITING = 80  # texts that the target alone keeps in its memory, to write on
@@ -49,13 +55,7 @@ class Wanted:
 
 def mixed(max_tokens: int) -> list[Wanted]:
     """Eight texts of eight domains, greedy and sampled in several ways, each sampled one with a seed of its own."""
-    ways = (
-        GREEDY,
-        Sampling(temperature=1.0, seed=11),
-        Sampling(temperature=0.7, top_p=0.9, seed=12),
-        Sampling(temperature=0.9, top_k=20, seed=13),
-    )
-    return [Wanted(one.prompt, max_tokens, ways[n % len(ways)]) for n, one in enumerate(prompts.demo())]
+    return [Wanted(one.prompt, max_tokens, SAMPLINGS[n % len(SAMPLINGS)]) for n, one in enumerate(prompts.demo())]
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
