@@ -1,5 +1,7 @@
 """The verify node's state machine: rounds by hand, every refusal by name, and what lost messages lead to."""
 
+from typing import Any
+
 import pytest
 
 from experiments.simulation.nodes.invariants import validate
@@ -176,7 +178,7 @@ def test_a_draft_that_is_not_taken(desk, changes, code):
 def test_no_more_is_verified_than_may_be_drafted(drafting, drafted):
     """The first tokens of a tree are its chain of first choices."""
     right = expected()[1:16]
-    draft = {"tokens": right}
+    draft: Any = {"tokens": right}
     if drafted == "a tree":
         wrong = tuple((token + 1) % VOCAB for token in right[:2])
         draft = {"tokens": (*right[:8], *wrong), "parents": pack((*range(-1, 7), -1, 0))}

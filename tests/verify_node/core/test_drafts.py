@@ -79,8 +79,15 @@ def test_a_draft_that_crosses_the_last_verdict_asks_for_nothing() -> None:
 def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
     desk = Desk("a", self_draft=False)
     desk.open()
-    usual = desk.core.rounds.choice.choose
-    desk.core.rounds.choice.choose = lambda *given: _priced(desk, usual(*given))  # type: ignore[method-assign]
+    choice: Any = desk.core.rounds.choice
+    usual, client = choice.choose, desk.session().client
+
+    def priced(*given: Any) -> Any:
+        """Each token has to be worth half of what a client's first token is."""
+        chosen, choice._least_value = usual(*given), 0.5 * desk.core.allocator.worth_of(client)
+        return chosen
+
+    choice.choose = priced
     [verdict] = desk.round()
     assert verdict.source is None
     assert probabilities.bound(verdict.least_probability) == pytest.approx(BOUND_SHARE * 0.5, rel=0.05)
@@ -88,13 +95,6 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
         desk.up("a", draft_of(desk, source=source))
         [verdict] = desk.round()
         assert (verdict.num_verified, verdict.source) == (4, source)
-
-
-def _priced(desk: Desk, chosen: Any) -> Any:
-    """The last round's tokens were dear: each had to be worth half of what a client's first token is."""
-    client = desk.session().client
-    desk.core.rounds.choice._least_value = 0.5 * desk.core.allocator.worth_of(client)  # type: ignore[attr-defined]
-    return chosen
 
 
 def test_barrier_rounds_have_no_bound() -> None:

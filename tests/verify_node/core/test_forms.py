@@ -159,7 +159,7 @@ def test_a_client_that_is_new_each_time_comes_after_those_that_waited(waiting: D
 def test_what_opens_again_while_its_form_is_compiled_has_the_result(waiting: Desk, constraints: Constraints) -> None:
     """Each line that fails for a moment would else cost a turn."""
     open_one(waiting, 1)
-    asked = waiting.core.sessions.next_to_compile()
+    asked: Any = waiting.core.sessions.next_to_compile()
     open_one(waiting, 1, epoch=2)
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
     assert [message.epoch for message in waiting.round() if isinstance(message, Verdict)] == [2]
@@ -167,7 +167,7 @@ def test_what_opens_again_while_its_form_is_compiled_has_the_result(waiting: Des
 
 def test_the_result_for_another_form_is_dropped(waiting: Desk, constraints: Constraints) -> None:
     open_one(waiting, 1)
-    asked = waiting.core.sessions.next_to_compile()
+    asked: Any = waiting.core.sessions.next_to_compile()
     open_one(waiting, 1, OTHER, epoch=2)
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
     assert next_number(waiting) == 1
@@ -196,7 +196,7 @@ def test_nothing_waits_for_a_sender_that_is_gone(
     waiting: Desk, constraints: Constraints, end: Callable[[Desk], object]
 ) -> None:
     open_one(waiting, 1)
-    asked = waiting.core.sessions.next_to_compile()
+    asked: Any = waiting.core.sessions.next_to_compile()
     end(waiting)
     assert next_number(waiting) is None
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []

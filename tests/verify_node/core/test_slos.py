@@ -64,12 +64,6 @@ def test_opened_again_the_account_goes_on(desk: Desk) -> None:
     assert deadline.after_first["away"] == pytest.approx(2.0, abs=0.02)
 
 
-def finish(desk: Desk, round_s: float) -> None:
-    while not desk.session().finished:
-        desk.round(round_s)
-        desk.acknowledge(1)
-
-
 @pytest.mark.parametrize("slo", [None, Slo(Objectives(tier="chat"))])
 def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk, slo: Slo | None) -> None:
     assert writing(desk, slo).deadline is None
@@ -87,7 +81,9 @@ def test_texts_are_judged_when_they_are_complete(
     desk: Desk, objectives: Objectives, round_s: float, attained: Any, late: Any
 ) -> None:
     writing(desk, Slo(objectives))
-    finish(desk, round_s)
+    while not desk.session().finished:
+        desk.round(round_s)
+        desk.acknowledge(1)
     counts = desk.core.counts
     assert (dict(counts.num_attained), dict(counts.violations)) == (attained, late)
 

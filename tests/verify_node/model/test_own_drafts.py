@@ -161,17 +161,13 @@ def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_part
     desk = OwnDesk(TARGET)
     prompts = {number: tuple(range(number, number + 40)) for number in range(1, 6)}
     for number, prompt in prompts.items():
-        desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=replace_seed(number)))
+        desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=Sampling(seed=number)))
     for _ in range(40):
         desk.round()
         desk.acknowledge()
     for number, prompt in prompts.items():
-        assert desk.text(number) == alone(replace_seed(number), prompt=prompt)
+        assert desk.text(number) == alone(Sampling(seed=number), prompt=prompt)
     assert desk.core.counts.accepted_by["own"] > 20
-
-
-def replace_seed(seed: int) -> Sampling:
-    return Sampling(temperature=1.0, seed=seed)
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def yields(order, holding, waiting, now=0.0):
     return order.yields(holding, waiting, now)
 
 
-def left_for(name, *jobs, now=0.0, **options):
-    return yields(create(name, **QUEUES, **options), *jobs, now)
+def left_for(name, holding, waiting, now=0.0, **options):
+    return yields(create(name, **QUEUES, **options), holding, waiting, now)
 
 
 @pytest.mark.parametrize(("order", "options"), [("las", {}), ("laps", {"guesses": False})])

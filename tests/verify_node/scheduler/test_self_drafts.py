@@ -8,8 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Sampling
-from tests.verify_node.scheduler.drafting import NOW, drafting, lengths, make_choice, make_client, make_session
-from tests.verify_node.scheduler.sessions import pack
+from tests.verify_node.scheduler.drafting import NOW, drafting, lengths, make_choice, make_client, make_session, pack
 from verify_node.scheduler import drafts as self_drafts
 from verify_node.scheduler.commit import commit
 from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, MISSED_LOOKUPS, SelfDrafts, Wanting
@@ -84,10 +83,6 @@ def test_only_for_sessions_that_may_have_it(verification, drafter, num):
 def test_what_the_draft_node_drafted_goes_first():
     session = drafting(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
     assert make_choice(self_drafts=SelfDrafts()).choose([session], 1, NOW)[session.session_id].source == "model"
-
-
-def test_switched_off_there_are_none():
-    assert lengths(make_choice(), repeating()) == [0]
 
 
 class Asked(SelfDrafts):

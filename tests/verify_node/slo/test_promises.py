@@ -9,7 +9,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from tests.verify_node.scheduler.sessions import pack
+from tests.verify_node.scheduler.drafting import pack
 from tests.verify_node.slo.deadlines import deadline, decided
 from verify_node.session.session import MAX_RETURNS, WINDOW
 from verify_node.slo.allotting import Allotment
@@ -365,3 +365,64 @@ def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
     allotment = Allotment(5, {session_id(1): 0}, (session_id(1),), frozenset({session_id(1)}))
     sessions = list(desk.core.sessions.values())
     assert pack(sessions, desk.core.pool, drafted={}, allotment=allotment).entries == ()
+
+
+# -- a client's share of promises is bounded while another client asks for some ----------------------------------------
+
+
+PATIENT = Slo(Objectives(tpot_s=0.1))
+"""A round of 100 ms carries 24 tokens, of which 18 are promised."""
+
+
+@pytest.fixture
+def two() -> Desk:
+    return Desk("a", "b", self_draft=False, admission="dp", cost=COST, num_pages=4000, draft_model="")
+
+
+def ask_all(two: Desk, peer: str, numbers: range, slo: Slo = PATIENT, prompt: int = 2) -> None:
+    for number in numbers:
+        two.open(peer, number, slo=slo, prompt=(1,) * prompt, max_tokens=100)
+
+
+def promised(two: Desk, numbers: range) -> int:
+    return sum(bool(two.session(number).promised) for number in numbers)
+
+
+def test_alone_a_client_is_promised_all_that_can_be(two: Desk) -> None:
+    ask_all(two, "a", range(32))
+    assert promised(two, range(32)) == 18
+
+
+@pytest.mark.parametrize(("weight", "shares"), [(1.0, (9, 9)), (2.0, (12, 6))])
+def test_two_that_ask_at_once_share_by_their_weights(two: Desk, weight: float, shares: tuple[int, int]) -> None:
+    """Both ask during a round, one for 32 and the other for 12."""
+    two.core.peers[b"a"].client.weight = weight
+    two.open("a", 99, slo=None)
+    planned = two.plan()
+    ask_all(two, "a", range(32))
+    ask_all(two, "b", range(32, 44))
+    two.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
+    assert (promised(two, range(32)), promised(two, range(32, 44))) == shares
+
+
+def test_what_others_do_not_want_goes_to_who_asks(two: Desk) -> None:
+    """The other client asks for what it can never have, so it has no share to wait for."""
+    two.open("a", 99, slo=None)
+    planned = two.plan()
+    ask_all(two, "a", range(32))
+    ask_all(two, "b", range(32, 44), Slo(Objectives(tpot_s=0.001)))
+    two.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
+    assert (promised(two, range(32)), promised(two, range(32, 44))) == (18, 0)
+
+
+def test_who_came_later_is_promised_first_what_others_leave(two: Desk) -> None:
+    """All is promised to one client. When six of its texts end and it asks for six more, the other is first."""
+    ask_all(two, "a", range(18))
+    ask_all(two, "b", range(32, 38), prompt=80)
+    assert (promised(two, range(18)), promised(two, range(32, 38))) == (18, 0)
+    planned = two.plan()
+    for number in range(6):
+        two.up("a", Close(session_id(number), 1))
+    ask_all(two, "a", range(18, 24))
+    two.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    assert (promised(two, range(18, 24)), promised(two, range(32, 38))) == (0, 1)
