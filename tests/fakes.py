@@ -38,6 +38,7 @@ __all__ = [
     "VOCAB",
     "Desk",
     "alone",
+    "expected",
     "make_core",
     "make_hello",
     "make_open",
@@ -131,6 +132,11 @@ def make_open(number: int = 1, *, epoch: int = 1, prompt: Sequence[int] = (1, 2,
     return replace_message(opened, **changes)
 
 
+def expected(number: int = 1, **changes: Any) -> tuple[int, ...]:
+    """Returns what the fake target alone writes for `make_open` with these arguments."""
+    return alone(request_of(make_open(number, **changes)))
+
+
 def session_id(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
@@ -143,11 +149,16 @@ def replace_message(message: Replaced, **changes: Any) -> Replaced:
 class Desk:
     """A verify node with the fake target; peers are names, and tests set the clock."""
 
-    def __init__(self, core: VerifyCore | None = None, **options: Any) -> None:
+    def __init__(
+        self, *names: str, core: VerifyCore | None = None, draft_model: str = "fake-draft", **options: Any
+    ) -> None:
+        """names: draft nodes that have said Hello, with this draft model. options: of `make_core`."""
         self.core = core or make_core(**options)
         self.target = TellingTarget(self.core.pool, self.core.limits, self.core.welcome.context_len)
         self.now = 0.0
         self.compiles = True  # constraints are compiled at once
+        for name in names:
+            self.hello(name, draft_model=draft_model)
 
     def hello(self, name: str = "a", **changes: Any) -> DownMessage:
         return self.up(name, make_hello(name, **changes))[0]
@@ -171,6 +182,10 @@ class Desk:
 
     def open(self, peer: str = "a", number: int = 1, **changes: Any) -> list[DownMessage]:
         return self.up(peer, make_open(number, **changes))
+
+    def begin(self, peer: str = "a", number: int = 1, **changes: Any) -> list[DownMessage]:
+        """Opens a session, and runs a round, which is its first one if it needs not wait."""
+        return self.open(peer, number, **changes) + self.round()
 
     def draft(
         self,
@@ -253,14 +268,22 @@ def told(position: int, token: int) -> TokenLogprobs:
 
 
 class TellingTarget(Target):
-    """The fake target with logprobs for the sessions that want them."""
+    """The fake target with logprobs for the sessions that want them, of their prompts, too."""
 
     def run(self, planned: Round) -> list[Outcome]:
-        entries = {entry.session_id: entry for entry in planned.entries}
-        return [_with_logprobs(entries[outcome.session_id], outcome) for outcome in super().run(planned)]
+        done = {outcome.session_id: outcome for outcome in super().run(planned)}
+        return [
+            _with_logprobs(entry, done.get(entry.session_id) or Outcome(entry.session_id, (), 0, 0.0))
+            for entry in planned.entries
+            if entry.session_id in done or entry.prompt_rows is not None
+        ]
 
 
 def _with_logprobs(entry: Entry, outcome: Outcome) -> Outcome:
-    if entry.num_logprobs is None:
-        return outcome
-    return replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))
+    if entry.num_logprobs is not None:
+        outcome = replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))
+    if entry.prompt_rows is not None:
+        outcome = replace(
+            outcome, prompt_logprobs=tuple(told(entry.start, token) for token in entry.prompt_rows.tokens)
+        )
+    return outcome

@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Literal
 
 CHUNK_BYTES = 1 << 14
@@ -62,9 +61,7 @@ class Proxy:
     def __enter__(self) -> "Proxy":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def cut(self) -> None:

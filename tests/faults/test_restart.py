@@ -5,13 +5,12 @@ Silence tells nobody anything here: timeouts and leases are longer than any wait
 
 import threading
 import time
-from types import TracebackType
 
 import pytest
 from httpx2 import Client, TransportError
 
 from tests.faults.texts import ask, check, mixed
-from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
+from tests.nodes import DEADLINE_S, POLL_S, DraftNode, VerifyNode
 
 pytestmark = pytest.mark.nodes
 
@@ -26,7 +25,6 @@ class Ready:
     def __init__(self, url: str) -> None:
         self.said: list[int] = []
         self._url = f"{url}/ready"
-        self._told = threading.Condition()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
 
@@ -34,31 +32,25 @@ class Ready:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ends.set()
         self._thread.join()
 
     def wait_for(self, status: int, *, after: int) -> int:
         """Waits until it says so in answer number `after` or a later one; returns that answer's number."""
         deadline = time.monotonic() + DEADLINE_S
-        with self._told:
-            while status not in self.said[after:]:
-                assert time.monotonic() < deadline, f"{self._url} says {self.said[-5:]}, and never {status}"
-                self._told.wait(0.2)
-            return self.said.index(status, after)
+        while status not in self.said[after:]:
+            assert time.monotonic() < deadline, f"{self._url} says {self.said[-5:]}, and never {status}"
+            time.sleep(POLL_S)
+        return self.said.index(status, after)
 
     def _ask(self) -> None:
         with Client(timeout=DEADLINE_S) as client:
             while not self._ends.wait(0.05):
                 try:
-                    status = client.get(self._url).status_code
+                    self.said.append(client.get(self._url).status_code)
                 except TransportError:
-                    status = AWAY
-                with self._told:
-                    self.said.append(status)
-                    self._told.notify_all()
+                    self.said.append(AWAY)
 
 
 @pytest.mark.parametrize("measures", [False, pytest.param(True, marks=pytest.mark.slow_faults)])

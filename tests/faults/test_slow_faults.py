@@ -1,7 +1,8 @@
 """Faults that take minutes: each of them on all lines at once, and by itself. Only `make faults` runs these."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -19,6 +20,24 @@ STEADY = NAMES[1:]
 NUM_TOKENS = 100
 
 
+@contextmanager
+def worse(site: Site, names: Sequence[str] = STEADY, **changes: float) -> Iterator[None]:
+    """Lines that have these attributes meanwhile."""
+    lines = [site.lines[name] for name in names]
+    before = [{name: getattr(line, name) for name in changes} for line in lines]
+    try:
+        for line in lines:
+            vars(line).update(changes)
+        yield
+    finally:
+        for line, own in zip(lines, before, strict=True):
+            vars(line).update(own)
+
+
+def num_resets(site: Site) -> int:
+    return sum(line.num_resets for line in site.lines.values())
+
+
 @pytest.mark.parametrize("share", [0.01, 0.1])
 def test_resets_by_the_message(site: Site, share: float) -> None:
     """Each chunk of bytes, about a message, resets its connection instead of coming through with this probability."""
@@ -27,48 +46,31 @@ def test_resets_by_the_message(site: Site, share: float) -> None:
     # a connection with 0.1 lives for a second or two, in which nothing comes back to a node that is a second away
     names = STEADY if share < 0.1 else STEADY[:-1]
     streams = site.ask(NUM_TOKENS if share < 0.1 else 40, names)
-    before = sum(line.num_resets for line in site.lines.values())
-    for name in names:
-        site.lines[name].chunk_reset_share = share
-    try:
+    before = num_resets(site)
+    with worse(site, names, chunk_reset_share=share):
         check_all_exact(chain(*streams.values()))
-    finally:
-        for line in site.lines.values():
-            line.chunk_reset_share = 0.0
-    num_resets = sum(line.num_resets for line in site.lines.values()) - before
-    print(f"resets: {num_resets}")
-    assert num_resets > 0
+    print(f"resets: {num_resets(site) - before}")
+    assert num_resets(site) > before
     site.wait_until_ready()
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1])
 def test_resets_by_the_second(site: Site, share: float) -> None:
     """Each second a connection is reset with this probability, while texts follow each other."""
-    before = sum(line.num_resets for line in site.lines.values())
-    for name in STEADY:
-        site.lines[name].reset_share = share
-    try:
+    before = num_resets(site)
+    with worse(site, reset_share=share):
         begun = time.monotonic()
-        while time.monotonic() < begun + 60 or sum(line.num_resets for line in site.lines.values()) == before:
+        while time.monotonic() < begun + 60 or num_resets(site) == before:
             check_all_exact([ask(site.drafts[name].url, one) for name in STEADY[:-1] for one in mixed(NUM_TOKENS)[:2]])
-    finally:
-        for line in site.lines.values():
-            line.reset_share = 0.0
-    print(f"resets: {sum(line.num_resets for line in site.lines.values()) - before}")
+    print(f"resets: {num_resets(site) - before}")
     site.wait_until_ready()
 
 
 @pytest.mark.parametrize("delay_s", [0.15, 0.5])
 def test_long_ways(site: Site, delay_s: float) -> None:
     """300 ms and a second there and back for everybody, with jitter."""
-    before = {name: line.delay_s for name, line in site.lines.items()}
-    for line in site.lines.values():
-        line.delay_s, line.jitter_s = delay_s, delay_s / 5
-    try:
+    with worse(site, NAMES, delay_s=delay_s, jitter_s=delay_s / 5):
         check_all_exact(chain(*site.ask(60, STEADY).values()))
-    finally:
-        for name, line in site.lines.items():
-            line.delay_s, line.jitter_s = before[name], 0.0
 
 
 def test_with_keys_a_far_node_gets_in_at_its_first_attempt(tmp_path: Path) -> None:

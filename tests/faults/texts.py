@@ -32,7 +32,14 @@ from goodspeed.wire.messages import Sampling
 
 NEAR_TIE = 1e-4
 GREEDY = Sampling(temperature=0.0)
+SAMPLINGS = (
+    GREEDY,
+    Sampling(temperature=1.0, seed=11),
+    Sampling(temperature=0.7, top_p=0.9, seed=12),
+    Sampling(temperature=0.9, top_k=20, seed=13),
+)
 DEADLINE_S = 600.0  # of a wait in vain
+POLL_S = 0.01
 MAX_WRITING = 80  # texts that the target alone keeps in its memory, to write on
 
 
@@ -48,13 +55,7 @@ class Wanted:
 
 def mixed(max_tokens: int) -> list[Wanted]:
     """Eight texts of eight domains, greedy and sampled in several ways, each sampled one with a seed of its own."""
-    ways = (
-        GREEDY,
-        Sampling(temperature=1.0, seed=11),
-        Sampling(temperature=0.7, top_p=0.9, seed=12),
-        Sampling(temperature=0.9, top_k=20, seed=13),
-    )
-    return [Wanted(one.prompt, max_tokens, ways[n % len(ways)]) for n, one in enumerate(prompts.demo())]
+    return [Wanted(one.prompt, max_tokens, SAMPLINGS[n % len(SAMPLINGS)]) for n, one in enumerate(prompts.demo())]
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
@@ -70,7 +71,6 @@ class Stream:
         self.finish_reason: str | None = None
         self.error: openai.OpenAIError | None = None
         self._url = url
-        self._told = threading.Condition()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -78,25 +78,24 @@ class Stream:
     def is_over(self) -> bool:
         return not self._thread.is_alive()
 
-    def wait_for(self, num_tokens: int, timeout_s: float = DEADLINE_S) -> None:
+    def wait_for(self, num_tokens: int) -> None:
         """Waits until so many tokens are there; AssertionError when the stream ends before."""
-        deadline = time.monotonic() + timeout_s
-        with self._told:
-            while len(self.tokens) < num_tokens:
-                assert not self.is_over, f"{self} ended before token {num_tokens}"
-                assert time.monotonic() < deadline, f"{self} did not come to token {num_tokens}"
-                self._told.wait(0.2)
+        deadline = time.monotonic() + DEADLINE_S
+        while len(self.tokens) < num_tokens:
+            assert not self.is_over, f"{self} ended before token {num_tokens}"
+            assert time.monotonic() < deadline, f"{self} did not come to token {num_tokens}"
+            time.sleep(POLL_S)
 
-    def finish(self, timeout_s: float = DEADLINE_S) -> list[str]:
+    def finish(self) -> list[str]:
         """Its tokens, when it has come to a clean end."""
-        self._join(timeout_s)
+        self._join()
         assert self.error is None, f"{self} broke"
         assert self.finish_reason == "length", f"{self} came to no end"
         return self.tokens
 
-    def breaks(self, timeout_s: float = DEADLINE_S) -> openai.OpenAIError:
+    def breaks(self) -> openai.OpenAIError:
         """The error that it ends with; AssertionError for a clean end."""
-        self._join(timeout_s)
+        self._join()
         assert self.finish_reason is None, f"{self} finished"
         assert self.error is not None, f"{self} ended as if it were complete"
         return self.error
@@ -104,8 +103,8 @@ class Stream:
     def __str__(self) -> str:
         return f"a text of {len(self.tokens)} tokens ({self.finish_reason}, {self.error!r}; {self.wanted.sampling})"
 
-    def _join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
+    def _join(self) -> None:
+        self._thread.join(DEADLINE_S)
         assert self.is_over, f"{self} does not end"
 
     def _read(self) -> None:
@@ -128,18 +127,13 @@ class Stream:
             self.error = error
         except Exception as error:  # what the HTTP library below raises in mid-stream
             self.error = openai.OpenAIError(f"{type(error).__name__}: {error}")
-        finally:
-            with self._told:
-                self._told.notify_all()
 
     def _take(self, chunk: openai.types.Completion) -> None:
-        with self._told:
-            for choice in chunk.choices:
-                new = (choice.logprobs.tokens or []) if choice.logprobs else []
-                self.tokens += new
-                self.times += [time.monotonic()] * len(new)
-                self.finish_reason = choice.finish_reason or self.finish_reason
-            self._told.notify_all()
+        for choice in chunk.choices:
+            new = (choice.logprobs.tokens or []) if choice.logprobs else []
+            self.times += [time.monotonic()] * len(new)
+            self.tokens += new
+            self.finish_reason = choice.finish_reason or self.finish_reason
 
 
 def ask(url: str, wanted: Wanted) -> Stream:

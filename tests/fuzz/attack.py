@@ -4,8 +4,8 @@
 
 It is told on standard input what to do, a line of JSON each: `{"overheard": HEX}` are honest bytes to say again, and
 `{"attack": N}` sends N messages. It tells on standard output how far it is, and then `{"done": ...}` with its counts
-since it started. Its few sockets become somebody else every now and then, and whenever nobody talks to them any more;
-some never read what they are answered. With KEYS, a file of enrolled key pairs, each newcomer has one of these.
+since it started. Its few sockets become somebody else every now and then, and whenever nobody reads them any more; some
+never read what they are answered. With KEYS, a file of enrolled key pairs, each newcomer has one of these.
 """
 
 import json
@@ -14,15 +14,12 @@ import queue
 import socket
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from random import Random
 
-import msgspec
 import zmq
 
-from goodspeed.wire.handshake import VERSION, Hello
 from tests.fuzz.hostile import Hostile, Me
 
 NUM_SOCKETS = 6
@@ -33,12 +30,6 @@ RAW_EVERY = 400
 """Messages for each of them."""
 
 BURST = 25
-ANSWER_TIMEOUT_MS = 500
-"""The time that an answer to a question may take."""
-
-MANY = 60
-"""Messages without an answer, after which none is asked for: of so many something is always refused, and told to
-whoever is still talked to."""
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
@@ -54,7 +45,6 @@ class Line:
         self.me: Me = attack.hostile.new()
         self.left = random.choice((20, 200, 2000))
         self.is_deaf = random.random() < 0.1
-        self.num_unanswered = 0  # messages since the last answer
         self.socket = attack.context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 2000)
         self.socket.setsockopt(zmq.SNDTIMEO, 50)  # cut, or the verify node does not keep up
@@ -70,23 +60,6 @@ class Line:
     def hear(self) -> None:
         while self.socket.poll(0):
             self.me.hear(self.socket.recv())
-            self.num_unanswered = 0
-
-    def settle(self, tokenizer: str, count: Counter[str]) -> bool:
-        """True if all that was said has arrived: the last word is a question that is answered, unless one is barred."""
-        question = Hello(VERSION, self.me.name, self.me.boot_id, f"not {tokenizer}")
-        before = self.me.answers["tokenizer"] + self.me.answers["wrong_name"]
-        try:
-            self.socket.send(msgspec.msgpack.encode(question))
-        except zmq.Again:
-            return False
-        count["last word"] += 1
-        deadline = time.monotonic() + ANSWER_TIMEOUT_MS / 1000
-        while (left := deadline - time.monotonic()) > 0 and self.socket.poll(int(left * 1000)):
-            self.me.hear(self.socket.recv())
-            if self.me.answers["tokenizer"] + self.me.answers["wrong_name"] > before:
-                return True
-        return False
 
 
 class Attack:
@@ -101,7 +74,6 @@ class Attack:
         self.kinds: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
         self.num_lines = 0
-        self.num_settled = 0  # connections that were answered to the end; the others are barred or cut
         self.num_raw = 0
         self._lines = [Line(self) for _ in range(NUM_SOCKETS)]
         self._raw: list[socket.socket] = []
@@ -123,19 +95,12 @@ class Attack:
             if self.num_sent // RAW_EVERY > self.num_raw:
                 self._say_no_zmtp()
 
-    def settle(self) -> None:
-        """All that was sent has arrived, as far as that can be known."""
-        for place, line in enumerate(self._lines):
-            self._end(line)
-            self._lines[place] = Line(self)
-
     def counts(self) -> dict[str, object]:
         return {
             "num_sent": self.num_sent,
             "kinds": dict(self.kinds),
             "answers": dict(self.answers + sum((line.me.answers for line in self._lines), Counter())),
             "num_connections": self.num_lines + len(self._lines),
-            "num_settled": self.num_settled,
             "num_raw": self.num_raw,
         }
 
@@ -152,18 +117,15 @@ class Attack:
             try:
                 line.socket.send_multipart(frames)
             except zmq.Again:  # nobody reads it any more
-                line.left, line.num_unanswered = 0, MANY
+                line.left = 0
                 return
             self.kinds[kind] += 1
             line.left -= 1
-            line.num_unanswered += 1
         if not line.is_deaf:
             line.hear()
 
     def _end(self, line: Line) -> None:
         line.hear()
-        if line.num_unanswered < MANY and line.settle(self.hostile.tokenizer, self.kinds):
-            self.num_settled += 1
         self.num_lines += 1
         self.answers += line.me.answers
         line.socket.close()
@@ -225,7 +187,6 @@ def _obey(attack: Attack, commands: "queue.Queue[str]") -> None:
                 told = attack.num_sent
                 print(json.dumps({"sent": told}), flush=True)
             if not left:
-                attack.settle()
                 print(json.dumps({"done": attack.counts()}), flush=True)
             continue
         if not line:

@@ -22,7 +22,7 @@ from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.generation import Constraint, LogitRules, TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, Sampling, Slo, UpMessage, Verdict
-from tests.fuzz.damage import HEADERS, OPENINGS, damaged, wrong_fields
+from tests.fuzz.damage import damaged, wrong_fields
 
 DRAFT_FIELDS = Draft.__struct_fields__
 Frames: TypeAlias = list[bytes]
@@ -76,14 +76,11 @@ class Hostile:
         self.with_keys = with_keys
         self.overheard: deque[tuple[UpMessage, bytes]] = deque(maxlen=400)
         self.kinds: dict[str, tuple[int, Callable[[Me], Frames]]] = {
-            "garbage": (60, self._garbage),
-            "damaged": (120, self._damaged),
+            "garbage": (80, self._garbage),
+            "damaged": (160, self._damaged),
             "wrong fields": (150, self._wrong_fields),
-            "huge headers": (30, self._huge_headers),
-            "deep nesting": (4, self._deep_nesting),
             "too large": (1, self._too_large),
             "many frames": (30, self._many_frames),
-            "no frames": (20, self._no_frames),
             "wrong Hello": (30, self._wrong_hello),
             "Hello": (20, self._hello),
             "downwards": (20, self._downwards),
@@ -126,21 +123,13 @@ class Hostile:
     # -- bytes -----------------------------------------------------------------------------------------------------
 
     def _garbage(self, me: Me) -> Frames:
-        return [self.random.randbytes(self.random.choice((1, 3, 20, 300)))]
+        return [self.random.randbytes(self.random.choice((0, 1, 3, 20, 300)))]
 
     def _damaged(self, me: Me) -> Frames:
         return [damaged(encode(self._right(me)), self.random)]
 
     def _wrong_fields(self, me: Me) -> Frames:
         return [wrong_fields(self._right(me), self.random)]
-
-    def _huge_headers(self, me: Me) -> Frames:
-        data, header = encode(self._right(me)), self.random.choice(list(HEADERS.values()))
-        return [data[: self.random.randrange(len(data))] + header]
-
-    def _deep_nesting(self, me: Me) -> Frames:
-        data = encode(self._right(me))
-        return [data[: self.random.randrange(len(data))] + self.random.choice(OPENINGS[:3]) * 20_000]
 
     def _too_large(self, me: Me) -> Frames:
         """Refused by name, or so large that ZeroMQ cuts the connection."""
@@ -154,9 +143,6 @@ class Hostile:
             self.random.choice((b"", encode(self._right(me)), b"\xc1")) for _ in range(self.random.randint(2, 20))
         ]
         return [*frames[:-1], b"" if self.random.random() < 0.5 else frames[-1]]
-
-    def _no_frames(self, me: Me) -> Frames:
-        return [b""]
 
     # -- handshakes ------------------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class Attacker:
         self._tell({"overheard": encode(message, MAX_MESSAGE_BYTES).hex()})
 
     async def attack(self, num_messages: int) -> None:
-        """Returns when so many were sent and have arrived."""
+        """Returns when so many were sent."""
         self._tell({"attack": num_messages})
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
@@ -269,6 +269,7 @@ async def _loud(
         await asyncio.wait([writing], timeout=LOOK_S)
     await writing
     await attacking
+    await _settled(verify)
     return gaps
 
 

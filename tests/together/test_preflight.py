@@ -150,10 +150,6 @@ def told(places: dict[str, str]) -> list[tuple[int, list[str]]]:
     return list(json.loads(ended.stdout.splitlines()[-1]))
 
 
-def words_of(number: int) -> tuple[str, ...]:
-    return REFUSED[number][0]
-
-
 def placed(text: str, places: dict[str, str]) -> str:
     for name, place in places.items():
         text = text.replace(name, place)
@@ -164,7 +160,7 @@ def placed(text: str, places: dict[str, str]) -> str:
 def test_it_is_said_before_torch_is_loaded(
     number: int, told: list[tuple[int, list[str]]], places: dict[str, str]
 ) -> None:
-    _, status, said = REFUSED[number]
+    asked, status, said = REFUSED[number]
     ended, lines = told[number]
     assert ended == status
     for words in said:
@@ -172,7 +168,7 @@ def test_it_is_said_before_torch_is_loaded(
     assert lines[-1] == "loaded:"
     assert not [line for line in lines if "loading" in line or "Traceback" in line]
     is_open = "tcp://192.0.2.1:5555 is open to its network WITHOUT keys"
-    assert any(is_open in line for line in lines) == ("--trusted-network" in words_of(number))
+    assert any(is_open in line for line in lines) == ("--trusted-network" in asked)
 
 
 def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_served() -> None:

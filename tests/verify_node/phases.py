@@ -1,7 +1,10 @@
-"""Sessions by themselves, and put by hand into a phase that they would reach through rounds."""
+"""Sessions by themselves, a draft and a verdict for one, and phases that they would reach through rounds, by hand."""
+
+from typing import Any
 
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
+from tests.fakes import make_open, replace_message, session_id
 from verify_node.session.client import Client
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
@@ -34,3 +37,21 @@ def put(session: Session, may_draft: int = 0, draft: Draft | None = None, *, wai
     session.last_verdict = Verdict(session.session_id, session.epoch, session.acked, (), 0, 0, may_draft)
     if draft is not None:
         session.take_draft(draft, session.ready_since)
+
+
+def make_session(**changes: Any) -> Session:
+    """Session 1 of client a, whose prompt is (1, 2, 3) and which may have 20 tokens more."""
+    return new_session(make_open(**changes))
+
+
+def a_draft(session: Session | None = None, **changes: Any) -> Draft:
+    """Two tokens, by default beyond the prompt of `make_session`."""
+    base_len = 3 if session is None else len(session.tokens)
+    return replace_message(Draft(session_id(1), 1, base_len, (4, 5)), **changes)
+
+
+def tell(session: Session, now: float, *, may_draft: int = 8, waits: bool = False) -> None:
+    """The verdict with its newest token goes out."""
+    verdict = Verdict(session.session_id, 1, len(session.tokens) - 1, (7,), 0, 0, may_draft)
+    session.permit(may_draft, 1)
+    session.tell(verdict, now, waits=waits, round_s=0.0)

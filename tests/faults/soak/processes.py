@@ -3,7 +3,6 @@
 import json
 import subprocess
 import threading
-import time
 
 from tests.nodes import Event, Process, run
 
@@ -15,23 +14,15 @@ CHATTY = '{"event":"round"'  # the verify node's, many a second
 class SoakedNode(Process):
     """A node of either kind. `generation` counts its lives."""
 
-    def __init__(
-        self,
-        name: str,
-        module: str,
-        *words: str,
-        ports: dict[str, str],
-    ) -> None:
+    def __init__(self, name: str, module: str, *words: str, ports: dict[str, str]) -> None:
         self.name = name
         self.generation = 0
-        self.started_at = time.monotonic()
         self.tracebacks: list[str] = []
         super().__init__(module, *words, ports=ports)
 
     def start_again(self) -> None:
         """Starts the node on the same ports, after a kill."""
         self.generation += 1
-        self.started_at = time.monotonic()
         self.process = self._start()
 
     def ready_again(self) -> None:

@@ -15,7 +15,7 @@ WARM_UP_S = 120.0
 JUDGED_S = 600.0
 """A life that is shorter after that is told, and not judged: a line through minutes says nothing of an hour."""
 
-FLAT_PER_HOUR = {"rss_mb": 5.0, "fds": 2.0, "sockets": 2.0, "threads": 1.0}
+FLAT_PER_HOUR = {"rss_mb": 5.0, "fds": 2.0, "threads": 1.0}
 """A node of 400 MB that grows by 5 MB an hour doubles in three days; files, sockets and threads are whole things, and
 one that is lost with each connection, text or fault would make hundreds of them in an hour."""
 

@@ -14,13 +14,11 @@ from typing import Any
 import httpx2
 
 from tests.faults import texts
-from tests.faults.soak.judging import Tally, Text
-from tests.faults.soak.plan import Plan
+from tests.faults.soak.judging import Tally, Text, Weather
+from tests.faults.soak.plan import VERIFY, Plan
 from tests.faults.soak.resources import Life, Records
-from tests.faults.soak.schedule import VERIFY
 from tests.faults.soak.site import Site
 from tests.faults.soak.users import Desk, HttpUser, pool
-from tests.faults.soak.weather import Weather
 from tests.faults.texts import Comparison, Wanted
 
 SAMPLE_S = 5.0

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from tests.faults.conftest import make_keys
 from tests.faults.proxy import Proxy
-from tests.faults.soak.plan import Role
+from tests.faults.soak.judging import Weather
+from tests.faults.soak.plan import VERIFY, Fault, Role
 from tests.faults.soak.processes import SoakedNode
-from tests.faults.soak.schedule import VERIFY, Fault
-from tests.faults.soak.weather import Weather
 from tests.nodes import ANYWHERE, with_settings
 
 VERIFY_PAGES = 72

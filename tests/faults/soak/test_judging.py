@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from goodspeed.wire.messages import Sampling
-from tests.faults.soak.judging import CALM_LIMIT_S, Ending, Tally, Text
-from tests.faults.soak.schedule import VERIFY
-from tests.faults.soak.weather import AWAY_LIMIT_S, RECOVERY_S, Episode, Weather
+from tests.faults.soak.judging import AWAY_LIMIT_S, CALM_LIMIT_S, RECOVERY_S, Ending, Episode, Tally, Text, Weather
+from tests.faults.soak.plan import VERIFY
 from tests.faults.texts import Comparison, Wanted
 
 OWN = list("the target's own text")

@@ -4,10 +4,9 @@ import json
 import re
 
 from tests.faults.soak import report
-from tests.faults.soak.plan import Plan
+from tests.faults.soak.plan import VERIFY, Plan
 from tests.faults.soak.resources import Life
 from tests.faults.soak.run import Outcome
-from tests.faults.soak.schedule import VERIFY
 
 
 def good() -> Outcome:

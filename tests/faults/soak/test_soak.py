@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.soak.__main__ import main
-from tests.faults.soak.schedule import Fault
+from tests.faults.soak.judging import Weather
+from tests.faults.soak.plan import Fault
 from tests.faults.soak.site import Site
-from tests.faults.soak.weather import Weather
 from tests.nodes import ENVIRONMENT, ROOT
 
 OPTIONS = ("--minutes=0.5", "--nodes=4", "--texts=5", "--gap-s=1.5", "--seed=0", "--json")

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 import httpx2
 
 from goodspeed.embedded import prompts
-from goodspeed.wire.messages import Sampling
 from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
-from tests.faults.texts import Wanted
+from tests.faults.texts import SAMPLINGS, Wanted
 from tests.nodes import Event
 
 NUM_WANTED = 40
@@ -27,13 +26,6 @@ LENGTHS = (20, 80)
 LEAVING_SHARE = 0.08
 THINKING_S = 1.0
 RETRY_S = 0.5
-
-SAMPLINGS = (
-    Sampling(temperature=0.0),
-    Sampling(temperature=1.0, seed=11),
-    Sampling(temperature=0.7, top_p=0.9, seed=12),
-    Sampling(temperature=0.9, top_k=20, seed=13),
-)
 
 
 def pool(seed: int) -> list[Wanted]:

@@ -107,3 +107,27 @@ def test_a_node_without_standard_error_goes_on(verify: VerifyNode, tmp_path: Pat
 def num_tokens(out: str) -> int:
     """Tokens of the one text, by the last of the events; nothing but these is among the lines."""
     return len([json.loads(line) for line in out.splitlines()][-1]["prompts"][0]["token_ids"])
+
+
+# -- interrupted -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_before_the_end(number: signal.Signals, tmp_path: Path, verify: VerifyNode) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": text, "seed": 1}) + "\n" for text in ("one", "two", "three")))
+    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--prompts", str(prompts), "--max-sessions", "1")
+    with Fork("draft_node", *words, "--max-tokens", "2000", "--json") as process:
+        assert process.stdout is not None
+        while json.loads(process.stdout.readline())["event"] != "tokens":
+            pass
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    loading, *_, connected, last = err.splitlines()  # between them it may say that it waits
+    assert loading == "goodspeed-draft: loading tiny-draft-s ..."
+    assert connected == f"goodspeed-draft: connected to {verify.endpoint}"
+    assert last == "goodspeed-draft: interrupted; unfinished prompts: 3"
+    result = json.loads(out.splitlines()[-1])
+    assert [row["error"]["code"] for row in result["prompts"]] == ["interrupted"] * 3
+    assert [row["prompt"] for row in result["prompts"]] == ["one", "two", "three"]

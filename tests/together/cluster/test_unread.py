@@ -111,15 +111,11 @@ def test_a_verify_node_serves_whoever_reads_it(streams: tuple[int, ...], client:
         assert node.interrupt() == 0
 
 
-def draft_words(verify: VerifyNode, http: str) -> tuple[str, ...]:
-    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--http", http)
-    return ("draft_node", *words, "--json", "--log-level", "info")
-
-
 @pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
 def test_a_draft_node_serves_whoever_reads_it(streams: tuple[int, ...], verify: VerifyNode, client: Client) -> None:
     http = f"127.0.0.1:{free_port()}"
-    with Unread(streams, 60, SOON_S, *draft_words(verify, http)) as node:
+    words = ("--model", "tiny-draft-s", "--verify", verify.endpoint, "--http", http, "--json", "--log-level", "info")
+    with Unread(streams, 60, SOON_S, "draft_node", *words) as node:
         assert ready(client, f"http://{http}", node.process)
         asked = {"model": "goodspeed", "prompt": "The river", "max_tokens": 8}
         assert client.post(f"http://{http}/v1/completions", json=asked).status_code == 200

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import openai
@@ -47,31 +46,6 @@ def draft_node(endpoint: str, *options: str) -> Iterator[tuple[DraftNode, str]]:
         yield node, f"{node.url}/v1"
 
 
-@contextmanager
-def talking(folder: Path) -> Iterator[str]:
-    """Yields the base URL of nodes whose target writes at random; its chat template knows tools and thinking."""
-    (end,) = chats.ids_of("<|im_end|>")
-    config = LlamaConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        vocab_size=NUM_ROWS,
-        max_position_embeddings=4096,
-        bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=None,
-    )
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    chats.save(folder)
-    with (
-        VerifyNode("--model", str(folder)) as verify,
-        draft_node(verify.endpoint, "--model", "none", "--tokenizer", str(folder)) as (_, url),
-    ):
-        yield url
-
-
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
     """Yields the address of a verify node that has drafts made however fast this machine is."""
@@ -104,6 +78,23 @@ def expected(url: str) -> str:
 
 @pytest.fixture(scope="session")
 def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of nodes whose chat template knows tools."""
-    with talking(tmp_path_factory.mktemp("checkpoint")) as url:
+    """The address of nodes whose target writes at random; its chat template knows tools and thinking."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    (end,) = chats.ids_of("<|im_end|>")
+    config = LlamaConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        vocab_size=NUM_ROWS,
+        max_position_embeddings=4096,
+        bos_token_id=None,
+        eos_token_id=end,
+        pad_token_id=None,
+    )
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    chats.save(folder)
+    words = ("--model", "none", "--tokenizer", str(folder))
+    with VerifyNode("--model", str(folder)) as verify, draft_node(verify.endpoint, *words) as (_, url):
         yield url

@@ -1,7 +1,6 @@
 """Over HTTP, with the official client and real nodes, a text is the target's own."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,15 +12,13 @@ from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoModelForCausalLM
 
 from draft_node.http.ask.generation import choice_seed
-from goodspeed.app import generation
 from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded import prompts
 from goodspeed.embedded.models import path
-from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.generation_settings import GenerationSettings
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.wire.generation import LogitRules, Sampling, TokenBias
-from tests.together.cluster.cluster import load, prompt_ids
+from tests.together.cluster.cluster import alone, load, prompt_ids
 
 pytestmark = pytest.mark.nodes
 
@@ -65,12 +62,6 @@ def joined(stream) -> str:
     return text
 
 
-def tokens_of(sampling: Sampling, prompt: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
-    """Returns what the target alone draws."""
-    target = load("tiny-target")
-    return list(generation.generate(target, Runner(target), prompt, sampling, max_tokens, target.eos_ids, **options))
-
-
 @pytest.mark.essential
 @pytest.mark.parametrize(
     "sampling",
@@ -105,7 +96,7 @@ def test_biases_and_tokens_that_end_a_text_count_by_their_ids(client: openai.Ope
     assert (ended.text, ended.finish_reason) == (decode(tokenizer, free[: free.index(last)]), "stop")
     biased = client.completions.create(**options, logit_bias={str(free[0]): -100}).choices[0]
     rules = LogitRules(logit_bias=(TokenBias(free[0], -100.0),))
-    assert biased.text == decode(tokenizer, tokens_of(Sampling(temperature=0.0), prompt_ids(1), 16, rules=rules))
+    assert biased.text == decode(tokenizer, alone(prompt_ids(1), Sampling(temperature=0.0), 16, rules))
     assert biased.text != generated(prompt(1), 16, temperature=0.0)
 
 
@@ -168,14 +159,10 @@ def test_logprobs_are_the_targets_own(client: openai.OpenAI) -> None:
 
 
 def test_a_stop_string_over_token_borders(client: openai.OpenAI) -> None:
-    check_stops(client, prompt(0), generated(prompt(0), 32, temperature=0.0))
-
-
-def check_stops(client: openai.OpenAI, asked: str, text: str) -> None:
-    """text: 32 greedy tokens after the prompt `asked`."""
+    text = generated(prompt(0), 32, temperature=0.0)
     for start, length in ((6, 5), (11, 9), (1, 2)):
         stop = text[start : start + length]
-        options: dict[str, Any] = {"model": MODEL, "prompt": asked, "max_tokens": 32, "temperature": 0}
+        options: dict[str, Any] = {"model": MODEL, "prompt": prompt(0), "max_tokens": 32, "temperature": 0}
         options["stop"] = ["\0never", stop]
         choice = client.completions.create(**options).choices[0]
         assert (choice.text, choice.finish_reason) == (text.partition(stop)[0], "stop")

@@ -6,15 +6,16 @@ The core with the fake target, on a clock set by hand.
 import pytest
 
 from goodspeed.errors import MalformedMessage
+from goodspeed.wire.fields import BURST_S
 from goodspeed.wire.handshake import VERSION, Heartbeat, Welcome
-from goodspeed.wire.messages import Ack, Close, Refusal, TokenLogprobs, Verdict
+from goodspeed.wire.messages import Ack, Close, Refusal, Verdict
 from tests.fakes import VOCAB, Desk, make_core, make_hello, make_open, replace_message, session_id
 from tests.verify_node.core.test_core_keys import KEYS, KeyedDesk
-from verify_node.core.rate_limit import BAR_S
+from verify_node.core import rate_limit
+from verify_node.core.rate_limit import BAR_S, MAX_BAR_S, OFFENCES, RateLimiter, Treatment
 from verify_node.core.register import MAX_CLIENTS
 from verify_node.core.replies import MAX_REPEATS
 from verify_node.core.sessions import STUCK_S
-from verify_node.scheduler.round import Outcome
 from verify_node.session.session import WINDOW
 
 RUBBISH = MalformedMessage("no message")
@@ -35,9 +36,8 @@ def codes(answers):
 @pytest.fixture
 def desk():
     """Clients a and b with a session each, 1 and 2, for whose drafts rounds wait."""
-    desk = Desk(rounds="barrier")
+    desk = Desk("a", "b", rounds="barrier")
     for number, name in enumerate("ab", 1):
-        desk.hello(name)
         desk.open(name, number)
     desk.round()
     return desk
@@ -173,14 +173,7 @@ def test_asking_again_for_the_logprobs_of_long_prompts_bars_nobody():
     for number in numbers:
         assert desk.open(number=number, prompt=[1] * num_tokens, num_prompt_logprobs=0, max_tokens=5) == []
     while any(session.last_verdict is None for session in desk.core.sessions.values()):
-        planned = desk.plan()
-        done = {outcome.session_id: outcome for outcome in desk.target.run(planned)}
-        outcomes = []
-        for entry in planned.entries:
-            read = (TokenLogprobs(-1.0),) * (len(entry.prompt_rows.tokens) if entry.prompt_rows else 0)
-            outcome = done.get(entry.session_id) or Outcome(entry.session_id, (), 0, 0.0)
-            outcomes.append(replace_message(outcome, prompt_logprobs=read))
-        desk.core.rounds.finish(outcomes, 0.0, desk.now)
+        desk.round(0.0)
     answers = [desk.up("a", Ack(session_id(number), 1, num_tokens)) for number in numbers]
     told = [len(answer.prompt_logprobs or ()) for [answer] in filter(None, answers) if isinstance(answer, Verdict)]
     assert told == [num_tokens - 1] * 16, "as many as 20 s' worth of messages"
@@ -239,10 +232,8 @@ def test_a_session_that_is_mentioned_and_never_moves_gives_its_memory_back(desk,
 
 def test_a_session_that_waits_for_memory_is_not_at_fault():
     """It does not move either, for as long as the other takes."""
-    desk = Desk(core=make_core(num_pages=8), num_pages=8)
-    desk.hello()
-    desk.open(number=1, prompt=(1,) * 20, max_tokens=10)
-    desk.round()
+    desk = Desk("a", core=make_core(num_pages=8), num_pages=8)
+    desk.begin(number=1, prompt=(1,) * 20, max_tokens=10)
     desk.open(number=2, prompt=(2,) * 20, max_tokens=10)
     for second in range(1, int(STUCK_S) + 20):
         desk.now = float(second)
@@ -254,8 +245,7 @@ def test_a_session_that_waits_for_memory_is_not_at_fault():
 
 def test_a_session_within_the_window_of_its_long_line_is_not_at_fault():
     """Rounds may go on without its acknowledgements, for two round trips: only others keep them from it."""
-    desk = Desk()
-    desk.hello()
+    desk = Desk("a")
     desk.open(max_tokens=60)
     session = desk.session()
     session.round_trip_s = 1.0
@@ -304,18 +294,19 @@ LIES = {
 """Each is refused, whoever sends it; own: C's draft for its session (3)."""
 
 
-def permissions_of_others(lie, rounds=12):
-    """Returns what A's and B's sessions may draft, and their texts. C has one session, drafts once, and tells a lie."""
-    desk = Desk(budget=12, eta=0.3, beta=0.3)
-    for number, name in enumerate("abc", 1):
-        desk.hello(name)
+def permissions_of_others(lie, *, writes=True):
+    """Returns what A's and B's sessions may draft, and their texts. C tells a lie; if it writes, it drafts once."""
+    desk = Desk("a", "b", "c", budget=12, eta=0.3, beta=0.3)
+    for number, name in enumerate("abc" if writes else "ab", 1):
         desk.open(name, number, max_tokens=80)
     told = []
-    for number in range(rounds):
+    for number in range(12):
         desk.now += 0.01  # C's next draft is hoped for no more
         verdicts = [message for message in desk.round() if isinstance(message, Verdict)]
         told += [(one.session_id, one.may_draft, one.tokens) for one in verdicts if one.session_id != session_id(3)]
-        if not number:
+        if lie == "a flood":
+            rubbish(desk, "c", 60)
+        elif not number and writes:
             desk.draft("c", 3)
         elif lie == "malformed":
             assert codes(rubbish(desk, "c")) == ["malformed"]
@@ -324,6 +315,7 @@ def permissions_of_others(lie, rounds=12):
         for owner, name, alpha in ((1, "a", 0.9), (2, "b", 0.4)):
             if not desk.session(owner).finished:
                 assert desk.draft(name, owner, alpha=alpha) == []
+    assert (b"c" in desk.core.rate_limiter.barred) == (lie == "a flood")
     return told
 
 
@@ -342,22 +334,103 @@ def test_lies_refused_on_sight_change_nobody_elses_permissions(lie):
 
 def test_nor_does_a_liar_who_is_put_out():
     """One without sessions: those who have some leave their share to the others when they go."""
+    assert permissions_of_others("a flood", writes=False) == permissions_of_others(None, writes=False)
 
-    def play(lies):
-        desk = Desk(budget=12)
-        for number, name in enumerate("ab", 1):
-            desk.hello(name)
-            desk.open(name, number, max_tokens=80)
-        desk.hello("c")
-        told = []
-        for _ in range(12):
-            told += [(one.session_id, one.may_draft, one.tokens) for one in desk.round()]
-            if lies:
-                rubbish(desk, "c", 60)
-            for number, name in enumerate("ab", 1):
-                desk.draft(name, number, alpha=0.7)
-        return told, b"c" in desk.core.rate_limiter.barred
 
-    (honest, _), (told, barred) = play(False), play(True)
-    assert barred
-    assert told == honest
+# -- the limits themselves: by hand, then laws for honest draft nodes and for any names --------------------------------
+
+
+WHO = b"a"
+SESSIONS = 64
+
+
+@pytest.fixture
+def conduct():
+    return RateLimiter(SESSIONS)
+
+
+def offend(conduct, num_times, now=0.0, code="malformed"):
+    """Returns how each of so many refusals is treated."""
+    found = []
+    for _ in range(num_times):
+        assert not conduct.heard(WHO, now)
+        found.append(conduct.refused(WHO, code, now))
+    return found
+
+
+def test_offences_are_forgotten_by_and_by(conduct):
+    offend(conduct, 60)
+    assert offend(conduct, 1, now=30.0) == [Treatment.COUNTED]
+    assert offend(conduct, 1, now=45.0) == [Treatment.ANSWERED]
+    assert all(one is Treatment.ANSWERED for second in range(1000) for one in offend(conduct, 1, now=100.0 + second))
+
+
+@pytest.mark.parametrize("code", ["stale_epoch", "unknown_session", "hello_first", "wrong_base", "too_many_sessions"])
+def test_what_a_bad_line_brings_about_is_no_offence(conduct, code):
+    assert code not in OFFENCES
+    assert set(offend(conduct, 2000, code=code)) == {Treatment.ANSWERED}
+
+
+def test_long_texts_count_as_more_messages(conduct):
+    num_heard = 0
+    while not conduct.heard(WHO, 0.0, num_tokens=1 << 20):
+        num_heard += 1
+    assert num_heard == 19
+
+
+def test_verdicts_earn_the_answers_to_them(conduct):
+    """Rounds of a millisecond, three messages to each verdict, for 64 sessions: nothing of that is a flood."""
+    for number in range(1000):
+        for _ in range(3 * SESSIONS):
+            assert not conduct.heard(WHO, number / 1000)
+        for _ in range(SESSIONS):
+            conduct.earned(WHO)
+    assert conduct.refused(WHO, "stale_epoch", 1.0) is Treatment.ANSWERED
+
+
+def test_repeated_verdicts_are_limited_and_bar_nobody(conduct):
+    burst = 16 * int(conduct.max_messages)
+    conduct.heard(WHO, 0.0)
+    assert [conduct.repeats(WHO, 10**9) for _ in range(3)] == [True, True, False]
+    assert not conduct.repeats(WHO, 16)
+    assert not conduct.heard(WHO, BURST_S / 4)
+    assert [conduct.repeats(WHO, burst // 4), conduct.repeats(WHO, 16)] == [True, False], "a quarter has drained"
+    assert conduct.refused(WHO, "stale_epoch", BURST_S / 4) is Treatment.ANSWERED
+
+
+def test_all_sessions_of_an_honest_client_repeat_themselves_on_a_dead_line(conduct):
+    """Two messages a session after 1, 2, 4 and then every 8 s; half of a minute's arrive at once; opened anew."""
+    silences, at = [1, 2, 4, *[8] * 30], 0.0
+    for silence in silences:
+        at += silence
+        arrival = at if at > 60 else 60.0  # what the line held back
+        for _ in range(2 * SESSIONS):
+            assert not conduct.heard(WHO, arrival)
+            assert conduct.refused(WHO, "unknown_session", arrival) is Treatment.ANSWERED
+    for _ in range(SESSIONS):
+        assert not conduct.heard(WHO, at, num_tokens=32_000)
+
+
+def test_a_bar_ends_and_the_next_is_twice_as_long(conduct):
+    now, lengths = 0.0, []
+    for _ in range(7):
+        lengths.append(conduct.bar(WHO, now))
+        conduct.expire(now + lengths[-1] - 0.01)
+        assert WHO in conduct.barred
+        now += lengths[-1]
+        conduct.expire(now)
+        assert WHO not in conduct.barred
+        assert offend(conduct, 1, now) == [Treatment.ANSWERED]
+    assert lengths == [BAR_S, 60, 120, 240, 480, MAX_BAR_S, MAX_BAR_S]
+    assert conduct.bar(WHO, now + MAX_BAR_S) == BAR_S, "it behaved for as long as the longest bar"
+
+
+def test_memory_is_bounded_whatever_names_come(conduct, monkeypatch):
+    monkeypatch.setattr(rate_limit, "MAX_SENDERS", 64)
+    for number in range(3 * 64):
+        name = number.to_bytes(4, "big")
+        conduct.heard(name, 0.0)
+        conduct.refused(name, "malformed", 0.0)
+        conduct.bar(name, float(number))
+    assert len(conduct.barred) == len(conduct._records) == 64
+    assert (3 * 64 - 1).to_bytes(4, "big") in conduct.barred

@@ -1,17 +1,17 @@
-"""The verify node counts tokens, drafts, positions, preemptions, repetitions and failures. By hand."""
+"""The verify node counts tokens, drafts, positions, preemptions and failures, and has a diary of clients. By hand."""
 
 import pytest
 
+from goodspeed.wire.handshake import Leave
 from tests.fakes import Desk
+from verify_node.core.counts import MAX_VISITS, Diary
 
 
 @pytest.fixture
 def desk():
     """Session 1 of client a has had its first verdict and may draft."""
-    desk = Desk()
-    desk.hello("a")
-    desk.open()
-    desk.round()
+    desk = Desk("a")
+    desk.begin()
     return desk
 
 
@@ -56,6 +56,36 @@ def test_rounds_right_after_a_wrong_token_and_those_of_them_without_a_draft(desk
 
 def test_a_session_opened_again_brings_its_prompt_once(desk):
     text = desk.text()
-    desk.open(epoch=2, committed=text)
-    desk.round()
+    desk.begin(epoch=2, committed=text)
     assert desk.core.counts.num_prompt_tokens == 3
+
+
+# -- who left, and who was lost and is missed --------------------------------------------------------------------------
+
+
+def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
+    desk = Desk("a")
+    desk.now = 1.0
+    assert desk.up("a", Leave()) == []
+    desk.now = 100.0
+    desk.core.tick(desk.now)
+    assert [(entry.kind, entry.client) for entry in desk.core.diary.entries()] == [("left", "a"), ("joined", "a")]
+    assert desk.core.diary.losses_since(0.0) == []
+
+
+def test_who_was_lost_and_left_later_is_not_missed():
+    diary = Diary()
+    diary.visit("lost", "a", "", 1.0)
+    assert [entry.at for entry in diary.losses_since(0.0)] == [1.0]
+    diary.visit("joined", "a", "", 2.0)
+    diary.visit("left", "a", "", 3.0)
+    assert diary.losses_since(0.0) == []
+
+
+def test_refusals_push_nobody_out():
+    diary = Diary()
+    diary.visit("lost", "a", "", 1.0)
+    for number in range(2 * MAX_VISITS):
+        diary.refused("b", f"code-{number}", 2.0 + number)
+    assert [entry.client for entry in diary.losses_since(0.0)] == ["a"]
+    assert diary.losses_since(2.0) == []

@@ -5,38 +5,27 @@ from typing import Any
 import pytest
 
 from goodspeed.wire import probabilities
+from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Ack, Draft
-from tests.fakes import Desk, alone, make_open, replace_message, request_of, session_id
+from tests.fakes import Desk, expected, session_id
 from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM, UNWAITED
-from verify_node.scheduler.start import SHARE_ALONE
 
 
 @pytest.fixture
 def desk() -> Desk:
     """A session of a draft node without a model after its first token."""
-    desk = Desk(self_draft=False)
-    desk.hello(draft_model="")
-    desk.open()
-    desk.round()
+    desk = Desk("a", self_draft=False, draft_model="")
+    desk.begin()
     return desk
 
 
-def target_text(number: int = 1) -> tuple[int, ...]:
-    """The first tokens that the target writes for session `number` alone."""
-    return tuple(alone(request_of(make_open(number, max_tokens=40))))
-
-
-def draft_of(desk: Desk, number: int = 1, *, num: int = 4, **changes: Any) -> Draft:
+def draft_of(desk: Desk, *, num: int = 4, source: NodeSource = "ngram") -> Draft:
     """A draft of the target's own next tokens, as an n-gram index makes it."""
-    session = desk.session(number)
+    session = desk.session()
     base_len = len(session.tokens)
-    right = target_text(number)
     first = base_len - len(session.opened.prompt)
-    tokens = tuple(right[first : first + num])
-    draft = Draft(
-        session.session_id, session.epoch, base_len, tokens, probabilities.encode([0.9] * len(tokens)), "ngram"
-    )
-    return replace_message(draft, **changes)
+    tokens = expected(max_tokens=40)[first : first + num]
+    return Draft(session_id(1), session.epoch, base_len, tokens, probabilities.encode([0.9] * len(tokens)), source)
 
 
 def test_what_is_drafted_is_verified_in_the_next_round(desk: Desk) -> None:
@@ -44,7 +33,7 @@ def test_what_is_drafted_is_verified_in_the_next_round(desk: Desk) -> None:
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.num_accepted, len(verdict.tokens)) == (4, 4, 5)
     assert (verdict.source, verdict.may_draft) == ("ngram", 0)
-    assert desk.text() == target_text()[:6]
+    assert desk.text() == expected(max_tokens=40)[:6]
 
 
 def test_a_draft_opens_the_window_again(desk: Desk) -> None:
@@ -61,7 +50,7 @@ def test_what_is_left_of_a_draft_is_verified_in_later_rounds(desk: Desk) -> None
     desk.up("a", draft_of(desk, num=12))
     numbers = [(verdict.num_verified, verdict.num_accepted) for _ in range(2) for verdict in desk.round()]
     assert numbers == [(8, 8), (3, 3)], "the budget is 8, and a token of the draft is the first round's own"
-    assert desk.text() == target_text()[:14]
+    assert desk.text() == expected(max_tokens=40)[:14]
 
 
 def test_a_draft_that_comes_while_a_round_is_in_flight_counts_for_the_next(desk: Desk) -> None:
@@ -74,10 +63,8 @@ def test_a_draft_that_comes_while_a_round_is_in_flight_counts_for_the_next(desk:
 
 
 def test_a_draft_that_crosses_the_last_verdict_asks_for_nothing() -> None:
-    desk = Desk()
-    desk.hello()
-    desk.open(max_tokens=2)
-    desk.round()
+    desk = Desk("a")
+    desk.begin(max_tokens=2)
     crossing = draft_of(desk)
     [last] = desk.round()
     assert last.finish_reason
@@ -90,11 +77,17 @@ def test_a_draft_that_crosses_the_last_verdict_asks_for_nothing() -> None:
 
 
 def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
-    desk = Desk(self_draft=False)
-    desk.hello()
+    desk = Desk("a", self_draft=False)
     desk.open()
-    usual = desk.core.rounds.choice.choose
-    desk.core.rounds.choice.choose = lambda *given: _priced(desk, usual(*given))  # type: ignore[method-assign]
+    choice: Any = desk.core.rounds.choice
+    usual, client = choice.choose, desk.session().client
+
+    def priced(*given: Any) -> Any:
+        """Each token has to be worth half of what a client's first token is."""
+        chosen, choice._least_value = usual(*given), 0.5 * desk.core.allocator.worth_of(client)
+        return chosen
+
+    choice.choose = priced
     [verdict] = desk.round()
     assert verdict.source is None
     assert probabilities.bound(verdict.least_probability) == pytest.approx(BOUND_SHARE * 0.5, rel=0.05)
@@ -104,18 +97,9 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
         assert (verdict.num_verified, verdict.source) == (4, source)
 
 
-def _priced(desk: Desk, chosen: Any) -> Any:
-    """The last round's tokens were dear: each had to be worth half of what a client's first token is."""
-    client = desk.session().client
-    desk.core.rounds.choice._least_value = 0.5 * desk.core.allocator.worth_of(client)  # type: ignore[attr-defined]
-    return chosen
-
-
 def test_barrier_rounds_have_no_bound() -> None:
-    desk = Desk(rounds="barrier")
-    desk.hello()
-    desk.open()
-    desk.round()
+    desk = Desk("a", rounds="barrier")
+    desk.begin()
     desk.draft()
     [verdict] = desk.round()
     assert (verdict.num_verified, verdict.source, verdict.least_probability) == (8, "model", ALL)
@@ -138,12 +122,10 @@ def test_what_an_index_drafts_counts_by_source_and_not_for_the_acceptance_rate(d
 
 def test_what_is_drafted_beyond_a_texts_end_makes_no_claim_believed() -> None:
     """The text is over at its third token; the target would have agreed with the drafted ones after it, too."""
-    desk = Desk()
-    desk.hello()
-    right = target_text()
+    desk = Desk("a")
+    right = expected(max_tokens=40)
     assert right[2] not in right[:2]
-    desk.open(stop_ids=(right[2],))
-    desk.round()
+    desk.begin(stop_ids=(right[2],))
     client = desk.session().client
     desk.draft()
     [verdict] = desk.round()
@@ -159,8 +141,7 @@ def test_what_is_drafted_beyond_a_texts_end_makes_no_claim_believed() -> None:
 
 def waiting_desk() -> Desk:
     """A session whose draft node answers in 10 ms, beside rounds of 100 ms."""
-    desk = Desk(self_draft=False)
-    desk.hello()
+    desk = Desk("a", self_draft=False)
     desk.open(max_tokens=40)
     for _ in range(4):
         desk.round(0.1)
@@ -179,14 +160,6 @@ def test_a_round_waits_for_the_index_of_a_near_draft_node() -> None:
     assert planned.num_drafted == 4
 
 
-def test_a_draft_that_does_not_come_holds_up_a_share_of_a_round() -> None:
-    desk = waiting_desk()
-    started = desk.now
-    while desk.core.plan(desk.now) is None:
-        desk.now += 0.001
-    assert desk.now - started <= SHARE_ALONE * desk.core.rounds.round_s
-
-
 @pytest.mark.parametrize(("num_seen", "rounds"), [(0, UNWAITED), (30, SELDOM)])
 def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_waiting_brings(
     num_seen: int, rounds: int
@@ -202,10 +175,8 @@ def test_one_of_some_rounds_waits_for_no_draft_and_fewer_once_it_is_known_what_w
 
 def test_only_rounds_that_needed_an_answer_show_what_it_brings() -> None:
     """No round waits for another draft while the text still follows the previous one."""
-    desk = Desk(self_draft=False)
-    desk.hello()
-    desk.open(max_tokens=60)
-    desk.round()
+    desk = Desk("a", self_draft=False)
+    desk.begin(max_tokens=60)
     desk.up("a", draft_of(desk, num=12))
     gain = desk.session().client.answer_gain
     desk.round()
@@ -218,8 +189,7 @@ def test_only_rounds_that_needed_an_answer_show_what_it_brings() -> None:
 
 def test_claims_that_are_not_worth_verifying_are_judged_by_the_targets_tokens() -> None:
     """Else a client whose claims were once wrong would never be verified again."""
-    desk = Desk(self_draft=False)
-    desk.hello()
+    desk = Desk("a", self_draft=False)
     desk.open(max_tokens=60)
     calibration = desk.session().client.calibration("ngram")
     for _ in range(40):

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from goodspeed.serving.loop import MAX_FAILURES, PAUSE_S
 from goodspeed.wire.messages import Refusal, Verdict
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.fakes import Desk, expected, session_id
 from verify_node.core.rounds import IMPOSSIBLE
 from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S, Stage, Suspects
 from verify_node.scheduler.round import Outcome
@@ -14,8 +14,8 @@ from verify_node.scheduler.round import Outcome
 class Failing(Desk):
     """Fails on a set of sessions; under `broken`, on every round."""
 
-    def __init__(self, **options):
-        super().__init__(**options)
+    def __init__(self, *names, **options):
+        super().__init__(*names, **options)
         self.bad: set[bytes] = set()
         self.broken = False
         self.sizes: list[int] = []
@@ -47,15 +47,10 @@ def run_to_the_end(desk, numbers, num_rounds=400):
 
 @pytest.fixture
 def desk():
-    failing = Failing()
-    failing.hello("a")
+    failing = Failing("a")
     for number in (1, 2, 3):
         failing.open(number=number, max_tokens=20)
     return failing
-
-
-def expected(number):
-    return alone(request_of(make_open(number, max_tokens=20)))
 
 
 def test_a_round_that_failed_once_is_made_again_one_by_one(desk):
@@ -75,8 +70,7 @@ def test_a_round_that_failed_once_is_made_again_one_by_one(desk):
 
 def test_where_sessions_go_one_by_one_one_without_room_keeps_nobody_waiting():
     """The memory is full, and whoever waited longest is too young to take any: the others go on."""
-    desk = Failing(num_pages=8, page_size=4, context_len=32, budget=2)
-    desk.hello("a")
+    desk = Failing("a", num_pages=8, page_size=4, context_len=32, budget=2)
     for number in (1, 2, 3):
         desk.open(number=number, prompt=(1,) * 12, max_tokens=4)
         desk.now += 1.0
@@ -105,8 +99,7 @@ def test_the_session_that_the_target_always_fails_on_is_given_up_and_no_other(de
 
 @pytest.mark.parametrize("numbers", [(1,), (1, 2, 3)])
 def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
-    desk = Failing()
-    desk.hello("a")
+    desk = Failing("a")
     for number in numbers:
         desk.open(number=number, max_tokens=20)
     desk.round()
@@ -143,8 +136,7 @@ def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):
 
 def test_as_many_sessions_as_a_client_may_have_do_not_end_the_node():
     """Each failed round takes a pause of the loop's."""
-    desk = Failing(max_client_sessions=64, num_pages=256)
-    desk.hello("a")
+    desk = Failing("a", max_client_sessions=64, num_pages=256)
     for number in range(1, 65):
         desk.open(number=number, max_tokens=20)
         desk.bad.add(session_id(number))

@@ -12,7 +12,7 @@ from experiments.simulation.nodes.invariants import validate
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Ack, Refusal, Slo, Verdict
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.fakes import Desk, expected, make_open, session_id
 
 NUMBERS = (1, 2, 3)
 EVERY = 997
@@ -120,10 +120,6 @@ class World:
 OPTIONS: dict[str, Any] = {"admission": "dp", "cost": Linear(fixed_s=0.004, token_s=0.004)}
 
 
-def expected(number: int) -> tuple[int, ...]:
-    return alone(request_of(make_open(number)))
-
-
 def test_a_fault_at_any_call_costs_a_round_and_no_text() -> None:
     whole = World(Faults(), **OPTIONS)
     whole.run()
@@ -151,16 +147,13 @@ def test_while_rounds_always_fail_each_text_is_told_so_in_its_turn(name: str) ->
 
 
 def test_a_message_that_fails_costs_its_session_and_is_answered() -> None:
-    desk = Desk(rounds="barrier")
-    desk.hello("a")
-    desk.hello("b")
+    desk = Desk("a", "b", rounds="barrier")
     for number in (1, 2):
         desk.open(number=number)
     desk.round()
     draft, core = desk.honest_draft(1), desk.core
     assert core.plan(desk.now) is None
     [send] = core.fail(b"a", draft, "Fault", desk.now)
-    assert isinstance(send.message, Refusal)
     assert (send.message.code, send.message.session_id) == ("failed", session_id(1))
     assert "Fault" in send.message.what
     [send] = core.fail(b"b", desk.honest_draft(2), "Fault", desk.now)

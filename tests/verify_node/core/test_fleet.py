@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Heartbeat, Leave
-from goodspeed.wire.messages import Redirect, Refusal, Verdict
+from goodspeed.wire.messages import Redirect, Verdict
 from tests.fakes import Desk, make_hello
 from verify_node.core.fleet import TOLD_S
 
@@ -32,8 +32,7 @@ def _told_now(one, now):
 
 def make(*others, busy=False, **options):
     """A desk with a draft node `a`; busy: with a long round behind it."""
-    desk = Desk(**options)
-    desk.hello("a")
+    desk = Desk("a", **options)
     if busy:
         desk.open("a", 100)
         desk.round(duration_s=2.0)
@@ -62,7 +61,6 @@ def test_a_table_without_itself_is_that_of_another_fleet():
 def test_draft_nodes_are_told_who_is_there_after_welcome_and_when_that_changes():
     desk = make(replica("b"))
     told = desk.up("c", make_hello("c"))[1]
-    assert isinstance(told, Heartbeat)
     assert [one.endpoint for one in told.siblings] == ["tcp://own:5555", "tcp://b:5555"]
     assert {peer for peer, _ in know(desk, replica("b"), replica("new"))} == {b"a", b"c"}
     stopping = replica("b", replace(IDLE, is_draining=True))
@@ -73,8 +71,7 @@ def test_the_floor_of_best_effort_is_kept_from_promises_whether_it_is_used_or_no
     desk = make()
     idle = desk.core.load(desk.now)
     assert (idle.free_pages, idle.promisable_pages) == (idle.num_pages, int(0.75 * idle.num_pages))
-    desk.open("a", 1)
-    desk.round()
+    desk.begin("a", 1)
     busy = desk.core.load(desk.now)
     assert busy.free_pages < idle.free_pages
     assert busy.promisable_pages == idle.promisable_pages
@@ -148,7 +145,6 @@ def test_a_replica_that_stops_sends_its_open_sessions_on_and_then_says_so():
     desk.core.drain()
     sends = [send.message for send in desk.core.farewell(desk.now)]
     assert [(one.endpoint, one.reason) for one in redirects(sends)] == [("tcp://b:5555", "draining")]
-    assert isinstance(sends[-1], Refusal)
     assert sends[-1].code == "draining"
     assert desk.core.counts.redirects["draining"] == 1
 
@@ -184,8 +180,7 @@ def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():
 
 
 def test_an_idle_replica_does_not_report_the_rounds_of_a_past_load() -> None:
-    desk = Desk(self_draft=False)
-    desk.hello("a")
+    desk = Desk("a", self_draft=False)
     desk.open()
     desk.round(2.0)
     assert desk.core.load(desk.now).round_s > 0.0

@@ -6,7 +6,6 @@
 import math
 from collections import Counter
 from functools import cache
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from experiments.simulation.texts.models import DraftModel
 from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft, Refusal, Verdict
-from tests.fakes import Desk, alone, make_open, proposal, request_of, session_id
+from tests.fakes import Desk, expected, proposal, request_of, session_id
 from verify_node.scheduler.round import Outcome, Round
 from verify_node.session.session import Session
 
@@ -26,8 +25,8 @@ from verify_node.session.session import Session
 class Evident(Desk):
     """Drafts of client a that are verified by ratio are evidence against it."""
 
-    def __init__(self, against: float, **options: Any) -> None:
-        super().__init__(rounds="barrier", **options)
+    def __init__(self, *names: str, against: float) -> None:
+        super().__init__(*names, rounds="barrier")
         self.against = against
         self.rounds: list[Round] = []
         run = self.target.run
@@ -59,9 +58,7 @@ def draft_all(desk: Desk) -> None:
 
 
 def test_a_liar_goes_on_under_match_and_nobody_else_does():
-    desk = Evident(against=8.0)
-    for name in "ab":
-        desk.hello(name)
+    desk = Evident("a", "b", against=8.0)
     for number, name in ((1, "a"), (2, "a"), (3, "b")):
         desk.open(name, number, verification="ratio", max_tokens=100)
     desk.open("a", 4, max_tokens=100)
@@ -84,12 +81,11 @@ def test_a_liar_goes_on_under_match_and_nobody_else_does():
     assert proposals[session_id(3)] is not None
     for number in range(1, 5):
         text = desk.text(number)
-        assert text == alone(request_of(make_open(number, max_tokens=100)))[: len(text)]
+        assert text == expected(number, max_tokens=100)[: len(text)]
 
 
 def test_new_sessions_and_connections_change_nothing_about_it():
-    desk = Evident(against=8.0)
-    desk.hello("a")
+    desk = Evident("a", against=8.0)
     desk.open("a", 1, verification="ratio")
     for _ in range(5):
         desk.round()
@@ -97,15 +93,13 @@ def test_new_sessions_and_connections_change_nothing_about_it():
     assert desk.session(1).client.suspicion.proven
     desk.hello("a", boot_id=b"another!")  # its sessions are gone with its process
     assert not desk.core.sessions
-    desk.open("a", 2, verification="ratio")
-    desk.round()
+    desk.begin("a", 2, verification="ratio")
     assert desk.rules() == {2: "match"}
 
 
 def test_evidence_is_kept_over_short_sessions():
     """Each session shows too little; all of them together are enough."""
-    desk = Evident(against=3.0)
-    desk.hello("a")
+    desk = Evident("a", against=3.0)
     for number in range(1, 13):
         desk.open("a", number, verification="ratio", max_tokens=3)
         for _ in range(4):
@@ -214,10 +208,10 @@ def alone_together(rounds: str) -> tuple[float, float]:
     return Neighbours(None, 0, rounds=rounds).play(NUM_ROUNDS)
 
 
-def check_bound(found: tuple[float, float], at_least: tuple[float, float], slack: float = 0.05) -> None:
-    """Verified tokens and goodput; slack for chance in what is accepted."""
-    assert found[0] >= at_least[0] * (1 - slack)
-    assert found[1] >= at_least[1] - 3 * slack
+def check_bound(found: tuple[float, float], at_least: tuple[float, float]) -> None:
+    """Verified tokens and goodput, with 5 % for chance in what is accepted."""
+    assert found[0] >= at_least[0] * 0.95
+    assert found[1] >= at_least[1] - 0.15
 
 
 both = pytest.mark.parametrize("rounds", ["barrier", "continuous"])

@@ -6,18 +6,13 @@ from typing import Any
 import pytest
 
 from goodspeed.fair.policies import ClientState, OwnPolicy
-from goodspeed.wire import probabilities
-from goodspeed.wire.fields import MAX_DRAFT, NodeSource
-from goodspeed.wire.messages import Draft
-from tests.fakes import VOCAB, Desk, alone, make_open, request_of, session_id
+from goodspeed.wire.fields import MAX_DRAFT
+from tests.fakes import Desk, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, PROBE_ROUNDS
 
-TEXT = tuple(alone(request_of(make_open(1, max_tokens=40))))
 
-
-def begin(rounds: str = "continuous", **opened: Any) -> Desk:
-    desk = Desk(rounds=rounds, self_draft=False)
-    desk.hello()
+def begin(**opened: Any) -> Desk:
+    desk = Desk("a", self_draft=False)
     deliver(desk, "a")
     desk.open(**{"max_tokens": 40, **opened})
     return desk
@@ -27,15 +22,6 @@ def deliver(desk: Desk, *names: str) -> None:
     """Has these clients shown that they can draft as much as anybody may."""
     for name in names:
         desk.core.allocator.client(name).draft_depth = MAX_DRAFT
-
-
-def draft_of(desk: Desk, *, source: NodeSource = "model", wrong: bool = False) -> Draft:
-    session = desk.session(1)
-    first = len(session.tokens) - len(session.opened.prompt)
-    tokens = tuple((token + 1) % VOCAB if wrong else token for token in TEXT[first : first + 3])
-    return Draft(
-        session.session_id, session.epoch, len(session.tokens), tokens, probabilities.encode([0.9] * 3), source
-    )
 
 
 def test_one_session_alone_may_have_all_that_is_shared_out_drafted() -> None:
@@ -83,7 +69,7 @@ def test_longer_drafts_count_quickly_and_silence_slowly() -> None:
     desk.round()
     client = desk.session().client
     client.draft_depth = 1.0
-    desk.up("a", draft_of(desk))  # of three tokens
+    desk.draft(tokens=desk.honest_draft().tokens[:3], complete=False)
     assert client.draft_depth == 2.0
     client.miss_answer(1.0)
     assert client.draft_depth == pytest.approx(1.8)
@@ -109,8 +95,7 @@ def test_a_draft_that_is_waited_for_is_as_long_as_lets_the_text_grow_fastest(ans
 
 
 def test_whoever_is_slower_with_drafts_is_asked_for_one_token_so_that_it_waits_a_fiftieth_of_its_time() -> None:
-    desk = Desk(self_draft=False, context_len=9999, num_pages=9999, validates=False)
-    desk.hello()
+    desk = Desk("a", self_draft=False, context_len=9999, num_pages=9999, validates=False)
     desk.open(max_tokens=9000, verification="ratio")
     permitted = []
     for _ in range(600):
@@ -133,8 +118,7 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pyte
             return [min(6, client.max_length) for client in clients]
 
     policy = Failing()
-    desk = Desk(policy=OwnPolicy("mine:Failing", lambda: policy), self_draft=False)
-    desk.hello()
+    desk = Desk("a", policy=OwnPolicy("mine:Failing", lambda: policy), self_draft=False)
     desk.open()
     assert [verdict.may_draft for _ in range(5) for verdict in desk.round()] == [0] * 5
     assert [record.getMessage() for record in caplog.records] == [
@@ -165,20 +149,6 @@ def test_in_barrier_rounds_who_proposes_nothing_is_permitted_little() -> None:
 # -- one token, after a time without -----------------------------------------------------------------------------------
 
 
-def without(rounds: str) -> tuple[Desk, list[int]]:
-    """Returns what the session may draft after each of 50 rounds, of a policy that gives it nothing."""
-    desk = Desk(
-        rounds=rounds, policy=OwnPolicy("mine:Nobody", Nobody), self_draft=False, context_len=999, num_pages=999
-    )
-    desk.hello()
-    desk.open(max_tokens=900)
-    permitted = []
-    for _ in range(50):
-        permitted += [verdict.may_draft for verdict in desk.round()]
-        desk.draft()
-    return desk, permitted
-
-
 class Nobody:
     """Gives nobody anything."""
 
@@ -187,6 +157,12 @@ class Nobody:
 
 
 def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() -> None:
-    _, permitted = without("barrier")
+    policy = OwnPolicy("mine:Nobody", Nobody)
+    desk = Desk("a", rounds="barrier", policy=policy, self_draft=False, context_len=999, num_pages=999)
+    desk.open(max_tokens=900)
+    permitted = []
+    for _ in range(50):
+        permitted += [verdict.may_draft for verdict in desk.round()]
+        desk.draft()
     assert [place for place, may_draft in enumerate(permitted) if may_draft] == [PROBE_ROUNDS, 2 * PROBE_ROUNDS + 1]
     assert set(permitted) == {0, 1}

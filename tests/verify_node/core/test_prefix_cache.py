@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Leave
-from goodspeed.wire.messages import Ack, Close, OpenSession, Slo, Verdict
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from goodspeed.wire.messages import Ack, Close, Slo, Verdict
+from tests.fakes import Desk, alone, request_of, session_id
 from verify_node.scheduler.round import Outcome, Round
 
 PROMPT = tuple(range(1, 31))
@@ -18,9 +17,7 @@ PROMPT = tuple(range(1, 31))
 
 
 def desk_of(**options: Any) -> Desk:
-    desk = Desk(self_draft=False, **options)
-    desk.hello(draft_model="")
-    return desk
+    return Desk("a", self_draft=False, **options, draft_model="")
 
 
 def open_one(desk: Desk, number: int, *, peer: str = "a", salt: bytes = b"alice", **changes: Any) -> None:
@@ -203,9 +200,8 @@ def desk_with_a_long_text() -> Desk:
     return desk
 
 
-def parts_of(planned: Round | None) -> dict[int, int]:
+def parts_of(planned: Round) -> dict[int, int]:
     """Tokens that each session of a round is fed."""
-    assert planned is not None
     return {int.from_bytes(entry.session_id, "big"): len(entry.tokens) for entry in planned.entries}
 
 
@@ -213,9 +209,8 @@ def test_nobody_waits_for_one_that_finds_no_room() -> None:
     """The short one shares five pages with the long one, and fits where that does not."""
     desk = desk_with_a_long_text()
     open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
-    planned = desk.core.plan(desk.now)
+    planned = desk.plan()
     assert parts_of(planned) == {9: 1, 2: 20}
-    assert planned is not None
     assert planned.crowded_out == (session_id(1),)
 
 
@@ -223,11 +218,10 @@ def test_of_those_who_find_room_one_reads_for_the_rest() -> None:
     desk = desk_with_a_long_text()
     for number in (2, 3):
         open_one(desk, number, prompt=PROMPT[:17], max_tokens=3)
-    planned = desk.core.plan(desk.now)
+    planned = desk.plan()
     assert parts_of(planned) == {9: 1, 2: 17}
-    assert planned is not None
     desk.finish(planned)
-    assert parts_of(desk.core.plan(desk.now))[3] == 1
+    assert parts_of(desk.plan())[3] == 1
 
 
 def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
@@ -235,9 +229,8 @@ def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
     desk = desk_with_a_long_text()
     open_one(desk, 4, salt=b"carol", prompt=(3,) * 30)
     open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
-    planned = desk.core.plan(desk.now)
+    planned = desk.plan()
     assert parts_of(planned) == {9: 1, 4: 30}
-    assert planned is not None
     assert set(planned.crowded_out) == {session_id(1), session_id(2)}
 
 
@@ -253,9 +246,8 @@ def test_a_session_that_lost_its_memory_reads_little_again() -> None:
         if planned is None:
             break
         num_fed += planned.num_tokens
-        for verdict in desk.finish(planned):
-            assert isinstance(verdict, Verdict)
-            desk.up("a", Ack(verdict.session_id, verdict.epoch, verdict.base_len + len(verdict.tokens)))
+        desk.finish(planned)
+        desk.acknowledge()
     assert desk.core.counts.num_preempted > 0
     for number in (1, 2, 3):
         assert desk.text(number) == alone(request_of(desk.session(number).opened))
@@ -285,8 +277,6 @@ def test_promised_texts_wait_for_nobody_and_share_all_the_same() -> None:
     tier = Objectives(ttft_s=5.0, tpot_s=1.0, tier="chat")
     desk = desk_of(tiers=(tier,), admission="dp", num_pages=200)
     for number in (1, 2, 3):
-        opened = replace(make_open(number, prompt=PROMPT, cache_salt=b"alice"), slo=Slo(tier))
-        desk.up("a", opened)
-        assert isinstance(opened, OpenSession)
+        open_one(desk, number, slo=Slo(tier))
         run(desk, number)
     assert found(desk) == (90, 56)

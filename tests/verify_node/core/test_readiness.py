@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from goodspeed.wire.messages import Close
-from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.fakes import Desk, expected, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Round
 from verify_node.session.client import LATE_ROUNDS
@@ -32,13 +32,8 @@ def name_of(number: int) -> str:
     return " abcdefgh"[number]
 
 
-def taking_part(planned: Round | None) -> set[int] | None:
-    return None if planned is None else {int.from_bytes(entry.session_id, "big") for entry in planned.entries}
-
-
-def is_the_targets_own(desk: Desk, number: int) -> bool:
-    text = desk.text(number)
-    return text == tuple(alone(request_of(make_open(number, max_tokens=1000))))[: len(text)]
+def taking_part(planned: Round) -> set[int]:
+    return {int.from_bytes(entry.session_id, "big") for entry in planned.entries}
 
 
 # -- barrier rounds ----------------------------------------------------------------------------------------------------
@@ -50,9 +45,8 @@ def test_barrier_rounds_wait_for_everybody_in_whatever_order_they_come(order: tu
     for number in order:
         assert desk.core.plan(desk.now) is None
         desk.draft(name_of(number), number)
-    planned = desk.core.plan(desk.now)
+    planned = desk.plan()
     assert taking_part(planned) == {1, 2, 3}
-    assert planned is not None
     assert [entry.num_drafted for entry in planned.entries] == [2, 2, 2]
 
 
@@ -66,7 +60,7 @@ def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again() -> None:
             desk.up("c", Close(session_id(3), 1))
         else:
             desk.open("c", 3, epoch=2, committed=desk.text(3))  # it is to be told anew what it may draft
-        assert taking_part(desk.core.plan(desk.now)) == ({1, 2} if leaves else {1, 2, 3})
+        assert taking_part(desk.plan()) == ({1, 2} if leaves else {1, 2, 3})
 
 
 @pytest.mark.parametrize("opened", [{"max_draft": 0}, {"drafter": "none"}])
@@ -77,16 +71,15 @@ def test_barrier_rounds_do_not_wait_for_those_who_do_not_draft(opened: dict[str,
     for _ in range(2):
         for number in (1, 2, 3):
             desk.draft(name_of(number), number)
-        planned = desk.core.plan(desk.now)
+        planned = desk.plan()
         assert taking_part(planned) == {1, 2, 3, 4}
-        assert planned is not None
         desk.finish(planned)
 
 
 def test_what_is_left_of_a_complete_draft_is_not_waited_for() -> None:
     """It went beyond what may be verified, so the node has said all that it would say."""
     desk = drafting(num_clients=1)
-    desk.draft(tokens=alone(request_of(make_open()))[1:12])
+    desk.draft(tokens=expected()[1:12])
     [verdict] = desk.round()
     assert (verdict.num_verified, len(verdict.tokens)) == (6, 7)
     [verdict] = desk.round()
@@ -159,17 +152,16 @@ def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
         assert due_at <= desk.core.wake_at <= due_at + 0.001
         desk.now += 0.01
     desk.draft("b", 2)
-    planned = desk.core.plan(desk.now)
+    planned = desk.plan()
     assert desk.now < started + 0.05
     assert taking_part(planned) == {1, 2, 3}
-    assert planned is not None
     assert planned.num_drafted == 6
 
 
 def test_the_wait_is_over_when_the_draft_node_leaves() -> None:
     desk = waiting_for_b()
     desk.up("b", Close(session_id(2), 1))
-    assert taking_part(desk.core.plan(desk.now)) == {1, 3}
+    assert taking_part(desk.plan()) == {1, 3}
 
 
 # -- late drafts -------------------------------------------------------------------------------------------------------
@@ -202,7 +194,7 @@ def test_nobody_waits_for_a_late_one_until_its_draft_is_complete_again(rounds: s
     [verdict] = desk.round()
     assert verdict.num_accepted == (6 if rounds == "barrier" else FIRST_LENGTH)
     assert desk.round() == []  # its next draft is waited for
-    assert is_the_targets_own(desk, 1)
+    assert desk.text() == expected(max_tokens=1000)[: len(desk.text())]
 
 
 def test_of_a_late_draft_the_others_lose_no_more_than_one_wait() -> None:

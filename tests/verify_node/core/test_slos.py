@@ -7,7 +7,7 @@ import pytest
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.handshake import Leave, SloTerms, Welcome
+from goodspeed.wire.handshake import Leave, SloTerms
 from goodspeed.wire.messages import Slo
 from tests.fakes import Desk, make_hello, make_open, session_id
 from verify_node.slo.promises import GONE_S
@@ -25,15 +25,13 @@ def desk() -> Desk:
 def writing(desk: Desk, slo: Slo | None, number: int = 1, **changes: Any) -> Any:
     """A session after its first token."""
     desk.hello(draft_model="")
-    desk.open(number=number, slo=slo, **changes)
-    desk.round()
+    desk.begin(number=number, slo=slo, **changes)
     return desk.session(number)
 
 
 def test_a_key_is_told_what_it_may_ask_for_and_gets_no_more(desk: Desk) -> None:
     desk.core.enrol({KEY: Enrolled("a", KEY, tiers=("chat",))}, 0.0)
     [send] = desk.core.receive(b"a", make_hello(draft_model=""), 0.0, KEY)
-    assert isinstance(send.message, Welcome)
     assert send.message.slo == SloTerms((CHAT,), 0.05)
     greedy = Slo(Objectives(tpot_s=0.001, tier="code"))
     desk.core.receive(b"a", make_open(slo=greedy), 0.0, KEY)
@@ -66,12 +64,6 @@ def test_opened_again_the_account_goes_on(desk: Desk) -> None:
     assert deadline.after_first["away"] == pytest.approx(2.0, abs=0.02)
 
 
-def finish(desk: Desk, round_s: float) -> None:
-    while not desk.session().finished:
-        desk.round(round_s)
-        desk.acknowledge(1)
-
-
 @pytest.mark.parametrize("slo", [None, Slo(Objectives(tier="chat"))])
 def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk, slo: Slo | None) -> None:
     assert writing(desk, slo).deadline is None
@@ -89,7 +81,9 @@ def test_texts_are_judged_when_they_are_complete(
     desk: Desk, objectives: Objectives, round_s: float, attained: Any, late: Any
 ) -> None:
     writing(desk, Slo(objectives))
-    finish(desk, round_s)
+    while not desk.session().finished:
+        desk.round(round_s)
+        desk.acknowledge(1)
     counts = desk.core.counts
     assert (dict(counts.num_attained), dict(counts.violations)) == (attained, late)
 
@@ -111,10 +105,8 @@ def test_the_round_that_reads_a_short_prompt_is_prefill(desk: Desk) -> None:
 
 
 def test_a_text_that_waits_for_memory_is_known_to() -> None:
-    desk = Desk(tiers=TIERS, admission="none", num_pages=6, page_size=4)
-    desk.hello(draft_model="")
-    desk.open(number=1, prompt=range(1, 17))
-    desk.round()
+    desk = Desk("a", tiers=TIERS, admission="none", num_pages=6, page_size=4, draft_model="")
+    desk.begin(number=1, prompt=range(1, 17))
     desk.open(number=2, prompt=range(1, 17), slo=Slo(CHAT))
     desk.acknowledge(1)
     desk.round(0.2)
@@ -127,8 +119,7 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
 
 
 def test_a_verdict_tells_that_a_promise_was_lost() -> None:
-    desk = Desk(self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004))
-    desk.hello(draft_model="")
+    desk = Desk("a", self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004), draft_model="")
     desk.open(slo=Slo(CHAT))
     [first] = desk.round()
     assert desk.core.admission.withdraw(desk.now) == []

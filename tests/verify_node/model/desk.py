@@ -31,5 +31,5 @@ class RealDesk(Desk):
         self.real = real or make_target()
         runner = self.real.runner
         settings: dict[str, Any] = {"vocab_size": runner.checkpoint.num_tokens, "context_len": 128} | options
-        super().__init__(make_core(pool=runner.pool, **settings))
+        super().__init__(core=make_core(pool=runner.pool, **settings))
         self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]

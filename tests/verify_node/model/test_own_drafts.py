@@ -30,11 +30,9 @@ GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)
 class OwnDesk(Desk):
     """A verify node with a real target and a draft model of its own; its draft node sends no drafts."""
 
-    def __init__(
-        self, draft: Any = DRAFT, num_pages: int = 256, runners: tuple[Engine, Engine] | None = None, **options: Any
-    ) -> None:
+    def __init__(self, draft: Any = DRAFT, runners: tuple[Engine, Engine] | None = None, **options: Any) -> None:
         """runners: of target and draft model, in place of those of TARGET and `draft`."""
-        runner, own = runners or (make_runner(TARGET), make_runner(draft, num_pages=num_pages))
+        runner, own = runners or (make_runner(TARGET), make_runner(draft))
         self.own = OwnDrafts(own.checkpoint, own)
         self.real = Target(runner.checkpoint, runner, own_drafts=self.own)
         core = make_core(
@@ -45,7 +43,7 @@ class OwnDesk(Desk):
             self_draft=False,
             **options,
         )
-        super().__init__(core)
+        super().__init__(core=core)
         self.planned: list[Round] = []
         self.drafting: list[Drafting] = []
         self.target.run = self._run  # type: ignore[method-assign]
@@ -163,17 +161,13 @@ def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_part
     desk = OwnDesk(TARGET)
     prompts = {number: tuple(range(number, number + 40)) for number in range(1, 6)}
     for number, prompt in prompts.items():
-        desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=replace_seed(number)))
+        desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=Sampling(seed=number)))
     for _ in range(40):
         desk.round()
         desk.acknowledge()
     for number, prompt in prompts.items():
-        assert desk.text(number) == alone(replace_seed(number), prompt=prompt)
+        assert desk.text(number) == alone(Sampling(seed=number), prompt=prompt)
     assert desk.core.counts.accepted_by["own"] > 20
-
-
-def replace_seed(seed: int) -> Sampling:
-    return Sampling(temperature=1.0, seed=seed)
 
 
 @pytest.mark.parametrize(

@@ -243,26 +243,22 @@ def test_what_is_observed_depends_on_the_claim_and_not_on_the_tokens():
     assert likeliest.evidence[-1] == pytest.approx(math.log((1 + 1 / wanted) / 2), abs=1e-4)
 
 
-def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed():
-    """A draft node knows the seed, and so what accepts; it may wait for a round that accepts everything."""
+@pytest.mark.parametrize("noise_by", ["round", "epoch"])
+def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed(noise_by):
+    """A draft node knows the seed, and so what accepts; it may wait for a round that accepts everything.
+
+    A verify node that comes back counts its rounds anew, so the noise must depend on the epoch, too.
+    """
     [proposed] = draft([1], (5, 6, 7), 4)
     target, outcomes = make_target(), []
-    for number in range(30):
-        outcomes += target.run(Round(number, (ratio_entry(1, proposed.tokens, proposed.proposal),))).outcomes
+    for each in range(30):
+        number, epoch = (each, 1) if noise_by == "round" else (1, each)
+        entry = ratio_entry(1, proposed.tokens, proposed.proposal, epoch=epoch)
+        outcomes += target.run(Round(number, (entry,))).outcomes
         target.runner.free(session_id(1))
     assert len({one.num_accepted for one in outcomes}) > 1
     assert len({round(one.agreement, 6) for one in outcomes}) == 1
     assert len({one.evidence for one in outcomes}) == 1
-
-
-def test_a_text_that_is_opened_again_meets_other_noise_in_a_round_of_the_same_number():
-    """A verify node that comes back counts its rounds anew."""
-    [proposed] = draft([1], (5, 6, 7), 4)
-    target, outcomes = make_target(), []
-    for epoch in range(30):
-        outcomes += target.run(Round(1, (ratio_entry(1, proposed.tokens, proposed.proposal, epoch=epoch),))).outcomes
-        target.runner.free(session_id(1))
-    assert len({one.num_accepted for one in outcomes}) > 1
 
 
 def ratio_entry(number, tokens, positions, **changes):

@@ -1,6 +1,7 @@
-"""Sessions with drafts put there by hand, and what a choice makes of them."""
+"""Sessions in any phase, with drafts put there by hand, and what a choice and a round make of them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from goodspeed.exact.positions import certain
@@ -13,11 +14,15 @@ from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
-from verify_node.scheduler.drafts import SelfDrafts
+from verify_node.scheduler.drafts import SelfDrafts, of_draft
+from verify_node.scheduler.orders.fcfs import Fcfs
+from verify_node.scheduler.pack import plan
+from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth
 from verify_node.session.client import Client
 from verify_node.session.session import Session
+from verify_node.slo.allotting import NO_PROMISES
 from verify_node.slo.deadline import Deadline
 
 NOW = 100.0
@@ -68,11 +73,6 @@ def drafting(
     return session
 
 
-def grow(session: Session, *tokens: int) -> None:
-    """A round commits tokens to a session that goes on."""
-    session.commit(tokens)
-
-
 def make_choice(
     *,
     budget: int = 8,
@@ -86,11 +86,11 @@ def make_choice(
     return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, change_rows)
 
 
-def owe(session: Session, tokens: float, tpot_s: float = 0.1) -> Session:
+def owe(session: Session, tokens: float) -> Session:
     """Gives a session objectives by which a round that takes no time owes it so many tokens."""
-    slo = Objectives(tpot_s=tpot_s)
+    slo = Objectives(tpot_s=0.1)
     session.deadline = Deadline.open(session.session_id, session.client.name, Slo(slo), slo, 0, 0.0, NOW)
-    session.deadline.delivered(1, NOW - tokens * tpot_s)
+    session.deadline.delivered(1, NOW - tokens * 0.1)
     return session
 
 
@@ -98,3 +98,30 @@ def lengths(choice: ByWorth, *sessions: Session, num_prefill: int = 0) -> list[i
     """Returns how many drafted tokens of each session are verified."""
     chosen = choice.choose(sessions, 1, NOW, num_prefill=num_prefill)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]
+
+
+def session_of(number, *, prompt=3, cached=None, draft=None, waits=False, ready_since=0.0, pool=None):
+    """Session `number`, the number-th to be opened; `draft` is a length. waits: for a complete draft."""
+    session = new_session(make_open(number, prompt=tuple(range(1, prompt + 1))), admitted=number)
+    session.ready_since = ready_since
+    if cached is not None:
+        pool.extend(session.session_id, cached)
+    if draft is not None or waits:
+        made = None if draft is None else Draft(session.session_id, 1, prompt, (1,) * draft, complete=True)
+        put(session, draft or 3, made, waits=waits)
+    return session
+
+
+def by_arrival(pool):
+    """Preempts whoever came last."""
+    return partial(Preemption(Fcfs(), Linear(), pool).resolve, now=9.0)
+
+
+def pack(
+    sessions, pool, budget=8, max_round_tokens=32, *, ready=None, drafted=None, allotment=NO_PROMISES, resolve=None
+):
+    """The first round; ready: all of the sessions unless it says who. drafted: all that they have."""
+    ready = sessions if ready is None else ready
+    drafted = {session.session_id: of_draft(session) for session in ready} if drafted is None else drafted
+    limits = RoundLimits(budget, max_round_tokens)
+    return plan(1, sessions, ready, limits, pool, drafted, resolve or by_arrival(pool), allotment)

@@ -135,23 +135,23 @@ def test_sessions_without_models_try_nothing() -> None:
     assert world.share == 1.0
 
 
-def test_models_that_do_not_pay_are_expected_not_to_pay_beside_more_sessions() -> None:
-    world = World(0.8, 2)
-    assert not world.run(100 * STRETCH, 1)
-    assert not world.run(1, 2)
-    world = World(0.8, 2)
-    assert not world.run(100 * STRETCH, 2)
-    assert world.run(1, 1)  # alone they may
-    assert not world.run(1, 2)  # what was found is kept
-
-
-def test_models_that_pay_are_expected_to_pay_beside_fewer_sessions() -> None:
-    world = World(1.3, 2 * MANY)
-    assert world.run(100 * STRETCH, 2 * MANY)
-    assert world.run(1, MANY)
-    world = World(1.3, 2 * MANY)
-    assert world.run(100 * STRETCH, MANY)
-    assert not world.run(1, 2 * MANY)
+@pytest.mark.parametrize(
+    ("gain", "tried", "other", "found", "expected"),
+    [
+        (0.8, 1, 2, False, False),
+        (0.8, 2, 1, False, True),  # alone they may
+        (1.3, 2 * MANY, MANY, True, True),
+        (1.3, MANY, 2 * MANY, True, False),
+    ],
+)
+def test_models_that_do_not_pay_are_expected_not_to_beside_more_sessions_and_those_that_pay_to_beside_fewer(
+    gain: float, tried: int, other: int, found: bool, expected: bool
+) -> None:
+    world = World(gain, max(tried, other))
+    assert world.run(100 * STRETCH, tried) is found
+    assert world.run(1, other) is expected
+    if not found:
+        assert not world.run(1, max(tried, other)), "what was found is kept"
 
 
 def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
@@ -203,11 +203,6 @@ def test_sessions_without_a_model_do_not_decide_how_texts_are_drawn() -> None:
         session.uses_model, session.draws_at_random = False, True
     world.run(100 * STRETCH)
     assert world.drafts._by_load[2, False].num > 3
-
-
-def test_a_session_that_makes_them_many_counts_at_once() -> None:
-    world = World(1.0, MANY)
-    assert all(world.run(1, number) == (number < MANY) for number in range(1, MANY + 1))
 
 
 def test_a_number_of_sessions_that_wavers_leaves_no_load() -> None:

@@ -1,16 +1,21 @@
 """A round is packed: cases by hand, then the law that no limit is ever exceeded."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.prefix_cache import Hit
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules
 from tests.fakes import session_id
-from tests.verify_node.scheduler.sessions import make_session, pack
+from tests.verify_node.scheduler.drafting import pack, session_of
+from verify_node.scheduler.pack import RoundPages
 from verify_node.scheduler.preempt import Shortage
+from verify_node.session.session import Session
 
 
 def ids(*numbers):
@@ -19,16 +24,14 @@ def ids(*numbers):
 
 def test_an_entry_feeds_what_is_not_cached_and_the_draft():
     pool = PagePool(8, 4)
-    [entry] = pack([make_session(1, prompt=5, cached=3, draft=2, pool=pool)], pool).entries
+    [entry] = pack([session_of(1, prompt=5, cached=3, draft=2, pool=pool)], pool).entries
     assert (entry.start, entry.tokens, entry.num_drafted, entry.base_len) == (3, (4, 5, 1, 1), 2, 5)
     assert (entry.samples, entry.source, entry.epoch) == (True, "model", 1)
 
 
 def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
     pool = PagePool(20, 4)
-    sessions = [
-        make_session(n, cached=2, draft=3, ready_since=at, pool=pool) for n, at in [(1, 3.0), (2, 1.0), (3, 2.0)]
-    ]
+    sessions = [session_of(n, cached=2, draft=3, ready_since=at, pool=pool) for n, at in [(1, 3.0), (2, 1.0), (3, 2.0)]]
     planned = pack(sessions, pool, budget=6)
     assert [entry.session_id for entry in planned.entries] == [session_id(2), session_id(3)]
     assert planned.deferred == ids(1)
@@ -37,7 +40,7 @@ def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
 
 def test_a_shorter_draft_fills_what_a_longer_one_leaves():
     pool = PagePool(20, 4)
-    sessions = [make_session(n, cached=2, draft=length, pool=pool) for n, length in [(1, 5), (2, 4), (3, 3)]]
+    sessions = [session_of(n, cached=2, draft=length, pool=pool) for n, length in [(1, 5), (2, 4), (3, 3)]]
     planned = pack(sessions, pool, budget=8)
     assert planned.verified == ids(1, 3)
     assert planned.deferred == ids(2)
@@ -45,8 +48,8 @@ def test_a_shorter_draft_fills_what_a_longer_one_leaves():
 
 def test_a_long_prompt_is_fed_in_chunks_and_leaves_half_of_the_round_to_others():
     pool = PagePool(50, 4)
-    long = make_session(1, prompt=100)
-    others = [make_session(n, cached=2, draft=3, ready_since=1.0, pool=pool) for n in (2, 3, 4, 5)]
+    long = session_of(1, prompt=100)
+    others = [session_of(n, cached=2, draft=3, ready_since=1.0, pool=pool) for n in (2, 3, 4, 5)]
     planned = pack([long, *others], pool, budget=12)
     assert planned.deferred == ()
     assert [len(entry.tokens) for entry in planned.entries] == [16, 4, 4, 4, 4]
@@ -55,40 +58,21 @@ def test_a_long_prompt_is_fed_in_chunks_and_leaves_half_of_the_round_to_others()
     assert (planned.entries[0].samples, planned.entries[0].base_len) == (False, 16)
 
 
-def test_the_last_chunk_samples():
-    pool = PagePool(50, 4)
-    session = make_session(1, prompt=40)
-    starts = []
-    while True:
-        [entry] = pack([session], pool).entries
-        starts.append((entry.start, len(entry.tokens), entry.samples))
-        pool.extend(session.session_id, len(entry.tokens))
-        if entry.samples:
-            break
-    assert starts == [(0, 16, False), (16, 16, False), (32, 8, True)]
-
-
-def test_two_long_prompts_share_the_half():
-    pool = PagePool(50, 4)
-    planned = pack([make_session(1, prompt=12), make_session(2, prompt=100)], pool)
-    assert [len(entry.tokens) for entry in planned.entries] == [12, 5]  # 11 before the newest, and 5: 16 together
-
-
 def test_clients_take_turns_in_having_prompts_prefilled():
     pool = PagePool(50, 4)
-    many = [make_session(number, prompt=20) for number in (1, 2, 3)]
-    other = make_session(4, prompt=20, ready_since=1.0)
+    many = [session_of(number, prompt=20) for number in (1, 2, 3)]
+    other = session_of(4, prompt=20, ready_since=1.0)
     other.client.name = "b"
     planned = pack([*many, other], pool, max_round_tokens=60)  # of which 30 for prompts
     assert planned.prefilled == ids(1, 4)
-    decoding = make_session(5, cached=2, ready_since=0.5, pool=pool)
+    decoding = session_of(5, cached=2, ready_since=0.5, pool=pool)
     planned = pack([*many, other, decoding], pool, max_round_tokens=60)
     assert [entry.session_id for entry in planned.entries] == [*ids(4, 1, 5)], "now the other client is first"
 
 
 def test_a_preempted_draft_waits_until_its_text_is_fed_again():
     pool = PagePool(50, 4)
-    session = make_session(1, prompt=40, draft=3)
+    session = session_of(1, prompt=40, draft=3)
     [entry] = pack([session], pool).entries
     assert (entry.num_drafted, entry.source, entry.samples) == (0, None, False)
     pool.extend(session.session_id, 39)
@@ -98,8 +82,8 @@ def test_a_preempted_draft_waits_until_its_text_is_fed_again():
 
 def test_the_youngest_gives_way_to_an_older_one():
     pool = PagePool(4, 4)
-    sessions = [make_session(n, prompt=5, cached=4, draft=3, ready_since=n, pool=pool) for n in (1, 2)]
-    idle = make_session(3, prompt=8, cached=7, waits=True, ready_since=3.0, pool=pool)  # two pages
+    sessions = [session_of(n, prompt=5, cached=4, draft=3, ready_since=n, pool=pool) for n in (1, 2)]
+    idle = session_of(3, prompt=8, cached=7, waits=True, ready_since=3.0, pool=pool)  # two pages
     planned = pack([*sessions, idle], pool, ready=sessions)
     assert planned.preempted == ids(3)
     assert planned.verified == ids(1, 2)
@@ -108,18 +92,10 @@ def test_the_youngest_gives_way_to_an_older_one():
 
 def test_a_session_is_admitted_when_all_of_it_finds_room():
     pool = PagePool(5, 4)
-    assert pack([make_session(1, prompt=21)], pool).deferred == ids(1)
-    planned = pack([make_session(1, prompt=20)], pool)
+    assert pack([session_of(1, prompt=21)], pool).deferred == ids(1)
+    planned = pack([session_of(1, prompt=20)], pool)
     assert planned.admitted == planned.prefilled == ids(1)
     assert len(planned.entries[0].tokens) == 16
-
-
-def test_pages_are_counted_once_for_all_entries_together():
-    pool = PagePool(3, 4)
-    sessions = [make_session(n, prompt=5, ready_since=n) for n in (1, 2)]
-    planned = pack(sessions, pool)
-    assert planned.verified == ids(1)
-    assert planned.deferred == ids(2)
 
 
 a_session = st.fixed_dictionaries(
@@ -142,7 +118,7 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
         cached = int(description["share_cached"] * (description["prompt"] - 1))
         if -(-cached // 4) > pool.num_free:
             cached = 0
-        session = make_session(
+        session = session_of(
             number,
             prompt=description["prompt"],
             cached=cached or None,
@@ -181,7 +157,7 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
 
 def test_an_entry_has_its_text_where_its_logits_depend_on_that():
     pool = PagePool(8, 4)
-    plain, ruled = make_session(1, draft=2, cached=0, pool=pool), make_session(2, draft=2, cached=0, pool=pool)
+    plain, ruled = session_of(1, draft=2, cached=0, pool=pool), session_of(2, draft=2, cached=0, pool=pool)
     rules = LogitRules(presence_penalty=0.1)
     ruled.opened = replace(ruled.opened, logit_rules=rules)
     ruled.tokens += (8, 9)
@@ -193,7 +169,68 @@ def test_an_entry_has_its_text_where_its_logits_depend_on_that():
 @pytest.mark.parametrize("rules", [LogitRules(min_p=0.1), LogitRules(logit_bias=(TokenBias(3, 1.0),))])
 def test_no_text_is_copied_for_rules_that_do_not_read_it(rules):
     pool = PagePool(8, 4)
-    ruled = make_session(1, draft=2, cached=0, pool=pool)
+    ruled = session_of(1, draft=2, cached=0, pool=pool)
     ruled.opened = replace(ruled.opened, logit_rules=rules)
     [entry] = pack([ruled], pool).entries
     assert (entry.rules, entry.text) == (rules, ())
+
+
+# -- pages that sessions share -----------------------------------------------------------------------------------------
+
+
+SCOPE = b"alice"
+
+
+def make_pool(num_pages: int, **options: Any) -> PagePool:
+    return PagePool(num_pages, 4, prefix_cache=True, **options)
+
+
+def make(number: int, tokens: list[int], pool: PagePool, *, reads: int = 0) -> Session:
+    """Session `number` with this text, of which it has read so much, as far as that was not found."""
+    session: Session = session_of(number, prompt=len(tokens))
+    session.tokens[:] = tokens
+    session.prefix_scope = SCOPE
+    if reads:
+        hit = pool.find(session.session_id, SCOPE, tokens)
+        pool.adopt(session.session_id, hit)
+        pool.extend(session.session_id, reads - hit.num_tokens)
+        pool.publish(session.session_id, SCOPE, tokens)
+    return session
+
+
+def test_unused_pages_that_are_found_are_free_ones_that_it_takes() -> None:
+    pool = make_pool(4)
+    make(9, [1] * 9, pool, reads=9)
+    pool.free(session_id(9))
+    session = make(1, [1] * 9, pool)
+    pages = RoundPages(pool, {})
+    assert pages.find(session) == Hit((0, 1), 8, 2)
+    assert pages.needed(session, pages.find(session)) == 3
+    assert pages.reserve(session, len(session.tokens), pages.find(session))
+    assert (pages.reserved, pool.num_free, pool.num_unused) == (1, 2, 0)
+
+
+@pytest.mark.parametrize(("num_tokens", "preempted"), [(9, {3}), (13, {2, 3})])
+def test_only_pages_that_nobody_has_who_stays_make_room(num_tokens: int, preempted: set[int]) -> None:
+    """The two younger ones share two of their three pages, and one page is free; the older one has one of its pages."""
+    pool = make_pool(6)
+    young = [make(number, [1] * 9, pool, reads=9) for number in (2, 3)]
+    old = make(1, [2] * num_tokens, pool, reads=4)
+    assert pool.num_free == 1
+    assert {*pack([old, *young], pool, ready=[old]).preempted} == {session_id(number) for number in preempted}
+
+
+def test_what_is_found_is_not_evicted_by_those_who_are_preempted_for_it() -> None:
+    """No more than two pages are kept without a session: those of the victim push older ones out."""
+    pool = make_pool(6, max_unused=2)
+    make(9, [1] * 9, pool, reads=9)
+    pool.free(session_id(9))
+    victim = make(2, [2] * 13, pool, reads=13)
+    assert (pool.num_free, pool.num_unused) == (2, 2)
+    old = make(1, [1] * 17, pool)
+    shortage = Shortage(preempt=(victim.session_id,))
+    planned = pack([old, victim], pool, 8, 64, ready=[old], resolve=lambda *contending: shortage)
+    assert planned.preempted == (session_id(2),)
+    pool.extend(old.session_id, len(old.tokens) - planned.entries[0].start)
+    assert len(set(pool.table(old.session_id).tolist())) == 5
+    assert pool.num_free == 1

@@ -20,9 +20,9 @@ COST = Linear(fixed_s=0.005, token_s=0.005)
 
 
 def desk_of(order: str, num_pages: int, **options: Any) -> Desk:
-    desk = Desk(self_draft=False, num_pages=num_pages, order=order, max_round_tokens=200, **options)
-    desk.hello(draft_model="")
-    return desk
+    return Desk(
+        "a", self_draft=False, num_pages=num_pages, order=order, max_round_tokens=200, **options, draft_model=""
+    )
 
 
 def resident(desk: Desk, *numbers: int) -> list[int]:
@@ -99,8 +99,7 @@ def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_i
 @pytest.mark.parametrize("order", ORDERS)
 def test_promised_sessions_never_give_way_and_go_before_all_others(order: str) -> None:
     desk = desk_of(order, 8, admission="dp", cost=COST)
-    desk.open(number=1, prompt=range(1, 22), max_tokens=8)
-    desk.round()
+    desk.begin(number=1, prompt=range(1, 22), max_tokens=8)
     slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.1))
     desk.open(number=2, slo=slo, prompt=range(1, 11), max_tokens=10)
     assert desk.session(2).promised

@@ -10,17 +10,16 @@ from statistics import median
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling, Slo
-from tests.fakes import Desk, session_id, told
+from tests.fakes import Desk, session_id
 from verify_node.model.own_drafts import LEAST_PREFILL
 from verify_node.scheduler.prefill import FIRST, LONGEST, UNMEASURED, Prefill, attended
-from verify_node.scheduler.round import Entry, Outcome, Round
+from verify_node.scheduler.round import Entry, Round
 
 LONG = 4000
 
@@ -72,19 +71,9 @@ class Serving:
         while len(self.rounds) - first < most and not until():
             planned = self.desk.plan()
             self.rounds.append((planned, self.machine.round_s(planned)))
-            self.finish(planned, self.rounds[-1][1])
+            self.desk.finish(planned, self.rounds[-1][1])
             self.desk.acknowledge()
         return [seconds for _, seconds in self.rounds[first:]]
-
-    def finish(self, planned: Round, seconds: float) -> None:
-        outcomes = {outcome.session_id: outcome for outcome in self.desk.target.run(planned)}
-        for entry in planned.entries:
-            if entry.prompt_rows is not None:
-                logprobs = tuple(told(entry.start, token) for token in entry.prompt_rows.tokens)
-                outcome = outcomes.get(entry.session_id, Outcome(entry.session_id, (), 0, 0.0))
-                outcomes[entry.session_id] = replace(outcome, prompt_logprobs=logprobs)
-        self.desk.now += seconds
-        self.desk.core.rounds.finish([*outcomes.values()], seconds, self.desk.now)
 
     def has_begun(self, number: int) -> bool:
         return len(self.desk.session(number).tokens) > len(self.desk.session(number).opened.prompt)
@@ -284,19 +273,10 @@ def test_a_short_prompt_does_not_wait_for_a_long_one_of_its_own_client_which_get
     for number in range(20, 40):
         serving.open("b", number, prompt=prompt(30, number % 25), max_tokens=1)
         serving.serve(2)
-    begun = [number for number in range(20, 40) if number not in unfinished(serving)]
-    assert len(begun) >= 15
+    assert sum(serving.has_begun(number) for number in range(20, 40)) >= 15
     before = sum(serving.prefill_of(8))
     serving.serve(20)
     assert sum(serving.prefill_of(8)) - before >= 5
-
-
-def unfinished(serving: Serving) -> list[int]:
-    return [
-        int.from_bytes(key, "big")
-        for key, one in serving.desk.core.sessions.items()
-        if len(one.tokens) == len(one.opened.prompt)
-    ]
 
 
 def test_a_promised_prompt_is_prefilled_as_promised() -> None:
@@ -329,7 +309,7 @@ def test_the_own_draft_model_prefills_in_what_the_target_leaves() -> None:
     usual = serving.desk.plan()
     rows = (LONGEST - 1.0) * CPU.profile().round_s(2, 2, 0) / CPU.row_s
     assert usual.room_left == pytest.approx(rows, abs=1.0)
-    serving.finish(usual, 0.04)
+    serving.desk.finish(usual, 0.04)
     serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
     serving.serve(1)
     assert serving.rounds[-1][0].room_left < LEAST_PREFILL

@@ -8,8 +8,7 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Sampling
-from tests.verify_node.scheduler.drafting import NOW, drafting, grow, lengths, make_choice, make_client, make_session
-from tests.verify_node.scheduler.sessions import pack
+from tests.verify_node.scheduler.drafting import NOW, drafting, lengths, make_choice, make_client, make_session, pack
 from verify_node.scheduler import drafts as self_drafts
 from verify_node.scheduler.commit import commit
 from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, MISSED_LOOKUPS, SelfDrafts, Wanting
@@ -34,18 +33,21 @@ def wanting(*sessions: Any, worth: float = 1.0, least_probability: float = 0.0) 
     return [Wanting(session, worth, least_probability) for session in sessions]
 
 
-def test_a_text_that_repeats_itself_is_drafted_from():
-    session = repeating()
+@pytest.mark.parametrize(
+    ("changes", "length"), [({}, MAX_LENGTH), ({"stop_ids": (8,)}, 3), ({"max_tokens": 4}, 3)], ids=str
+)
+def test_a_text_that_repeats_itself_is_drafted_from_up_to_its_end(changes, length):
+    session = repeating(**changes)
     [(of, drafted)] = SelfDrafts().draft(wanting(session))
     assert of is session
-    assert drafted.tokens == AGAIN[:MAX_LENGTH]
-    assert (drafted.source, len(drafted.codes)) == ("self", MAX_LENGTH)
+    assert drafted.tokens == AGAIN[:length]
+    assert (drafted.source, len(drafted.codes)) == ("self", length)
 
 
 def test_it_follows_the_text():
     session, drafts = repeating(), SelfDrafts()
     drafts.draft(wanting(session))
-    grow(session, 5, 6, 7)
+    session.commit((5, 6, 7))
     [(_, drafted)] = drafts.draft(wanting(session))
     assert drafted.tokens[:3] == (8, 9, 10)
 
@@ -58,18 +60,8 @@ def test_a_session_that_was_opened_again_with_another_text_is_drafted_for_from_t
     assert drafted.tokens[:6] == other[:6]
 
 
-def test_a_draft_ends_before_what_would_end_the_text():
-    [(_, drafted)] = SelfDrafts().draft(wanting(repeating(stop_ids=(8,))))
-    assert drafted.tokens == (5, 6, 7)
-
-
 def test_what_may_not_be_drawn_yet_is_not_drafted():
     assert SelfDrafts().draft(wanting(repeating(stop_ids=(5,), min_tokens=10))) == []
-
-
-def test_a_draft_leaves_room_for_the_token_that_the_round_brings():
-    [(_, drafted)] = SelfDrafts().draft(wanting(repeating(max_tokens=4)))
-    assert drafted.tokens == (5, 6, 7)
 
 
 def test_tokens_that_are_not_worth_their_time_are_not_drafted():
@@ -91,10 +83,6 @@ def test_only_for_sessions_that_may_have_it(verification, drafter, num):
 def test_what_the_draft_node_drafted_goes_first():
     session = drafting(1, (0.9, 0.9), tokens=(21, 22), prompt=AGAIN, sampling=GREEDY)
     assert make_choice(self_drafts=SelfDrafts()).choose([session], 1, NOW)[session.session_id].source == "model"
-
-
-def test_switched_off_there_are_none():
-    assert lengths(make_choice(), repeating()) == [0]
 
 
 class Asked(SelfDrafts):

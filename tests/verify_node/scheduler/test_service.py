@@ -101,9 +101,7 @@ def test_claims() -> None:
 
 @pytest.fixture
 def desk() -> Desk:
-    desk = Desk(order="laps")
-    desk.hello()
-    return desk
+    return Desk("a", order="laps")
 
 
 def accounts_of(desk: Desk) -> Accounts:
@@ -137,8 +135,7 @@ def test_a_job_by_hand(desk: Desk) -> None:
 
 def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> None:
     desk.hello("b")
-    desk.open("a", 1, max_tokens=1)
-    desk.round()
+    desk.begin("a", 1, max_tokens=1)
     assert desk.session(1).finished
     assert len(accounts_of(desk)) == 0
     desk.open("a", 2, max_tokens=100)
@@ -146,19 +143,7 @@ def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> No
     assert job(desk, 2).remaining_tokens < job(desk, 3).remaining_tokens == 100.0
 
 
-def test_what_is_gone_is_forgotten(desk: Desk) -> None:
-    desk.open()
-    desk.round()
-    assert len(accounts_of(desk)) == 1
-    desk.core.rounds.preemption.keep({}, ())
-    assert len(accounts_of(desk)) == 0
-
-
 # -- whose account it is -----------------------------------------------------------------------------------------------
-
-
-def arrived_at(desk: Desk, number: int = 1) -> float:
-    return float(job(desk, number).arrived_at)
 
 
 def test_a_new_text_by_an_old_id_has_an_account_of_its_own(desk: Desk) -> None:
@@ -169,10 +154,10 @@ def test_a_new_text_by_an_old_id_has_an_account_of_its_own(desk: Desk) -> None:
     desk.up("a", Close(session_id(1), 1))
     desk.now = 7.0
     desk.open(prompt=range(1, 10), max_tokens=20)
-    assert (arrived_at(desk), job(desk).attained_s) == (7.0, 0.0)
+    assert (job(desk).arrived_at, job(desk).attained_s) == (7.0, 0.0)
     desk.round(0.5)
     desk.open(epoch=2, prompt=range(2, 10), max_tokens=20)
-    assert (arrived_at(desk), job(desk).attained_s) == (7.5, 0.0)
+    assert (job(desk).arrived_at, job(desk).attained_s) == (7.5, 0.0)
     planned = desk.plan()
     desk.open(epoch=3, prompt=range(3, 10), max_tokens=20)
     desk.finish(planned, 0.5)
@@ -182,8 +167,7 @@ def test_a_new_text_by_an_old_id_has_an_account_of_its_own(desk: Desk) -> None:
 @pytest.mark.parametrize("order", ["laps", "fcfs"])
 def test_a_text_that_goes_on_after_a_loss_keeps_its_place(order: str) -> None:
     """First come, first served keeps no accounts, and yet the arrival."""
-    desk = Desk(order=order)
-    desk.hello()
+    desk = Desk("a", order=order)
     desk.open(prompt=range(1, 10), max_tokens=20)
     desk.round(0.5)
     before = job(desk) if order == "laps" else None
@@ -212,8 +196,7 @@ def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> Non
 
 def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: Desk) -> None:
     accounts = accounts_of(desk)
-    desk.open(max_tokens=20)
-    desk.round()
+    desk.begin(max_tokens=20)
     for number in range(2, 300):
         desk.open(number=number, max_tokens=20)
         accounts.of(desk.session(number))

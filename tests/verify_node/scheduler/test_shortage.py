@@ -46,11 +46,6 @@ def seated(
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_expected_to_be_done_first_is_let_in_first() -> None:
-    waiting = [waiter("long", remaining_tokens=90.0), waiter("short", arrived_at=1.0)]
-    assert seated("sjf", waiting, 2, {}, {"long": 2, "short": 2}) == ([], ["long"])
-
-
 def test_a_smaller_one_behind_one_that_finds_no_room_is_let_in() -> None:
     waiting = [waiter("big"), waiter("small", arrived_at=1.0)]
     assert seated("las", waiting, 2, {}, {"big": 3, "small": 2}) == ([], ["big"])

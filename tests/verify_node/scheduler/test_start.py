@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
 from tests.fakes import Desk, session_id
-from tests.verify_node.scheduler.sessions import make_session
+from tests.verify_node.scheduler.drafting import session_of
 from verify_node.scheduler import start as starting
 from verify_node.scheduler.allocate import PERMITTED
 from verify_node.scheduler.round import RoundLimits
@@ -23,12 +23,12 @@ LONGEST = starting.SHARE * ROUND_S
 
 @pytest.fixture
 def two_ready():
-    return [make_session(1, draft=2, ready_since=5.0), make_session(2, draft=2, ready_since=6.0)]
+    return [session_of(1, draft=2, ready_since=5.0), session_of(2, draft=2, ready_since=6.0)]
 
 
 def pending(number, at, num_expected=1.0, *, of_model=False):
     """A session whose draft node should answer at that time, or whose draft model should have drafted anew."""
-    session = make_session(number, ready_since=5.0)
+    session = session_of(number, ready_since=5.0)
     if of_model:
         session.drafts.model_calls.answered(0.0)
         session.client.answer_s = 1.0
@@ -40,11 +40,11 @@ def pending(number, at, num_expected=1.0, *, of_model=False):
 
 def test_nobody_ready_is_no_round():
     assert earliest([], [], ROUND_S) == (math.inf, None)
-    assert earliest([], [make_session(1, waits=True)], ROUND_S) == (math.inf, None)
+    assert earliest([], [session_of(1, waits=True)], ROUND_S) == (math.inf, None)
 
 
 def test_a_round_waits_for_every_draft_that_it_may_not_start_without(two_ready):
-    late = make_session(3, waits=True)
+    late = session_of(3, waits=True)
     assert earliest(two_ready, [late], ROUND_S) == (math.inf, late)
     assert earliest(two_ready, [late], ROUND_S, [pending(4, 5.1, 99.0)]) == (math.inf, late)
     assert earliest(two_ready, [], ROUND_S) == (5.0, None)
@@ -106,8 +106,8 @@ def test_answers_and_models_are_weighed_together(two_ready):
 
 def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
     pool = PagePool(4, 4)
-    deciding, long = make_session(1, cached=2, pool=pool), make_session(2, prompt=40, cached=2, pool=pool)
-    short, waiting = make_session(3, prompt=8), make_session(4, prompt=8)  # two free pages: room for one
+    deciding, long = session_of(1, cached=2, pool=pool), session_of(2, prompt=40, cached=2, pool=pool)
+    short, waiting = session_of(3, prompt=8), session_of(4, prompt=8)  # two free pages: room for one
     of = starting.Starting({}, pool, RoundLimits(8, 32), Refined(), is_barrier=False)
     assert of.deciding([deciding, long, short, waiting]) == [deciding, short]
     assert of.deciding([long]) == [long]
@@ -116,8 +116,7 @@ def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
 
 
 def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(self_draft=False)
-    desk.hello()
+    desk = Desk("a", self_draft=False)
     told: list[int] = []
     choose = type(desk.core.rounds.choice).choose
 
@@ -126,17 +125,14 @@ def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyP
         return choose(*given)
 
     monkeypatch.setattr(type(desk.core.rounds.choice), "choose", listen)
-    desk.open()
-    desk.round()
-    desk.open(number=2, prompt=(1,) * 9)
-    desk.round()
+    desk.begin()
+    desk.begin(number=2, prompt=(1,) * 9)
     desk.round()
     assert told == [2, 8, 0]
 
 
 def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
-    desk = Desk(num_pages=3, page_size=4, self_draft=False)
-    desk.hello()
+    desk = Desk("a", num_pages=3, page_size=4, self_draft=False)
     desk.open(max_tokens=7)
     desk.open(number=2, prompt=(1,) * 9, max_tokens=2)
     for _ in range(4):
@@ -150,8 +146,7 @@ def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():
 
 def test_a_session_that_waits_for_memory_takes_nothing_of_anothers_budget_and_permission():
     """Its draft stays when it is preempted."""
-    desk = Desk(num_pages=16, page_size=4, budget=8, self_draft=False, validates=False)
-    desk.hello()
+    desk = Desk("a", num_pages=16, page_size=4, budget=8, self_draft=False, validates=False)
     desk.open(max_tokens=60)
     desk.open(number=2, prompt=(1,) * 24, max_tokens=24)
     desk.round()

@@ -6,7 +6,7 @@ from goodspeed.exact import trees
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
-from tests.verify_node.scheduler.drafting import NOW, grow, make_choice, make_session, owe
+from tests.verify_node.scheduler.drafting import NOW, make_choice, make_session, owe
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.drafts import of_draft
 from verify_node.scheduler.round import Entry, Outcome
@@ -28,20 +28,20 @@ def growing(number=1, claimed=CLAIMED, tokens=TOKENS, parents=PARENTS, **changes
 def test_the_rest_of_a_tree_follows_the_text():
     session = growing()
     assert of_draft(session).parents == PARENTS
-    grow(session, 5)
+    session.commit((5,))
     rest = of_draft(session)
     assert (rest.tokens, rest.parents) == ((7, 8, 9), (-1, 0, -1))
     assert list(rest.codes) == list(probabilities.encode((0.9, 0.8, 0.05)))
-    grow(session, 7)
+    session.commit((7,))
     assert (of_draft(session).tokens, of_draft(session).parents) == ((8,), None), "a chain is left"
-    grow(session, 8)
+    session.commit((8,))
     assert session.drafts.newest is None, "its draft is empty"
 
 
 @pytest.mark.parametrize("text", [(4,), (6,), (5, 8)], ids=["no child", "a leaf", "no grandchild"])
 def test_a_tree_is_forgotten_where_the_text_leaves_or_ends_it(text):
     session = growing()
-    grow(session, *text)
+    session.commit(text)
     assert session.drafts.newest is None
 
 
@@ -57,13 +57,6 @@ def test_the_likeliest_nodes_are_taken_with_their_parents():
     assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None), "0.6, 0.54, 0.43 before 0.3"
     chosen = make_choice(budget=4).choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.parents) == ((5, 6, 7, 8), (-1, -1, 0, 2))
-
-
-def test_a_node_that_costs_more_than_it_brings_is_left_out():
-    session = growing()
-    dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.0028))
-    chosen = dear.choose([session], 1, NOW)[session.session_id]
-    assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None)
 
 
 def test_what_is_owed_counts_alternatives():
@@ -88,7 +81,7 @@ def test_copies_of_a_token_take_no_room() -> None:
     assert [len(chosen[one.session_id].tokens) for one in (copies, others, honest)] == [1, 2, 8]
 
 
-def moved(session, path, taken, parents=PARENTS):
+def moved(session, path, taken):
     tokens = tuple(TOKENS[node] for node in path)
     outcome = Outcome(session.session_id, (*tokens, 99), len(path), 1.0, path=tuple(path))
     entry = Entry(
@@ -100,7 +93,7 @@ def moved(session, path, taken, parents=PARENTS):
         session.opened.sampling,
         probabilities=bytes(range(5)),
         source="model",
-        parents=parents,
+        parents=PARENTS,
     )
     return Moved(session, entry, outcome, len(session.tokens), taken)
 

@@ -58,16 +58,6 @@ def test_all_buckets_unlearn_wrong_claims_together():
     assert sum(believed) / len(believed) == pytest.approx(0.3, abs=0.05)
 
 
-def test_a_lie_about_certainty_leaves_lower_claims_no_higher():
-    """A higher claim never means lower probabilities: who is wrong when sure is not believed when less sure."""
-    liar = Calibration()
-    for _ in range(100):
-        liar.observe(bytes([SURE]), 0)
-    sure, ninety, half = liar.probabilities(bytes([SURE, NINETY, HALF]))
-    assert sure >= ninety >= half
-    assert sure < 0.1
-
-
 observations = st.lists(st.tuples(st.binary(min_size=1, max_size=8), st.integers(0, 8)), max_size=60)
 
 

@@ -7,8 +7,7 @@ import pytest
 from goodspeed.exact.positions import certain
 from goodspeed.serving.measuring.story import WrongTransition
 from tests.fakes import session_id
-from tests.verify_node.phases import new_client
-from tests.verify_node.session.sessions import a_draft, make_session, tell
+from tests.verify_node.phases import a_draft, make_session, new_client, tell
 from verify_node.session.client import LATE_ROUNDS
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
-from tests.verify_node.session.sessions import a_draft, make_session, tell
-from verify_node.session.client import ANSWER_SMOOTHING, MOST_LATER
+from tests.verify_node.phases import a_draft, make_session, tell
+from verify_node.session.client import ANSWER_SMOOTHING, MEMORY, MOST_LATER, DraftGain
 from verify_node.session.model_calls import LATER
 from verify_node.session.session import Session
 
@@ -20,13 +20,9 @@ def told(*, is_behind: bool = False, **changes):
     session = make_session(max_tokens=1000, **changes)
     if not is_behind:
         session.drafts.model_calls.answered(NOW)
-    grow(session, 7)
+    session.commit((7,))
     tell(session, NOW)
     return session
-
-
-def grow(session: Session, *tokens: int) -> None:
-    session.commit(tokens)
 
 
 def draft(session: Session, now: float, source: NodeSource = "model", base: int = 0) -> None:
@@ -47,7 +43,7 @@ def test_a_model_is_waited_for_until_the_time_that_it_takes():
     draft(session, NOW + 0.004)
     assert session.client.answer_s == pytest.approx(0.004)
     assert not session.expects_model, "it is there"
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 1.0)
     session.acknowledge(len(session.tokens), NOW + 1.001, 0.0)
     assert (session.expects_answer, session.expects_model) == (False, True), "an Ack is not what it hopes for"
@@ -62,15 +58,15 @@ def test_a_draft_after_much_prefill_says_nothing_of_the_usual_time():
     session = told(is_behind=True)
     draft(session, NOW + 0.2)
     assert not session.client.answer_s, "it prefilled the prompt"
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 1.0)
     draft(session, NOW + 1.004)
     assert session.client.answer_s == pytest.approx(0.004)
     for number, may_draft in enumerate((0, 0, 8), 2):
-        grow(session, 9)
+        session.commit((9,))
         tell(session, NOW + number, may_draft=may_draft)
     assert session.drafts.model_calls.due_at == inf, "it has to prefill what it was not to draft for"
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 4.2)
     draft(session, NOW + 4.3)
     assert session.client.answer_s == pytest.approx(0.004)
@@ -79,7 +75,7 @@ def test_a_draft_after_much_prefill_says_nothing_of_the_usual_time():
 def test_nothing_is_called_for_while_the_last_draft_goes_on():
     session = told()
     draft(session, NOW + 0.004)
-    grow(session, 4)
+    session.commit((4,))
     tell(session, NOW + 1.0)
     assert (session.expects_model, session.model_drafted) == (False, None)
 
@@ -89,7 +85,7 @@ def test_nothing_is_called_for_where_nothing_may_be_drafted():
     session = told()
     draft(session, NOW + 0.004)
     for number in range(1, 20):
-        grow(session, 9)
+        session.commit((9,))
         tell(session, NOW + number, may_draft=0)
         assert (session.expects_model, session.model_drafted) == (False, None)
     assert session.client.answer_s == pytest.approx(0.004)
@@ -98,11 +94,11 @@ def test_nothing_is_called_for_where_nothing_may_be_drafted():
 def test_an_index_is_hoped_for_at_its_own_time():
     session = told()
     draft(session, NOW + 0.5)
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 1.0)
     assert not session.expects_answer, "it has none, as far as is known"
     draft(session, NOW + 1.5, source="ngram")
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 1.0)
     assert session.expects_answer
     assert session.answer_due_at == pytest.approx(NOW + 1.0 + session.round_trip_s)
@@ -114,7 +110,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     draft(session, NOW + 0.004)
     seen = []
     for number in range(1, 20):
-        grow(session, 9)
+        session.commit((9,))
         tell(session, NOW + number)
         seen.append(session.client.answer_s)
     later = 1.0 + ANSWER_SMOOTHING * (MOST_LATER - 1.0)
@@ -129,7 +125,7 @@ def test_a_draft_of_the_index_is_no_silence_of_the_model_unless_it_is_late(index
     session = told()
     draft(session, NOW + 0.004)
     for number in range(1, 20):
-        grow(session, 9)
+        session.commit((9,))
         tell(session, NOW + number)
         draft(session, NOW + number + index_s, source="ngram")
     assert session.client.answer_s > 0.01 if is_silence else session.client.answer_s == pytest.approx(0.004)
@@ -138,9 +134,9 @@ def test_a_draft_of_the_index_is_no_silence_of_the_model_unless_it_is_late(index
 def test_one_pause_does_not_spoil_what_is_known():
     session = told()
     draft(session, NOW + 0.004)
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 1.0)
-    grow(session, 9)
+    session.commit((9,))
     tell(session, NOW + 31.0)
     assert session.client.answer_s < 0.007
 
@@ -149,7 +145,7 @@ def test_a_draft_that_the_round_refuted_has_come_all_the_same():
     session = told()
     for number in range(1, 20):
         draft(session, NOW + number - 1 + 0.004)
-        grow(session, 9)
+        session.commit((9,))
         tell(session, NOW + number)
     assert session.client.answer_s == pytest.approx(0.004)
 
@@ -172,3 +168,39 @@ def test_what_a_draft_brings_counts_in_two_rounds():
         session.observe_model(1, None)
     assert before == pytest.approx(1.0)
     assert gain.tokens < 0.1
+
+
+# -- what waiting brings: rounds with an answer in time beyond rounds without ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num", "with_answer", "without", "brings"), [(0, 0, 0, 1.0), (100, 2, 2, 0.0), (400, 3, 1, 2.0), (100, 0, 3, 0.0)]
+)
+def test_a_draft_brings_what_is_accepted_beyond_what_goes_on_without(
+    num: int, with_answer: int, without: int, brings: float
+) -> None:
+    gain = DraftGain()
+    for _ in range(num):
+        gain.observe(with_answer, in_time=True)
+        gain.observe(without, in_time=False)
+    assert gain.tokens == pytest.approx(brings, abs=0.05)
+
+
+def test_older_rounds_are_forgotten() -> None:
+    gain = DraftGain()
+    for _ in range(1000):
+        gain.observe(3, in_time=True)
+    for _ in range(int(3 * MEMORY)):
+        gain.observe(0, in_time=True)
+    assert gain.tokens < 0.2
+
+
+def test_what_few_rounds_had_without_a_draft_ends_no_hope() -> None:
+    """Rounds then waited for no draft, so none was in time, and none could show that waiting pays."""
+    gain = DraftGain()
+    for _ in range(5):
+        gain.observe(5, in_time=False)
+    assert gain.tokens == 1.0
+    for _ in range(8):
+        gain.observe(2, in_time=True)
+    assert gain.tokens == 0.0

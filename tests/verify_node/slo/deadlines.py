@@ -33,11 +33,9 @@ class HandRounds:
         return int(self.tokens_in(seconds)) - num_tokens
 
 
-def deadline(
-    key: bytes, due: float, prompt: int = 1, tpot_s: float | None = 1.0, pages: int = 0, client: str = ""
-) -> Deadline:
+def deadline(key: bytes, due: float, prompt: int = 1, tpot_s: float | None = 1.0, pages: int = 0) -> Deadline:
     """One of a client of its own, whose prompt is to be read."""
-    one = Deadline(0.0, session_id=key, client=client or key.hex(), slo=Objectives(tpot_s=tpot_s), paced_at=due)
+    one = Deadline(0.0, session_id=key, client=key.hex(), slo=Objectives(tpot_s=tpot_s), paced_at=due)
     one.set_prompt(prompt)
     one.pages = pages
     return one

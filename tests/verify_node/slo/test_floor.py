@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.capacity import FLOOR
 from tests.fakes import session_id
-from tests.verify_node.scheduler.sessions import make_session, pack
+from tests.verify_node.scheduler.drafting import pack, session_of
 from tests.verify_node.slo.deadlines import HandRounds, deadline, running
 from tests.verify_node.slo.deadlines import promised as held
 from verify_node.scheduler.round import Round
@@ -21,7 +21,7 @@ POOL = PagePool(400, 4)
 
 
 def session(number: int, client: str, weight: float = 1.0, prompt: int = 1) -> Session:
-    made: Session = make_session(number, prompt=prompt, pool=POOL)
+    made: Session = session_of(number, prompt=prompt, pool=POOL)
     made.client.name, made.client.weight = client, weight
     return made
 
@@ -147,7 +147,7 @@ def test_each_client_gets_its_floor_over_any_stretch(quiet: list[float], loud: f
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_draft_that_does_not_fit_beside_the_floor_is_left_out(number: int) -> None:
-    made = make_session(1, prompt=1, draft=4, pool=POOL)
+    made = session_of(1, prompt=1, draft=4, pool=POOL)
     floor = {made.session_id: 1} if number else {}
     allotment = Allotment(3, {}, (), frozenset(), floor=floor)
     planned = pack([made], PagePool(8, 4), allotment=allotment)

@@ -9,7 +9,7 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
-from tests.verify_node.scheduler.sessions import pack
+from tests.verify_node.scheduler.drafting import pack
 from tests.verify_node.slo.deadlines import deadline, decided
 from verify_node.session.session import MAX_RETURNS, WINDOW
 from verify_node.slo.allotting import Allotment
@@ -24,9 +24,7 @@ QUICK = Slo(Objectives(ttft_s=0.1, tpot_s=0.02))
 
 @pytest.fixture
 def desk() -> Desk:
-    desk = Desk(self_draft=False, admission="dp", cost=COST)
-    desk.hello(draft_model="")
-    return desk
+    return Desk("a", self_draft=False, admission="dp", cost=COST, draft_model="")
 
 
 def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> bool | None:
@@ -85,8 +83,7 @@ def test_where_nothing_is_promised_nothing_is_said() -> None:
 def test_being_refused_is_no_offence(desk: Desk) -> None:
     never = Slo(Objectives(tpot_s=0.001))
     for number in range(300):
-        [refused] = desk.open(number=number, slo=never, otherwise="refuse")
-        assert isinstance(refused, Refusal)
+        assert desk.open(number=number, slo=never, otherwise="refuse")[0].code == "not_promised"
         desk.now += 0.1
 
 
@@ -108,8 +105,7 @@ def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk)
 
 def many(slo: Slo, number: int, **changes: Any) -> Desk:
     """A desk with a promised text, 1, and as many more, from 100 on, that wait for a decision."""
-    desk = Desk(self_draft=False, admission="dp", max_round_tokens=512, num_pages=10 * number)
-    desk.hello(draft_model="")
+    desk = Desk("a", self_draft=False, admission="dp", max_round_tokens=512, num_pages=10 * number, draft_model="")
     assert ask(desk, 1, Slo(Objectives(ttft_s=5.0, tpot_s=1.0))) is True
     planned = desk.plan()
     for other in range(number):
@@ -216,9 +212,7 @@ def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_to
 
 def test_nobody_keeps_others_from_being_asked_for_again() -> None:
     """Memory is promised to one text; eight of another client can never be kept, and are due first."""
-    desk = Desk(self_draft=False, admission="dp", cost=COST)
-    for peer in "abv":
-        desk.hello(peer, draft_model="")
+    desk = Desk("a", "b", "v", self_draft=False, admission="dp", cost=COST, draft_model="")
     slow = Objectives(9.0, 0.5)
     desk.open("a", 1, max_tokens=180, slo=Slo(slow))
     for number in range(10, 18):
@@ -265,8 +259,7 @@ def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> No
 
 
 def test_no_more_is_promised_than_memory_holds() -> None:
-    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=11)
-    desk.hello(draft_model="")
+    desk = Desk("a", self_draft=False, admission="dp", cost=COST, num_pages=11, draft_model="")
     easy = Slo(Objectives(ttft_s=10.0, tpot_s=1.0))
     assert ask(desk, 1, easy, max_tokens=17) is True, "3 and 17 tokens are five pages of the eight that may be promised"
     assert ask(desk, 2, easy, max_tokens=17) is False
@@ -323,8 +316,7 @@ def test_a_promise_is_for_its_text_and_for_no_other(desk: Desk) -> None:
 
 def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
     """A text with 16 tokens that are not acknowledged waits; an older one needs memory, and must not take that."""
-    desk = Desk(self_draft=False, admission="dp", cost=COST, num_pages=12)
-    desk.hello(draft_model="")
+    desk = Desk("a", self_draft=False, admission="dp", cost=COST, num_pages=12, draft_model="")
     ask(desk, 1, None, prompt=range(1, 4), max_tokens=40)
     assert ask(desk, 2, Slo(Objectives(tpot_s=0.1)), prompt=range(1, 4), max_tokens=25) is True
     for _ in range(80):
@@ -373,3 +365,64 @@ def test_a_held_prompt_is_held_by_the_round_too(desk: Desk) -> None:
     allotment = Allotment(5, {session_id(1): 0}, (session_id(1),), frozenset({session_id(1)}))
     sessions = list(desk.core.sessions.values())
     assert pack(sessions, desk.core.pool, drafted={}, allotment=allotment).entries == ()
+
+
+# -- a client's share of promises is bounded while another client asks for some ----------------------------------------
+
+
+PATIENT = Slo(Objectives(tpot_s=0.1))
+"""A round of 100 ms carries 24 tokens, of which 18 are promised."""
+
+
+@pytest.fixture
+def two() -> Desk:
+    return Desk("a", "b", self_draft=False, admission="dp", cost=COST, num_pages=4000, draft_model="")
+
+
+def ask_all(two: Desk, peer: str, numbers: range, slo: Slo = PATIENT, prompt: int = 2) -> None:
+    for number in numbers:
+        two.open(peer, number, slo=slo, prompt=(1,) * prompt, max_tokens=100)
+
+
+def promised(two: Desk, numbers: range) -> int:
+    return sum(bool(two.session(number).promised) for number in numbers)
+
+
+def test_alone_a_client_is_promised_all_that_can_be(two: Desk) -> None:
+    ask_all(two, "a", range(32))
+    assert promised(two, range(32)) == 18
+
+
+@pytest.mark.parametrize(("weight", "shares"), [(1.0, (9, 9)), (2.0, (12, 6))])
+def test_two_that_ask_at_once_share_by_their_weights(two: Desk, weight: float, shares: tuple[int, int]) -> None:
+    """Both ask during a round, one for 32 and the other for 12."""
+    two.core.peers[b"a"].client.weight = weight
+    two.open("a", 99, slo=None)
+    planned = two.plan()
+    ask_all(two, "a", range(32))
+    ask_all(two, "b", range(32, 44))
+    two.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
+    assert (promised(two, range(32)), promised(two, range(32, 44))) == shares
+
+
+def test_what_others_do_not_want_goes_to_who_asks(two: Desk) -> None:
+    """The other client asks for what it can never have, so it has no share to wait for."""
+    two.open("a", 99, slo=None)
+    planned = two.plan()
+    ask_all(two, "a", range(32))
+    ask_all(two, "b", range(32, 44), Slo(Objectives(tpot_s=0.001)))
+    two.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
+    assert (promised(two, range(32)), promised(two, range(32, 44))) == (18, 0)
+
+
+def test_who_came_later_is_promised_first_what_others_leave(two: Desk) -> None:
+    """All is promised to one client. When six of its texts end and it asks for six more, the other is first."""
+    ask_all(two, "a", range(18))
+    ask_all(two, "b", range(32, 38), prompt=80)
+    assert (promised(two, range(18)), promised(two, range(32, 38))) == (18, 0)
+    planned = two.plan()
+    for number in range(6):
+        two.up("a", Close(session_id(number), 1))
+    ask_all(two, "a", range(18, 24))
+    two.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    assert (promised(two, range(18, 24)), promised(two, range(32, 38))) == (0, 1)

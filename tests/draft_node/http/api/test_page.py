@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
 
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
@@ -15,13 +14,11 @@ from goodspeed.errors import ServiceError
 from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api
 from tests.draft_node.http.speaking import SpeakingService
-from tests.verify_node.watch.window.browser import browser, need_browser
-from tests.verify_node.watch.window.serving import served
+from tests.verify_node.watch.window.browser import browser, need_browser, served, wait
 
 pytestmark = pytest.mark.nodes
 need_browser()
 
-TIMEOUT_S = 60
 SAYS = "<think>\nShort.\n</think>\n\n<b>Hello</b> <img src=x onerror=alert(1)>"
 ANSWER = SAYS.partition("\n\n")[2]
 
@@ -59,7 +56,7 @@ class Page:
         self.driver.find_element(By.CSS_SELECTOR, selector).click()
 
     def wait(self, until: Callable[[], object]) -> None:
-        WebDriverWait(self.driver, TIMEOUT_S, 0.05).until(lambda _: until())
+        wait(self.driver, until)
 
     def answers(self) -> list[str]:
         found = self.driver.find_elements(By.CSS_SELECTOR, "article:not(.user) > div")

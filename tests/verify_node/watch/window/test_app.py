@@ -23,17 +23,7 @@ from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
 
 KEYS = web.Keys(["first-key"])
-OURS = (
-    "index.html",
-    "window.css",
-    "window.js",
-    "charts.js",
-    "drafting.js",
-    "elements.js",
-    "recent.js",
-    "terms.js",
-    "icon.svg",
-)
+OURS = [name for name, _ in FILES.values() if not name.startswith("uplot/")]
 
 
 def read(name: str) -> str:

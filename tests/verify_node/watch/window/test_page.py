@@ -11,18 +11,14 @@ from urllib.request import urlopen
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
 
 from goodspeed.serving import web
-from tests.verify_node.watch.window.browser import browser, need_browser, prefer, resize
+from tests.verify_node.watch.window.browser import browser, need_browser, prefer, resize, served, wait
 from tests.verify_node.watch.window.run import Run, running
-from tests.verify_node.watch.window.serving import served
 from tests.verify_node.watch.window.snapshots import make_app
 
 pytestmark = pytest.mark.nodes
 need_browser()
-
-TIMEOUT_S = 60
 
 
 class Page:
@@ -54,7 +50,7 @@ class Page:
         return self.driver.execute_script(script, *values)
 
     def wait(self, until: Callable[[], object]) -> None:
-        WebDriverWait(self.driver, TIMEOUT_S, 0.05).until(lambda _: until())
+        wait(self.driver, until)
 
     def errors(self) -> list[str]:
         """The errors of scripts, of what could not be loaded, and of what the page's own policy forbids."""

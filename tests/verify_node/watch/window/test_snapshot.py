@@ -34,8 +34,7 @@ class Scene:
     def write(self, peer: str, number: int, num_rounds: int = 4) -> None:
         """Rounds of one session, begun here."""
         self.desk.hello(peer)
-        self.desk.open(peer, number, max_tokens=100)
-        self.desk.round()
+        self.desk.begin(peer, number, max_tokens=100)
         for _ in range(num_rounds):
             self.desk.now += 0.01  # longer than a round waits for others' drafts
             self.desk.draft(peer, number)
@@ -99,9 +98,9 @@ def test_a_client_writes_makes_no_progress_and_is_idle(scene: Scene) -> None:
     [row] = scene.look(after_s=1.0).clients
     assert (row.activity, row.moved) == ("writing", moved)
     scene.desk.now += STALLED_S
-    scene.desk.hello("a")  # it lives
+    scene.desk.hello("a")  # it lives, and has been here all the time
     [row] = scene.look().clients
-    assert (row.state, row.activity, row.moved) == ("connected", "stalled", moved)
+    assert (row.state, row.activity, row.moved, row.since) == ("connected", "stalled", moved, EPOCH_S)
     scene.desk.open("a", 2)  # one that is not stuck is enough
     [row] = scene.look().clients
     assert (row.activity, row.num_sessions) == ("writing", 2)
