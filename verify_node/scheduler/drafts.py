@@ -12,7 +12,6 @@ from goodspeed.fair.selection import Candidate, path_probability, rank
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
-from verify_node.session.client import Client
 from verify_node.session.drafted import NOTHING, Drafted
 from verify_node.session.session import Session
 
@@ -36,8 +35,8 @@ def calibrated_probabilities(session: Session, drafted: Drafted) -> list[float]:
     if session.verification == "ratio" or not drafted.codes:
         return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
     if drafted.parents is not None:
-        return _probabilities_in_tree(session.client, drafted, drafted.parents)
-    return session.client.calibration(drafted.source).probabilities(drafted.codes)
+        return _probabilities_in_tree(session, drafted, drafted.parents)
+    return session.drafts.calibrated(drafted.source, drafted.codes)
 
 
 def num_expected(session: Session, drafted: Drafted) -> float:
@@ -57,14 +56,14 @@ def best(session: Session, drafted: Drafted, other: Drafted | None) -> Drafted:
     return other if num_expected(session, other) > num_expected(session, drafted) else drafted
 
 
-def _probabilities_in_tree(client: Client, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
+def _probabilities_in_tree(session: Session, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
     """`calibrated_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
 
     No alternative is likelier than the first choice.
     """
-    found = client.calibration(drafted.source).probabilities(drafted.codes)
+    found = session.drafts.calibrated(drafted.source, drafted.codes)
     others = trees.alternatives(parents)
-    claimed = client.calibration("alternative").probabilities(bytes([drafted.codes[node] for node, _ in others]))
+    claimed = session.drafts.calibrated("alternative", bytes([drafted.codes[node] for node, _ in others]))
     left: dict[int, float] = {}  # remaining probability, by first choice, after it and its alternatives so far
     for (node, chosen), one in zip(others, claimed, strict=True):
         room = left.get(chosen, 1.0 - found[chosen])

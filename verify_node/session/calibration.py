@@ -4,10 +4,13 @@ A draft node knows its confidence in each token, but not how often such tokens a
 claims are sorted into buckets, and each bucket counts its hits. A bucket's probability is (hits + k p) / (tries + k),
 where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. k is less for a
 node whose claims in all buckets together came true less often than claimed. A higher claim never gets a lower
-probability (pool adjacent violators).
+probability (pool adjacent violators). A text that goes better or worse than its client's others, as one that runs in
+circles, has probabilities of its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import copysign, exp, log
 from operator import mul
 from typing import Literal, TypeAlias
 
@@ -30,6 +33,10 @@ MEMORY = 500.0
 BOUNDS = (0.99, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Lower bounds on the claimed probability, per bucket but the final one. High probabilities have
 narrow buckets, because errors multiply in path probabilities."""
+
+FEW, USUAL = 8.0, 0.2
+"""Hits and expected hits that a text is credited with; and the logarithm of their ratio up to which it is as usual.
+Chosen along SmolLM2's texts (experiments/LOG.md): one in two hundred ran in circles, and was expected to go well."""
 
 NUM_BUCKETS = len(BOUNDS) + 1
 
@@ -57,13 +64,18 @@ class Calibration:
 
     hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
-    _probabilities: list[float] | None = None  # by bucket, falling; None: to be computed
+    _probabilities: list[float] = field(default_factory=list)  # by bucket, falling, when last computed
+    _is_new: bool = True  # something was observed since then, or nothing yet
 
     def probabilities(self, codes: bytes) -> list[float]:
         """Returns each token's probability of acceptance given its predecessors, from the claimed codes."""
-        if self._probabilities is None:
-            self._probabilities = self._solve()
-        known = self._probabilities
+        if self._is_new:
+            self._probabilities, self._is_new = self._solve(), False
+        return self.latest(codes)
+
+    def latest(self, codes: bytes) -> list[float]:
+        """Returns the same without what was observed since it was last computed."""
+        known = self._probabilities or CLAIMED
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
     @property
@@ -78,7 +90,7 @@ class Calibration:
             keep = 1.0 - 1.0 / MEMORY
             self.tries[bucket] = keep * self.tries[bucket] + 1.0
             self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
-        self._probabilities = None
+        self._is_new = True
 
     @property
     def _came_true(self) -> float:
@@ -103,3 +115,25 @@ class Calibration:
         for total, weight, number in pools:
             solved += [min(1.0, total / weight)] * number
         return solved
+
+
+@dataclass(slots=True)
+class TextBias:
+    """How a text's tokens of one source do beside what its client's calibration expects."""
+
+    hits: float = 0.0
+    expected: float = 0.0
+
+    def observe(self, expected: Sequence[float], num_accepted: int) -> None:
+        """Counts a verified draft as `Calibration.observe` does. expected: calibrated probabilities of its tokens."""
+        known = expected[: num_accepted + 1]
+        self.expected += sum(known)
+        self.hits += min(num_accepted, len(known))
+
+    def corrected(self, calibrated: list[float]) -> list[float]:
+        """Returns calibrated probabilities, corrected if the text is unusual."""
+        ratio = log((FEW + self.hits) / (FEW + self.expected))
+        if abs(ratio) <= USUAL:
+            return calibrated
+        factor = exp(ratio - copysign(USUAL, ratio))
+        return [min(1.0, factor * one) for one in calibrated]

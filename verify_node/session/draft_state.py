@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from goodspeed.drafting.sources import is_awaited
 from goodspeed.wire.messages import Draft
+from verify_node.session.calibration import ClaimedOf, TextBias
 from verify_node.session.client import ANSWER_TOKENS, Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.model_calls import ModelCalls
@@ -28,6 +29,7 @@ class DraftState:
     waits: bool = False  # rounds leave the session out until its draft is complete, or late
     late_at: float = 0.0  # time from which its draft is no longer waited for
     was_wrong: bool = False  # the latest round rejected a first choice
+    biases: dict[ClaimedOf, TextBias] = field(default_factory=dict)  # of the session's text
     model_calls: ModelCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +56,17 @@ class DraftState:
         self.newest = drafted
         if is_new and draft.complete:
             self.client.complete_draft()
+
+    def calibrated(self, source: ClaimedOf, codes: bytes) -> list[float]:
+        """Returns the probabilities that tokens of this source are accepted, from the claimed codes."""
+        found = self.client.calibration(source).probabilities(codes)
+        return self.biases[source].corrected(found) if source in self.biases else found
+
+    def observe(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
+        """Counts a verified draft, as `Calibration.observe` does, for the client and for the text."""
+        known = self.client.calibration(source)
+        self.biases.setdefault(source, TextBias()).observe(known.latest(codes), num_accepted)
+        known.observe(codes, num_accepted)
 
     def follow(self, taken: Sequence[int], *, finished: bool) -> None:
         """Cuts the drafts after the text grew by these tokens; a finished text has none."""

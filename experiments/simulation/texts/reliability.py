@@ -11,7 +11,7 @@ import numpy as np
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import Text
 from goodspeed.wire import probabilities
-from verify_node.session.calibration import Calibration
+from verify_node.session.calibration import Calibration, TextBias
 
 BARE, CLAIMED, CALIBRATED = "confidence", "before", "after"
 KNOWN_BY = (BARE, CLAIMED, CALIBRATED)
@@ -29,17 +29,20 @@ class Verified(NamedTuple):
 
 
 def verified(texts: Sequence[Text], draft_model: str, length: int) -> Iterator[Verified]:
-    """Yields the drafts of one client, text after text; the calibration learns each outcome after its draft."""
+    """Yields the drafts of one client, text after text; what is learned of an outcome follows its draft."""
     calibration = Calibration()
     for text in texts:
+        bias = TextBias()
         path = text.models[draft_model]
         bare, claims = probabilities.decode(proposals.read(path.confidence)), probabilities.encode(path.claims)
         begin = 0
         while begin < text.num_tokens:
             here = slice(begin, begin + length)
-            known = (bare[here], probabilities.decode(claims[here]), calibration.probabilities(claims[here]))
+            expected = calibration.probabilities(claims[here])
+            known = (bare[here], probabilities.decode(claims[here]), bias.corrected(expected))
             num_accepted = (path.agreed[here] + "0").index("0")
             yield Verified(dict(zip(KNOWN_BY, known, strict=True)), num_accepted)
+            bias.observe(expected, num_accepted)
             calibration.observe(claims[here], num_accepted)
             begin += num_accepted + 1  # the target's own token follows
 

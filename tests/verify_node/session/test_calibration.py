@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.wire import probabilities
-from verify_node.session.calibration import BUCKETS, MEMORY, Calibration
+from verify_node.session.calibration import BUCKETS, MEMORY, Calibration, TextBias
 
 NINETY, HALF = probabilities.encode([0.9, 0.5])
 SURE = 0
@@ -86,3 +86,36 @@ def test_texts_change_and_old_tries_are_forgotten():
     for _ in range(1000):
         known.observe(bytes([HALF]), 1)
     assert known.probabilities(bytes([HALF]))[0] > 0.8
+
+
+def test_a_text_that_runs_in_circles_is_not_expected_to_go_like_its_clients_others():
+    bias = TextBias()
+    for _ in range(30):
+        bias.observe([0.9, 0.9], 0)
+    assert bias.corrected([0.9, 0.5]) == pytest.approx([0.27, 0.15], abs=0.02)
+    assert TextBias().corrected([0.9]) == [0.9]
+
+
+def test_a_text_that_goes_better_is_expected_to():
+    bias = TextBias()
+    for _ in range(40):
+        bias.observe([0.4], 1)
+    assert bias.corrected([0.4, 0.8]) == pytest.approx([0.65, 1.0], abs=0.02)
+
+
+@given(st.lists(st.booleans(), max_size=300))
+def test_a_text_as_usual_keeps_what_was_calibrated(wavers):
+    """Outcomes as expected, in pairs of one right and one wrong token."""
+    bias = TextBias()
+    for first in wavers:
+        bias.observe([0.5], int(first))
+        bias.observe([0.5], int(not first))
+        assert bias.corrected([0.5]) == [0.5]
+
+
+def test_only_tokens_up_to_the_first_wrong_one_count_for_a_text():
+    bias = TextBias()
+    bias.observe([0.9, 0.8, 0.7], 1)
+    assert (bias.hits, bias.expected) == pytest.approx((1.0, 1.7))
+    bias.observe([0.9, 0.8], 2)
+    assert (bias.hits, bias.expected) == pytest.approx((3.0, 3.4))
