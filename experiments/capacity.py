@@ -38,6 +38,8 @@ from experiments.simulation.serving import (
     shared_with_draft_model,
 )
 from experiments.simulation.settings import Work
+from experiments.simulation.texts import proposals
+from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 
 
@@ -97,7 +99,9 @@ NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
 
 
 def plan(name: str, config: Config) -> Plan:
-    """One of the NAMES."""
+    """One of the NAMES. ConfigError where the recording has no draft model of that number."""
+    if config.stand_in >= (number := len(proposals.load(config.recordings).title.draft_models)):
+        raise ConfigError(f"stand_in = {config.stand_in}, but the recording has {number} draft models; set a lower one")
     way, family = WAYS[name.removesuffix(HISTORY)], config.family
     is_own = way.model == "own"
     if (profiles := config.profiles) is not None:

@@ -81,7 +81,9 @@ def rates(recordings: str, machine: Machine, drafter: str, chats: Chats, seed: i
         )
         for client in range(num)
     )
-    world = World(seed, _settings(machine, drafter, schedules, max(map(_length, texts)), drafts=drafts))
+    world = World(
+        seed, _settings(machine, drafter, chats.temperature, schedules, max(map(_length, texts)), drafts=drafts)
+    )
     world.run(PAUSE_S * (len(plan) + 1))
     seconds, tokens = [0.0] * len(plan), [0] * len(plan)
     for done in (one for draft in world.drafts for one in draft.done):
@@ -107,12 +109,19 @@ def _length(text: Text) -> int:
 
 
 def _settings(
-    machine: Machine, drafter: str, schedules: tuple[Schedule, ...], context_len: int, *, drafts: bool
+    machine: Machine,
+    drafter: str,
+    temperature: float,
+    schedules: tuple[Schedule, ...],
+    context_len: int,
+    *,
+    drafts: bool,
 ) -> Settings:
     num, has_model = len(schedules), drafter in machine.drafts
     return Settings(
         num_clients=num,
         arrivals=schedules,
+        temperature=temperature,
         stops=0.0,
         is_shared=True,
         replays_own=True,
@@ -135,7 +144,9 @@ def _settings(
 
 def main() -> int:
     parser = CommandLine(prog="python -m experiments.simulation.chats", description=__doc__)
-    parser.add_argument("--recordings", required=True, help="a file of `python -m experiments.simulation.record`")
+    parser.add_argument(
+        "--recordings", default="", help="of `python -m experiments.simulation.record` (default: the shipped)"
+    )
     parser.add_argument("--drafters", nargs="+", default=["ngram", *SMOLLM2.drafts])
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=2)

@@ -1,7 +1,7 @@
 """Simulates how quickly a GPU's users get tokens, by their number: **computed, not measured**.
 
 The nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. What a round
-costs comes from datasheets or from a saved profile; the verify node's own work beside the model is added.
+costs comes from datasheets or from a saved profile, and the verify node's own work is added to it.
 What is not in it: whatever else shares its GPU or its network.
 """
 

@@ -126,6 +126,7 @@ class Settings:
     max_tokens: int = 40
     stops: float = 0.5  # share of the sessions that have a stop token
     prompt_len: int = 12  # at most
+    temperature: float = 1.0  # that texts are asked for with; what is accepted of them is said below
     repeats: float = 0.0  # share of the prompts that begin like the one before, of whichever user that was
     sizes: Callable[[int, int], tuple[int, int]] | None = None
     """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""

@@ -194,7 +194,7 @@ class Rounds:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
         drafting: by the verify node's own draft model; its seconds are part of duration_s. computed: `Engine.computed`.
-        work_s: seconds of the node's own work since it finished the round before.
+        work_s: seconds of the node's own work since it began to finish the round before.
         """
         if (done := self.in_flight) is None:
             raise RuntimeError("no round is in flight")
@@ -208,7 +208,7 @@ class Rounds:
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes
         self.round_s = smoothed(min(self.round_s, LONGER * duration_s), duration_s, SMOOTHING)
-        self.work_s = smoothed(self.work_s, work_s, SMOOTHING)
+        self.work_s = smoothed(self.work_s, min(work_s, duration_s), SMOOTHING)  # an idle time's may be long
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.sessions.has(move.session)]  # without sessions that were just barred

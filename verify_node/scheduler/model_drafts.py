@@ -5,8 +5,9 @@ pass, the event loop and each other. So where they may share this machine, short
 the other mode lies between two in the better mode, and is compared with their mean (a switchback). The less is known,
 the larger a share of the time the other mode has. Chats are short: what was learned stays, and is expected at other
 numbers of sessions until they have comparisons of their own. Texts that are drawn at random are compared apart from
-greedy ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node only its own
-work with drafts: models there may always draft, until that work takes much of the time, as with hundreds of sessions.
+greedy ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node only some of its
+own work: models there may draft, and are compared only while that work takes much of the time, as with dozens of
+sessions in short rounds.
 N-gram drafts cost next to nothing anywhere. The verify node's own draft model is compared in the same way.
 """
 
@@ -24,6 +25,10 @@ MANY, LEAST_TOKEN_S = 4, 0.006
 without drafts takes LEAST_TOKEN_S seconds or longer. On shared cores a draft model and its messages take some
 milliseconds for each token that they bring: with eight sessions they slowed targets of 13M parameters (2 ms a token)
 and SmolLM2 in 4 bits (4 ms), and made one of 116M (9 ms) 1.3 times as fast."""
+
+LEAST_RANDOM_TOKEN_S = 0.012
+"""The same for texts drawn at random, however few: of their drafted tokens two thirds as many are accepted. Beside
+SmolLM2 (10 ms alone) they slowed one chat and eight."""
 
 SETTLING_ROUNDS, COUNTED_ROUNDS = 4, 8
 """Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions. Several
@@ -48,8 +53,8 @@ FIRST_VARIANCE, FIRST_WEIGHT, LARGEST_STEP = 0.15**2, 2, 3.0
 limited to that size."""
 
 MUCH_WORK, LITTLE_WORK = 0.1, 0.03
-"""Share of the time for the verify node's own work from which on draft models on other machines are compared, too, and
-below which they no longer are: without drafts the work is half as much or less."""
+"""Shares of the time that the verify node's own work takes: from the first on, draft models on other machines are
+compared, too; below the second no longer. They lie apart since without drafts the work is half as much or less."""
 
 SLACK, FEW_RANDOM = 1.4, 1 / 3
 """Hysteresis: the load drops only below its least number of sessions over SLACK, since that number wavers; and texts
@@ -67,7 +72,7 @@ class Stretch:
     counted_s: float = 0.0  # that the counted rounds took
 
     def observe(self, alone_s: float, seconds: float, settling_s: float = 0.0) -> None:
-        """settling_s: after which the drafts are those of this stretch."""
+        """settling_s: seconds after the stretch's begin until rounds verify drafts of this stretch."""
         is_settled = self.seconds >= settling_s
         self.num_rounds += 1
         self.seconds += seconds
@@ -153,7 +158,7 @@ class ModelDrafts:
     def is_trying(self) -> bool:
         """True in a stretch in the other mode."""
         known = self._by_load.get(self._load)
-        return known is not None and self.permits != known.permits
+        return self.compares and known is not None and self.permits != known.permits
 
     @property
     def _load(self) -> tuple[int, bool]:
@@ -162,11 +167,12 @@ class ModelDrafts:
     def weigh_work(self, work_s: float, round_s: float) -> None:
         """Compares draft models on other machines while the verify node's own work takes much of the time.
 
-        work_s, round_s: seconds of that work and of the forward pass, for a round.
+        work_s, round_s: seconds of that work, and of the rest of the round.
         """
-        share = LITTLE_WORK if self.compares else MUCH_WORK
+        compared, share = self.compares, LITTLE_WORK if self.compares else MUCH_WORK
         self.compares = work_s > share * (work_s + round_s)
-        if not self.compares and not self.permits:
+        if compared and not self.compares:
+            self._trials = {False: Trial(), True: Trial()}
             self._begin(permits=True)
 
     def begin(self, now: float) -> None:
@@ -226,8 +232,9 @@ class ModelDrafts:
         if lent:
             _, one = min(lent, key=lambda pair: abs(pair[0] - least))
             return Comparison(one.expected, min(BORROWED, one.num), variance=one.variance)
-        is_light = least < MANY or self.plain_s(least) >= LEAST_TOKEN_S * least
-        pays = self.drafts_first or not self.are_near or is_light
+        long_s = (LEAST_RANDOM_TOKEN_S if self._is_random else LEAST_TOKEN_S) * least
+        are_few = least < MANY and not self._is_random
+        pays = self.drafts_first or not self.are_near or are_few or self.plain_s(least) >= long_s
         return Comparison(EXPECTED) if pays else Comparison(-EXPECTED, prior_num=DOUBT)
 
     def _begin(self, *, permits: bool) -> None:

@@ -259,7 +259,7 @@ class ByWorth(Choice):
             session.tokens,
             most=session.limit - len(session.tokens) - 1,
             worth=worth,
-            calibrated=calibrated,
+            calibrated=session.drafts.corrected(OWN, calibrated),
             least_probability=max(probabilities.FLOOR, self._price(session, worth)),
             prefix_scope=session.prefix_scope if session.shares else b"",
         )

@@ -4,21 +4,23 @@ A draft node knows its confidence in each token, but not how often such tokens a
 claims are sorted into buckets, and each bucket counts its hits. A bucket's probability is (hits + k p) / (tries + k),
 where p is the claimed probability: a claim is trusted until a handful of tokens give better evidence. k is less for a
 node whose claims in all buckets together came true less often than claimed. A higher claim never gets a lower
-probability (pool adjacent violators). A text that goes better or worse than its client's others, as one that runs in
-circles, has probabilities of its own.
+probability (pool adjacent violators). Where a text's tokens come true more or less often than expected, as in one that
+runs in circles, its probabilities are corrected (`TextBias`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import copysign, exp, log
 from operator import mul
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from goodspeed.drafting.sources import Source
 from goodspeed.wire import probabilities
 
 ClaimedOf: TypeAlias = Source | Literal["alternative"]
 """Kinds of tokens that are calibrated separately: by source, and a tree's tokens that are not first choices."""
+
+Floats = TypeVar("Floats", list[float], tuple[float, ...])
 
 PRIOR_TRIES = 4.0
 """k: weight of a claim, in tries, while claims come true."""
@@ -35,8 +37,9 @@ BOUNDS = (0.99, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 narrow buckets, because errors multiply in path probabilities."""
 
 FEW, USUAL = 8.0, 0.2
-"""Hits and expected hits that a text is credited with; and the logarithm of their ratio up to which it is as usual.
-Chosen along SmolLM2's texts (experiments/LOG.md): one in two hundred ran in circles, and was expected to go well."""
+"""FEW: hits, and expected hits, that each text begins with. USUAL: largest logarithm of their ratio, either way, at
+which a text counts as usual. Chosen on SmolLM2's texts (experiments/LOG.md), of which one in two hundred ran in circles
+though its drafts were expected to be accepted."""
 
 NUM_BUCKETS = len(BOUNDS) + 1
 
@@ -65,16 +68,16 @@ class Calibration:
     hits: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     tries: list[float] = field(default_factory=lambda: [0.0] * NUM_BUCKETS)
     _probabilities: list[float] = field(default_factory=list)  # by bucket, falling, when last computed
-    _is_new: bool = True  # something was observed since then, or nothing yet
+    _is_outdated: bool = True  # they lack what was observed since
 
     def probabilities(self, codes: bytes) -> list[float]:
         """Returns each token's probability of acceptance given its predecessors, from the claimed codes."""
-        if self._is_new:
-            self._probabilities, self._is_new = self._solve(), False
+        if self._is_outdated:
+            self._probabilities, self._is_outdated = self._solve(), False
         return self.latest(codes)
 
     def latest(self, codes: bytes) -> list[float]:
-        """Returns the same without what was observed since it was last computed."""
+        """Returns them as last computed, without what was observed since; before that, what is claimed."""
         known = self._probabilities or CLAIMED
         return [known[bucket] for bucket in codes.translate(BUCKETS)]
 
@@ -90,7 +93,7 @@ class Calibration:
             keep = 1.0 - 1.0 / MEMORY
             self.tries[bucket] = keep * self.tries[bucket] + 1.0
             self.hits[bucket] = keep * self.hits[bucket] + (place < num_accepted)
-        self._is_new = True
+        self._is_outdated = True
 
     @property
     def _came_true(self) -> float:
@@ -127,13 +130,14 @@ class TextBias:
     def observe(self, expected: Sequence[float], num_accepted: int) -> None:
         """Counts a verified draft as `Calibration.observe` does. expected: calibrated probabilities of its tokens."""
         known = expected[: num_accepted + 1]
-        self.expected += sum(known)
-        self.hits += min(num_accepted, len(known))
+        keep = (1.0 - 1.0 / MEMORY) ** len(known)
+        self.expected = keep * self.expected + sum(known)
+        self.hits = keep * self.hits + min(num_accepted, len(known))
 
-    def corrected(self, calibrated: list[float]) -> list[float]:
+    def corrected(self, calibrated: Floats) -> Floats:
         """Returns calibrated probabilities, corrected if the text is unusual."""
         ratio = log((FEW + self.hits) / (FEW + self.expected))
         if abs(ratio) <= USUAL:
             return calibrated
         factor = exp(ratio - copysign(USUAL, ratio))
-        return [min(1.0, factor * one) for one in calibrated]
+        return type(calibrated)([min(1.0, factor * one) for one in calibrated])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from goodspeed.drafting.sources import is_awaited
 from goodspeed.wire.messages import Draft
-from verify_node.session.calibration import ClaimedOf, TextBias
+from verify_node.session.calibration import ClaimedOf, Floats, TextBias
 from verify_node.session.client import ANSWER_TOKENS, Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.model_calls import ModelCalls
@@ -59,8 +59,11 @@ class DraftState:
 
     def calibrated(self, source: ClaimedOf, codes: bytes) -> list[float]:
         """Returns the probabilities that tokens of this source are accepted, from the claimed codes."""
-        found = self.client.calibration(source).probabilities(codes)
-        return self.biases[source].corrected(found) if source in self.biases else found
+        return self.corrected(source, self.client.calibration(source).probabilities(codes))
+
+    def corrected(self, source: ClaimedOf, calibrated: Floats) -> Floats:
+        """Returns the client's calibrated probabilities, corrected for the text."""
+        return self.biases[source].corrected(calibrated) if source in self.biases else calibrated
 
     def observe(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
         """Counts a verified draft, as `Calibration.observe` does, for the client and for the text."""

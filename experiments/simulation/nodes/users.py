@@ -85,7 +85,7 @@ class Users:
         return Generation(
             session_id=random.randbytes(16),
             prompt=self._prompt(sizes[0] if sizes else random.randint(1, settings.prompt_len)),
-            sampling=Sampling(seed=random.getrandbits(40)),
+            sampling=Sampling(settings.temperature, seed=random.getrandbits(40)),
             max_tokens=sizes[1] if sizes else random.randint(settings.min_tokens, settings.max_tokens),
             stop_ids=(STOP,) if random.random() < settings.stops else (),
             verification=of_client(settings.verification, self._index),

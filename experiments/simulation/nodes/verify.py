@@ -1,7 +1,6 @@
 """The verify node's daemon (`verify_node/process/daemon.py`) on the world's clock."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import inf
 from random import Random
 
@@ -95,6 +94,7 @@ class VerifyNode:
         self.core = make_core(settings, (self.number << 32 | self.num_boots).to_bytes(8, "big"), number, own)
         self.target = Target(self.core.pool, self.core.limits, self.core.welcome.context_len, number)
         self._num_found = 0
+        self._drafted.clear()
         self._wake_at = float("inf")
         self._in_flight = False
         self._idle_since = self.world.clock.now
@@ -185,8 +185,8 @@ class VerifyNode:
             computed = self._computed(planned)
             duration_s = self._duration_s(planned, computed)
             work_s = self._work_s(planned)
-            finish = partial(self._finish, core, planned, outcomes, duration_s, computed, work_s)
-            self.world.clock.after(duration_s + work_s, finish)
+            args = core, planned, outcomes, duration_s, computed, work_s
+            self.world.clock.after(duration_s + work_s, self._finish, *args)
             if planned.number >= self.last_round:
                 self.world.clock.stop()
         elif now < core.wake_at < self._wake_at:
@@ -221,9 +221,8 @@ class VerifyNode:
         """Seconds of its own work. A draft takes some whether it is verified or not."""
         drafted = self._drafted.union(entry.session_id for entry in planned.entries if entry.num_drafted)
         self._drafted.clear()
-        return self.world.settings.work.session_s * len(planned.entries) + self.world.settings.work.draft_s * len(
-            drafted
-        )
+        work = self.world.settings.work
+        return work.session_s * len(planned.entries) + work.draft_s * len(drafted)
 
     def _wake(self, core: VerifyCore) -> None:
         if self.core is core:

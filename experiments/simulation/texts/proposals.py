@@ -154,8 +154,8 @@ class Recordings:
         return found
 
     def stand_in(self, number: int) -> str:
-        """Returns the draft model that stands for a family's smaller (0) or larger one (1), or the one of this number
-        in the file."""
+        """Returns the draft model of this number in the file, modulo how many there are: 0 and 1 stand for a family's
+        smaller and larger one."""
         models = self.title.draft_models
         if not models:
             raise ConfigError(f"{self.path} has no draft model, only n-grams; record it again with --draft")

@@ -4,7 +4,7 @@ import pytest
 
 from goodspeed.wire.handshake import Leave
 from tests.fakes import Desk
-from verify_node.core.counts import MAX_VISITS, Diary
+from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
 
 
 @pytest.fixture
@@ -89,3 +89,4 @@ def test_refusals_push_nobody_out():
         diary.refused("b", f"code-{number}", 2.0 + number)
     assert [entry.client for entry in diary.losses_since(0.0)] == ["a"]
     assert diary.losses_since(2.0) == []
+    assert len(diary) == 1 + MAX_REFUSALS

@@ -166,3 +166,13 @@ def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() 
         desk.draft()
     assert [place for place, may_draft in enumerate(permitted) if may_draft] == [PROBE_ROUNDS, 2 * PROBE_ROUNDS + 1]
     assert set(permitted) == {0, 1}
+
+
+@pytest.mark.parametrize(("rounds", "compares"), [("continuous", True), ("barrier", False)])
+def test_much_work_of_its_own_makes_it_compare_draft_models_elsewhere(rounds: str, compares: bool) -> None:
+    desk = Desk(rounds=rounds)
+    desk.hello("a")
+    desk.open("a", 1)
+    outcomes = desk.target.run(desk.plan())
+    desk.core.rounds.finish(outcomes, 0.01, desk.now, work_s=0.01)
+    assert desk.core.rounds.model_drafts.compares is compares

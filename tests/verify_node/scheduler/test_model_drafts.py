@@ -8,6 +8,7 @@ import pytest
 
 from verify_node.scheduler.model_drafts import (
     COUNTED_ROUNDS,
+    LEAST_RANDOM_TOKEN_S,
     LEAST_TOKEN_S,
     MANY,
     MOST_DRAFTING,
@@ -162,6 +163,16 @@ def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
     assert sum(one.num for one in world.drafts._by_load.values())
 
 
+@pytest.mark.parametrize(("token_s", "permits"), [(LEAST_TOKEN_S, False), (LEAST_RANDOM_TOKEN_S, True)])
+def test_texts_that_are_sampled_are_drafted_for_at_first_where_tokens_take_longer(
+    token_s: float, permits: bool
+) -> None:
+    world = World(1.0, 1)
+    world.sessions[0].draws_at_random = True
+    world.drafts.plain_s = lambda num_sessions: token_s
+    assert world.run(1) is permits
+
+
 def test_texts_that_are_sampled_are_compared_apart() -> None:
     """Else what sampled chats teach costs greedy ones their drafts."""
     world = World(0.8, 1)
@@ -304,3 +315,17 @@ def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nod
     for gain, num_permitted in zip(gains, both.num_permitted, strict=True):
         share = num_permitted / (200 * STRETCH)
         assert (share if gain < 1.0 else 1.0 - share) <= 0.05
+
+
+def test_models_elsewhere_that_rested_hold_up_no_comparison_of_the_nodes_own_once_they_are_not_compared() -> None:
+    both = Both(gain=0.5)
+    both.nodes.are_near = False
+    both.session.client.answer_s = 0.0
+    both.run(100 * STRETCH)
+    assert not both.nodes.permits or both.nodes.is_trying
+    both.nodes.weigh_work(0.0, 0.01)
+    assert both.nodes.permits
+    assert not both.nodes.is_trying
+    known = both.num_found[1]
+    both.run(100 * STRETCH)
+    assert both.num_found[1] > known
