@@ -34,9 +34,9 @@ def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def tell(part: Any, name: str) -> None:
         ask_core = getattr(part, name)
 
-        def told(*arguments: Any) -> Any:
+        def told(*arguments: Any, **named: Any) -> Any:
             asked.append(type(arguments[1]).__name__ if name == "receive" else name)
-            return ask_core(*arguments)
+            return ask_core(*arguments, **named)
 
         monkeypatch.setattr(part, name, told)
 

@@ -15,6 +15,7 @@ from goodspeed.serving.measuring.story import Story, follow
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
+from verify_node.session.calibration import ClaimedOf
 from verify_node.session.client import Client, Peer
 from verify_node.session.draft_state import DraftState
 from verify_node.session.drafted import Drafted
@@ -430,6 +431,10 @@ class Session:
         for known in (self, self.client):
             known.acceptance.observe(agreement, num_observed)
             known.acceptance_bound.observe(num_accepted, num_drafted)
+
+    def observe_claims(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
+        """Updates the calibration, of its client and of its text, with a verified draft: see `Calibration.observe`."""
+        self.drafts.observe(source, codes, num_accepted)
 
     def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
