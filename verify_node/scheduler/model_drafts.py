@@ -26,10 +26,6 @@ without drafts takes LEAST_TOKEN_S seconds or longer. On shared cores a draft mo
 milliseconds for each token that they bring: with eight sessions they slowed targets of 13M parameters (2 ms a token)
 and SmolLM2 in 4 bits (4 ms), and made one of 116M (9 ms) 1.3 times as fast."""
 
-LEAST_RANDOM_TOKEN_S = 0.012
-"""The same for texts drawn at random, however few: of their drafted tokens two thirds as many are accepted. Beside
-SmolLM2 (10 ms alone) they slowed one chat and eight."""
-
 SETTLING_ROUNDS, COUNTED_ROUNDS = 4, 8
 """Rounds of a stretch. The first are not counted, since draft nodes still act on their previous permissions. Several
 comparisons fit into a chat."""
@@ -232,9 +228,8 @@ class ModelDrafts:
         if lent:
             _, one = min(lent, key=lambda pair: abs(pair[0] - least))
             return Comparison(one.expected, min(BORROWED, one.num), variance=one.variance)
-        long_s = (LEAST_RANDOM_TOKEN_S if self._is_random else LEAST_TOKEN_S) * least
-        are_few = least < MANY and not self._is_random
-        pays = self.drafts_first or not self.are_near or are_few or self.plain_s(least) >= long_s
+        is_light = least < MANY or self.plain_s(least) >= LEAST_TOKEN_S * least
+        pays = self.drafts_first or not self.are_near or is_light
         return Comparison(EXPECTED) if pays else Comparison(-EXPECTED, prior_num=DOUBT)
 
     def _begin(self, *, permits: bool) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from verify_node.scheduler.model_drafts import (
     COUNTED_ROUNDS,
-    LEAST_RANDOM_TOKEN_S,
     LEAST_TOKEN_S,
     MANY,
     MOST_DRAFTING,
@@ -161,16 +160,6 @@ def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
         for number in (2, 1):
             world.run(STRETCH // 2, number)
     assert sum(one.num for one in world.drafts._by_load.values())
-
-
-@pytest.mark.parametrize(("token_s", "permits"), [(LEAST_TOKEN_S, False), (LEAST_RANDOM_TOKEN_S, True)])
-def test_texts_that_are_sampled_are_drafted_for_at_first_where_tokens_take_longer(
-    token_s: float, permits: bool
-) -> None:
-    world = World(1.0, 1)
-    world.sessions[0].draws_at_random = True
-    world.drafts.plain_s = lambda num_sessions: token_s
-    assert world.run(1) is permits
 
 
 def test_texts_that_are_sampled_are_compared_apart() -> None:
