@@ -221,7 +221,7 @@ class Rounds:
         num_plain = done.num_tokens - done.num_drafted
         alone_s = self.cost.model.round_s(num_plain, len(done.entries), done.context_tokens)
         if not (self.model_drafts.are_near or self.allocator.is_barrier):
-            self.model_drafts.weigh_work(self.work_s, self.round_s)
+            self.model_drafts.weigh_work(self.work_s, self.round_s, len(going_on))
         compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)
         both = self.model_drafts, self.own_model_drafts
         modes = self.model_drafts.permits, self.own_model_drafts.permits and not own_rests

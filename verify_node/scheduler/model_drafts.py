@@ -52,6 +52,9 @@ MUCH_WORK, LITTLE_WORK = 0.1, 0.03
 """Shares of the time that the verify node's own work takes: from the first on, draft models on other machines are
 compared, too; below the second no longer. They lie apart since without drafts the work is half as much or less."""
 
+MANY_ELSEWHERE = 16
+"""Least number of sessions for that: with fewer, most of the work is the same without drafts."""
+
 SLACK, FEW_RANDOM = 1.4, 1 / 3
 """Hysteresis: the load drops only below its least number of sessions over SLACK, since that number wavers; and texts
 count as drawn at random, or greedily, until at most FEW_RANDOM of them are."""
@@ -160,13 +163,13 @@ class ModelDrafts:
     def _load(self) -> tuple[int, bool]:
         return self._least, self._is_random
 
-    def weigh_work(self, work_s: float, round_s: float) -> None:
+    def weigh_work(self, work_s: float, round_s: float, num_sessions: int) -> None:
         """Compares draft models on other machines while the verify node's own work takes much of the time.
 
         work_s, round_s: seconds of that work, and of the rest of the round.
         """
         compared, share = self.compares, LITTLE_WORK if self.compares else MUCH_WORK
-        self.compares = work_s > share * (work_s + round_s)
+        self.compares = num_sessions >= MANY_ELSEWHERE and work_s > share * (work_s + round_s)
         if compared and not self.compares:
             self._trials = {False: Trial(), True: Trial()}
             self._begin(permits=True)

@@ -9,6 +9,7 @@ from goodspeed.fair.policies import ClientState, OwnPolicy
 from goodspeed.wire.fields import MAX_DRAFT
 from tests.fakes import Desk, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, PROBE_ROUNDS
+from verify_node.scheduler.model_drafts import MANY_ELSEWHERE
 
 
 def begin(**opened: Any) -> Desk:
@@ -168,11 +169,19 @@ def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() 
     assert set(permitted) == {0, 1}
 
 
-@pytest.mark.parametrize(("rounds", "compares"), [("continuous", True), ("barrier", False)])
-def test_much_work_of_its_own_makes_it_compare_draft_models_elsewhere(rounds: str, compares: bool) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "number", "compares"),
+    [
+        ("continuous", MANY_ELSEWHERE, True),
+        ("continuous", MANY_ELSEWHERE - 1, False),
+        ("barrier", MANY_ELSEWHERE, False),
+    ],
+)
+def test_much_work_of_its_own_makes_it_compare_draft_models_elsewhere(rounds: str, number: int, compares: bool) -> None:
     desk = Desk(rounds=rounds)
     desk.hello("a")
-    desk.open("a", 1)
+    for session in range(number):
+        desk.open("a", session)
     outcomes = desk.target.run(desk.plan())
     desk.core.rounds.finish(outcomes, 0.01, desk.now, work_s=0.01)
     assert desk.core.rounds.model_drafts.compares is compares

@@ -10,6 +10,7 @@ from verify_node.scheduler.model_drafts import (
     COUNTED_ROUNDS,
     LEAST_TOKEN_S,
     MANY,
+    MANY_ELSEWHERE,
     MOST_DRAFTING,
     SETTLING_ROUNDS,
     ModelDrafts,
@@ -50,7 +51,8 @@ class World:
             num_tokens = 100 * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
             self._now += 0.01
             if not self.drafts.are_near:
-                self.drafts.weigh_work(self.work_s if self.drafts.permits else self.work_s / 2, 0.01)
+                work_s = self.work_s if self.drafts.permits else self.work_s / 2
+                self.drafts.weigh_work(work_s, 0.01, len(self.sessions[:num_sessions]))
             moved: Any = [SimpleNamespace(taken=range(int(num_tokens)), session=self.sessions[0])]
             self.drafts.finished(moved, self.sessions[:num_sessions], self._now, ALONE_S)
         return self.drafts.permits
@@ -312,7 +314,7 @@ def test_models_elsewhere_that_rested_hold_up_no_comparison_of_the_nodes_own_onc
     both.session.client.answer_s = 0.0
     both.run(100 * STRETCH)
     assert not both.nodes.permits or both.nodes.is_trying
-    both.nodes.weigh_work(0.0, 0.01)
+    both.nodes.weigh_work(0.01, 0.01, MANY_ELSEWHERE - 1)
     assert both.nodes.permits
     assert not both.nodes.is_trying
     known = both.num_found[1]
