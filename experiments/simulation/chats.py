@@ -50,7 +50,7 @@ times, and what draft models cost rounds beside them is an estimate."""
 
 @dataclass(frozen=True)
 class Chats:
-    """How the same questions are asked again and again."""
+    """Describes how the same questions are asked again and again."""
 
     temperature: float
     num_at_once: int

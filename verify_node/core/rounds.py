@@ -217,15 +217,7 @@ class Rounds:
         still_open = {key: session for key, session in self.taking_part.items() if self.sessions.has(session)}
         self.preemption.finished(done, moved, still_open, duration_s)
         going_on = active(self.sessions)
-        own_rests = drafting.rests or bool(self.promises.promised)
-        num_plain = done.num_tokens - done.num_drafted
-        alone_s = self.cost.model.round_s(num_plain, len(done.entries), done.context_tokens)
-        if not (self.model_drafts.are_near or self.allocator.is_barrier):
-            self.model_drafts.weigh_work(self.work_s, self.round_s, len(going_on))
-        compare(self.model_drafts, self.own_model_drafts, moved, going_on, now, alone_s, own_rests=own_rests)
-        both = self.model_drafts, self.own_model_drafts
-        modes = self.model_drafts.permits, self.own_model_drafts.permits and not own_rests
-        self.choice.turn_to(modes, is_trial=any(one.is_trying for one in both))
+        self._compare(done, moved, going_on, now, own_rests=drafting.rests or bool(self.promises.promised))
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)
         self.suspects.succeeded(self.taking_part)
@@ -258,6 +250,19 @@ class Rounds:
                 passed_over, is_barrier = self.choice.passed_over.get(entry.session_id), self.allocator.is_barrier
                 moved.append(commit(session, entry, outcome, self.pool, passed_over, is_barrier=is_barrier))
         return moved, sends
+
+    def _compare(
+        self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float, *, own_rests: bool
+    ) -> None:
+        """Decides whether draft models may draft until the next round. own_rests: the node's own may not."""
+        num_plain = done.num_tokens - done.num_drafted
+        alone_s = self.cost.model.round_s(num_plain, len(done.entries), done.context_tokens)
+        if not (self.model_drafts.are_near or self.allocator.is_barrier):
+            self.model_drafts.weigh_work(self.work_s, self.round_s, len(going_on))
+        both = self.model_drafts, self.own_model_drafts
+        compare(*both, moved, going_on, now, alone_s, own_rests=own_rests)
+        modes = self.model_drafts.permits, self.own_model_drafts.permits and not own_rests
+        self.choice.turn_to(modes, is_trial=any(one.is_trying for one in both))
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
         """Makes the verdicts of a round, with each session's permission to draft."""

@@ -7,7 +7,7 @@
 - `preempt.py`: assigns KV pages when they are short, by an order (`orders`) and each session's time in rounds
   (`service.py`).
 - `commit.py`: applies a finished round to its sessions; `allocate.py`: updates estimates, and permits drafts;
-  `model_drafts.py`: decides whether draft models that share this machine may draft at all.
+  `model_drafts.py`: decides whether draft models may draft where that costs this node time.
 
 Times are arguments; no I/O.
 """
