@@ -20,7 +20,9 @@ come from a text itself. With --busy another process computes all the time.
 With `--target smollm2`, a real model, users ask the questions of `peers`, and answers end by themselves: n-grams, a
 draft model of the target's own size and the one made for it, each beside no drafts at the same nodes. `never_worse` has
 tokens per second with drafts / without for each case, until the last chat ends; `own_speed` the geometric mean of the
-chats' own tokens per second. It takes about 15 minutes.
+chats' own tokens per second. It takes about 15 minutes. `--at-once 1 2 4 8 16 --drafters smollm2-draft` is AdaSpec's
+Fig. 12, live: what drafts bring by the number of chats; with more than eight, questions are asked twice. `--prompts
+experiments/prompts` asks eight questions of each domain instead, with cells by domain.
 
 It takes about 8 minutes with the tiny target on two cores; about 35 minutes with the padded one; about 45 s with
 --quick.
@@ -35,6 +37,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,6 +63,7 @@ from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.errors import GoodSpeedError
 
 NUM_CLIENTS = 8
 PADDED = "padded"
@@ -268,6 +272,12 @@ def parse() -> argparse.Namespace:
         default=list(chats.DRAFTERS),
         help="with a real target; default: all",
     )
+    parser.add_argument(
+        "--at-once", type=int, nargs="+", metavar="N", help="with a real target: numbers of chats (default: 1 8)"
+    )
+    parser.add_argument(
+        "--prompts", type=Path, metavar="FOLDER", help="with a real target: DOMAIN.jsonl with `id` and `turns` a line"
+    )
     parser.add_argument("--busy", action="store_true", help="another process computes on one core all the time")
     parser.add_argument(
         "--pin", action=argparse.BooleanOptionalAction, help="a core for the verify node (default: with --device cpu)"
@@ -281,6 +291,9 @@ def parse() -> argparse.Namespace:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.answer = 8
         options.temperature = options.temperature[:1]
+    options.at_once = options.at_once or sorted({1, options.clients})
+    if min(options.at_once) < 1:
+        parser.error("--at-once must be 1 at least")
     if any(map(chats.is_real, options.target)) and on_gpu(options.device):
         parser.error("--device is for the targets that are no real models")
     if not 1 <= options.turns <= NUM_DOMAINS // 2:
@@ -294,7 +307,10 @@ def main() -> int:
     options = parse()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()  # it warns about its own defaults
-    results = run(options)
+    try:
+        results = run(options)
+    except GoodSpeedError as error:
+        sys.exit(str(error))
     first = {result["target"]: result for result in reversed(results)}
     found = {"benchmark": "end_to_end", **results[0], "cases": results}
     benchmark.report(options, found | ({PADDED: first[PADDED]} if PADDED in first else {}))

@@ -23,8 +23,10 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +128,12 @@ class Bench:
         return {"versions": self.versions, "missing": self.missing, "wanted": WANTED, **first, **results}
 
 
-def requests(options: argparse.Namespace) -> tuple[Request, Request]:
-    """Returns a request for all answers, and one that warms up."""
+def requests(options: argparse.Namespace, questions: Sequence[str] = QUESTIONS) -> tuple[Request, Request]:
+    """Returns a request for all answers, and one that warms up. More questions than there are begin again."""
     vocabulary = sources.load_tokenizer(options.target)
     *prompts, warm_up = (
         encode_chat(vocabulary.tokenizer, [{"role": "user", "content": question}])
-        for question in (*QUESTIONS[: options.questions], WARM_UP)
+        for question in (*islice(cycle(questions), options.questions), WARM_UP)
     )
     seeds, ends = list(range(1, len(prompts) + 1)), [] if options.no_ends else list(vocabulary.eos_ids)
     request = Request(prompts, seeds, 1, 0.0, options.max_tokens, ends)

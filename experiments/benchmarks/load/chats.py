@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ from experiments.benchmarks.rivals.ours import PLAIN, Ours
 from experiments.benchmarks.rivals.results import Turns, Way
 from goodspeed.embedded.models import PACKAGED
 from goodspeed.serving.options import draft_words
+from training.chats import load
 
 DRAFTERS = {"ngram": None, "same_size": "smollm2", "smollm2-draft": "smollm2-draft"}
 """Drafters by name: a model at each user's draft node; None: n-grams of the text itself."""
@@ -26,16 +29,33 @@ def is_real(target: str) -> bool:
     return target in PACKAGED
 
 
+MOST_LETTERS = 4_000
+"""The most of a folder's question: question and answer must fit into 2,048 tokens."""
+
+
+def questions(options: argparse.Namespace) -> dict[str, Sequence[str]]:
+    """Returns what is asked, by the beginning of the cells' names: the questions of `peers`, or some of each domain."""
+    if options.prompts is None:
+        return {"": peers.QUESTIONS}
+    found = {}
+    for domain, chats in load(options.prompts).items():
+        fitting = [chat.turns[0] for chat in chats if len(chat.turns[0]) <= MOST_LETTERS]
+        found[f"{domain}, "] = random.Random(domain).sample(fitting, min(options.texts, len(fitting)))
+    return {domain: asked for domain, asked in found.items() if asked}
+
+
 async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
-    """Asks the questions of `peers`, one after the other and all at once, without drafts and with those of a drafter.
+    """Asks some questions, so many at a time, without drafts and with those of a drafter.
 
     The verify node has a core, all draft nodes another one. Nobody has a history or a prefix cache. Returns medians of
     tokens per second by case, and with drafts / without: `never_worse` of all tokens until the last chat ends,
     `own_speed` of the geometric mean of the chats' own tokens per second, which the policy maximises.
     """
-    at_once = {"1": 1, str(options.clients): options.clients}
-    asked = {"target": target, "questions": options.texts, "at_once": at_once, "max_tokens": options.answer}
-    request, warm_up = peers.requests(argparse.Namespace(no_ends=False, **asked))
+    at_once = {str(number): number for number in options.at_once}
+    most = max(options.at_once)
+    asked = {"target": target, "questions": max(options.texts, most), "at_once": at_once, "max_tokens": options.answer}
+    asking = argparse.Namespace(no_ends=False, **asked)
+    requests = {kind: peers.requests(asking, of_kind) for kind, of_kind in questions(options).items()}
     available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0, 1]
     cores = (available[:1], available[-1:]) if options.pin else None
     found: dict[str, Any] = {
@@ -49,19 +69,19 @@ async def measure(options: argparse.Namespace, target: str) -> dict[str, Any]:
     for drafter in options.drafters:
         draft = DRAFTERS[drafter]
         model = [*draft_words(draft or "none", target), "--history=off", *options.draft]
-        named = [[f"--name=user-{number}", *model] for number in range(1, options.clients + 1)]
+        named = [[f"--name=user-{number}", *model] for number in range(1, most + 1)]
         async with http_nodes(named, "--threads=1", *options.verify, target=target, cores=cores) as nodes:
             ports = [int(urlsplit(url).port or 0) for url in nodes.urls]
             ways: dict[str, Way] = {
                 PLAIN: Ours(ports, drafter="none").write,
                 drafter: Ours(ports, drafter=None).write,
             }
-            for temperature in options.temperature:
+            for temperature, (kind, both) in product(options.temperature, requests.items()):
                 turns = Turns(ways, {}, at_once)
-                asking, warming = (replace(one, temperature=temperature) for one in (request, warm_up))
-                await turns.measure(asking, warming, options.repetitions)
+                request, warm_up = (replace(one, temperature=temperature) for one in both)
+                await turns.measure(request, warm_up, options.repetitions)
                 for key in at_once:
-                    cell = f"{drafter}, {key} at once, T={temperature:g}"
+                    cell = f"{drafter}, {kind}{key} at once, T={temperature:g}"
                     found["repetitions"][cell] = {way: turns.rates[way][key] for way in ways}
                     plain, drafted = (statistics.median(turns.rates[way][key]) for way in ways)
                     plain_own, drafted_own = (statistics.median(turns.own_rates[way][key]) for way in ways)
@@ -76,4 +96,4 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         plain, drafted = found["tokens_per_s"][cell]
         rates = f"{drafted:>7.1f} tokens/s, without drafts {plain:.1f}"
         own = f"a chat's own speed {found['own_speed'][cell]:.2f} times"
-        yield f"  {cell:<36} {rates}: {ratio:.2f} (wanted: at least {least}); {own}"
+        yield f"  {cell:<44} {rates}: {ratio:.2f} (wanted: at least {least}); {own}"
