@@ -1,4 +1,4 @@
-"""What drafts tokens: every source by its name, and the little in which they differ."""
+"""The sources of drafted tokens by name, and the few traits in which they differ."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args

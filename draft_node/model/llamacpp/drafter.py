@@ -1,12 +1,12 @@
 """The draft model at llama.cpp's server: the server computes, and this node draws from the likeliest tokens.
 
 A step asks the server once for each session with a proposal, for all at the same time. The server writes some tokens
-greedily behind the session's likeliest leaf, and tells the likeliest tokens at each of their places. From these the
+greedily after the session's likeliest leaf, and returns the likeliest tokens at each of these positions. From these the
 draft node draws with the target's noise, as a draft model of its own does. It follows what the server wrote as far as
 its own draws, or alternatives to them, are the same tokens. At temperature 0 they always are.
 
-The server does not tell the likeliest tokens of every place (`Place`). At temperature 0 without rules what it wrote is
-the draw. Otherwise the next step asks for that place alone, and forces the server to write a token of which it tells.
+The server does not return the likeliest tokens of every position (`Place`). At temperature 0 without rules what it
+wrote is the draw. Otherwise the next step asks for that position alone, and forces a token for which it returns them.
 
 Rules are applied as far as they need no more than the likeliest tokens: banned ids, biases, `min_p`, constraints, top-k
 and top-p. The verify node decides in any case. Runs on the model thread.
