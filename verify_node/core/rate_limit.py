@@ -32,8 +32,8 @@ OFFENCES: Final = frozenset(
         "not_acknowledged",
     }
 )
-"""Codes of refusals that are offences. The others are none: a bad connection, a restart, a full verify node, a user's prompt
-or a failing target model may cause them, without misbehaviour."""
+"""Codes of refusals that are offences. The others are none: a bad connection, a restart, a full verify node, a user's
+prompt or a failing target model may cause them, without misbehaviour."""
 
 OFFENCES_PER_S: Final = 1.0
 """Offences forgotten per second: a misconfigured draft node, retrying every five seconds at most, accumulates none."""

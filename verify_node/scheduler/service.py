@@ -101,7 +101,7 @@ class Accounts:
         return known
 
     def opened(self, session: Session, before: Session, now: float, *, keeps_pages: bool) -> None:
-        """Continues the account of a reopened session if its text continues: a bad connection must not cost it its place.
+        """Continues the account of a reopened session if its text continues: a bad link must not cost it its place.
 
         before: the previous session of its id. keeps_pages: its pages are not freed.
         """
