@@ -37,14 +37,14 @@ STEP_TOKENS = 4 * PREFILL_CHUNK
 """Most tokens that the server computes in one step, unless one text alone needs more."""
 
 NUM_GREEDY, NUM_DRAWN = 8, 32
-"""Likeliest tokens that the server tells of a place, at temperature 0 and above."""
+"""Likeliest tokens that the server returns for a position, at temperature 0 and above."""
 
 AT_ONCE = 2
 """Tokens that a request asks for above temperature 0: the server's second token is of use if its first one is drawn,
 or is an alternative."""
 
 UNTOLD = 0.55
-"""Confidence in a greedy token whose probability the server does not tell.
+"""Confidence in a greedy token whose probability the server does not return.
 
 SmolLM2-135M gave its own greedy tokens within characters 0.547 on average (121, in eight languages and emoji), and all
 its greedy tokens there 0.549."""
