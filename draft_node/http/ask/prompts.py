@@ -18,7 +18,7 @@ from goodspeed.errors import PromptError, VerifyAway
 
 
 async def encode_chat(messages: Sequence[Message], caller: Caller, inputs: Inputs) -> tuple[int, ...]:
-    """Returns a conversation's token ids by the chat template; ApiError if it is too long, or refused by the template."""
+    """Returns a conversation's token ids by its chat template; ApiError if too long or refused by the template."""
     chat, shown = await caller.run(partial(_chat_of, messages, caller.service, inputs))
     try:
         return await caller.service.encode_chat(chat, caller.user, shown)
