@@ -21,7 +21,7 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Close, Redirect, Refusal, Verdict
 
 MAX_REFUSALS = 20
-"""Consecutive refusals without a token between them that a session survives; a bad line may cause a few."""
+"""Consecutive refusals without a token between them that a session survives; a bad connection may cause a few."""
 
 REOPENED_S, MOST_REOPENED_S = 0.1, 1.0
 """Backoff of reopenings after consecutive refusals: the wait before the second reopening, doubled each time, and its
@@ -75,7 +75,7 @@ class RetransmissionTimer:
     The answer time is measured only on messages sent once: after a retransmission it is unknown which copy was answered
     (Karn's rule; RFC 6298). If rounds wait for drafts, the answer time includes the round trip. The timeout is twice
     the smoothed answer time, within limits. A retransmission doubles it until a message sent once is answered: else
-    copies would queue up on a narrow line, delay the messages behind them, and so cause more copies.
+    copies would queue up on a slow link, delay the messages behind them, and so cause more copies.
     """
 
     silence_s: float = RESEND_S  # the timeout

@@ -81,7 +81,7 @@ class Text:
     def asks_for_gap(self) -> bool:
         """Returns True if an Ack should now request the tokens missing before a verdict: once per gap.
 
-        Only the retransmission timer requests them again. On a slow line hundreds of verdicts may follow the lost one.
+        Only the retransmission timer requests them again. On a slow link hundreds of verdicts may follow the lost one.
         The verify node answers each Ack with all unacknowledged tokens, and would treat an Ack per verdict as a flood.
         """
         if self._lacking_at == len(self.tokens):

@@ -28,8 +28,8 @@ For each function call, return a json object with function name and arguments wi
 def spelled(turns: Sequence[Turn], tools: Sequence[Mapping[str, Any]], *, has_system: bool) -> list[Turn]:
     """Returns the conversation with the tools in its first message, and calls and results as text.
 
-    has_system: the template takes a message of the system; else the first user's message describes the tools. Results
-    become a user's message, together with what the user says after them: some templates want turns to alternate.
+    has_system: the template takes a system message; else the first user message describes the tools. Results
+    become a user message, together with what the user says after them: some templates want turns to alternate.
     """
     found = list(_without_results([_without_calls(turn) for turn in turns]))
     if not tools:
@@ -37,7 +37,7 @@ def spelled(turns: Sequence[Turn], tools: Sequence[Mapping[str, Any]], *, has_sy
     about = ABOUT_TOOLS.format(tools="\n".join(map(_dumped, tools)))
     role = "system" if has_system else "user"
     at = next((i for i, turn in enumerate(found) if turn["role"] == role), None)
-    if at is None or (has_system and at):  # a later message of the system is not the one that templates begin with
+    if at is None or (has_system and at):  # a later system message is not the one that templates begin with
         return [{"role": role, "content": about}, *found]
     texts = (found[at]["content"], about) if has_system else (about, found[at]["content"])
     return [*found[:at], {**found[at], "content": _joined(*texts)}, *found[at + 1 :]]

@@ -41,7 +41,7 @@ class ChatForms:
     special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by text
     markers: Mapping[str, int] = field(default_factory=dict)  # ids of the markers that are tokens, by text
     settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
-    system: System = "any"  # which messages of the system the template shows
+    system: System = "any"  # which system messages the template shows
 
     @classmethod
     def of(
@@ -106,10 +106,10 @@ class ChatForms:
         return spelled(turns, inputs.tools, has_system=self.system != "none"), replace(inputs, tools=())
 
     def _with_system(self, messages: Sequence[Turn]) -> Sequence[Turn]:
-        """Returns a conversation with all messages of the system where the template shows them.
+        """Returns a conversation with all system messages where the template shows them.
 
         Those at the beginning become one, if the template shows the first alone; later ones, which agents send as
-        reminders, a part of the user's message beside them, or one of their own, after the results of tools.
+        reminders, join the user message beside them, or become one, after the results of tools.
         """
         if self.system == "any":
             return messages
@@ -163,7 +163,7 @@ def _joined(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, An
 
 
 def _say(texts: Sequence[str], found: list[Mapping[str, Any]]) -> None:
-    """Adds texts of the system to the last message if it is a user's, else a user's message of them."""
+    """Adds system texts to the last message if it is a user message, else as a user message of their own."""
     if texts and found and found[-1]["role"] == "user":
         found[-1] = _joined(found[-1], [found[-1]["content"], *texts])
     elif texts:
@@ -171,7 +171,7 @@ def _say(texts: Sequence[str], found: list[Mapping[str, Any]]) -> None:
 
 
 def _system_of(tokenizer: Any) -> System:
-    """Finds which messages of the system a chat template shows, by what it makes of two conversations."""
+    """Finds which system messages a chat template shows, by rendering two conversations."""
     marks = "the first mark", "the second mark"
     first, later = ({"role": "system", "content": mark} for mark in marks)
     user, assistant = {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}

@@ -5,7 +5,7 @@ of its sessions, which no computing hides, since attention is a kernel of its ow
 
     seconds = launches + max(weight bytes / bandwidth, 2 x weights x tokens / compute) + context x KV bytes / bandwidth
 
-The engine took 1.26 to 1.57 times as long on an H200 (docs/PERFORMANCE.md, "On a GPU"): 12.0 ms for 36 rows, 28.2 for
+The engine took 1.26 to 1.57 times as long on an H200 (experiments/LOG.md, "A GPU"): 12.0 ms for 36 rows, 28.2 for
 320 and 66.9 for 1,000, where this says 8.9, 17.9 and 53.0.
 
 What is left out: the attention's own arithmetic (small while texts are short), activations, sampling and verifying.

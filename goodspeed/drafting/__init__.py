@@ -1,1 +1,1 @@
-"""Drafts for both nodes: what drafts, requests and answers, token trees, and a draft model with its KV caches."""
+"""Drafts for both nodes: sources, requests and answers, token trees, and a draft model with its KV caches."""

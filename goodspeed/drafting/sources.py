@@ -1,4 +1,4 @@
-"""What drafts tokens: every source by its name, and the little in which they differ."""
+"""The sources of drafted tokens by name, and the few traits in which they differ."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -43,7 +43,7 @@ def permits(drafter: Drafter, source: Source | None) -> bool:
 
 
 def by_source(tokens: Mapping[Source, int]) -> dict[DraftSource, int]:
-    """Returns the tokens of every source, 0 included, by the name that it is told as."""
+    """Returns the tokens of every source, 0 included, by its reported name."""
     found: dict[DraftSource, int] = dict.fromkeys(get_args(DraftSource), 0)
     for source, number in tokens.items():
         found[TRAITS[source].told_as] += number

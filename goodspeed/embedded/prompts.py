@@ -18,6 +18,7 @@ class Prompt(NamedTuple):
 
 
 def load(path: Path = PATH) -> list[Prompt]:
+    """Reads all prompts of a JSONL file, in file order."""
     return [Prompt(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -103,7 +103,7 @@ def check_fits(chunk: Chunk, pool: PagePool, checkpoint: Checkpoint) -> None:
 
 
 def masked(logits: Tensor, checkpoint: Checkpoint) -> Tensor:
-    """Sets the columns beyond the tokenizer, and of the mask, to -inf, in place."""
+    """Sets columns of logits [rows, vocab_size] to -inf, in place: those beyond the tokenizer, and the mask's."""
     if checkpoint.num_tokens < logits.shape[1]:
         logits[:, checkpoint.num_tokens :] = float("-inf")
     if checkpoint.mask_id is not None:

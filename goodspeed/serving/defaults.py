@@ -102,7 +102,7 @@ class SamplingRequest:
     logit_bias: tuple[TokenBias, ...] = ()
 
     def filled(self, node: Mapping[str, float]) -> "SamplingRequest":
-        """Returns the request with what the operator says (`--sampling`) of what it leaves open."""
+        """Returns the request with the parameters that it leaves open filled in from `--sampling`."""
         said: dict[str, Any] = {name: value for name, value in node.items() if getattr(self, name) is None}
         return replace(self, **said)
 

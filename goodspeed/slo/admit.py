@@ -1,5 +1,7 @@
-"""Admission control by a policy: `dp` (most value), `edf` (earliest deadline first), `none` (nothing new), or one's
-own (docs/POLICY.md)."""
+"""Admission control: a policy decides which requests are promised their service level.
+
+Ours are `dp` (most value), `edf` (earliest deadline first) and `none` (nothing new); docs/POLICY.md has a user's own.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf, isfinite

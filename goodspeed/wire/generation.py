@@ -20,7 +20,7 @@ from goodspeed.wire.fields import (
 class Sampling(Message, frozen=True):
     """Sampling parameters of a session.
 
-    Temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`sampling.py`).
+    Temperature 0 is greedy; top_k 0 and top_p 1.0 are off. `seed` keys the noise (`goodspeed/exact/noise.py`).
     """
 
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0

@@ -3,9 +3,9 @@
 An unacceptable message is refused with a code (`checks.py`). A sender's first refusals are each answered; after too
 many, refusals are only counted; after more, the sender is barred: all its messages are ignored for a while. Each sender
 has three leaky buckets: of offences, of messages of any kind, and of verdicts that it had repeated. The third bars
-nobody: a stalled line makes an honest draft node ask again for what is on its way.
+nobody: a stalled connection makes an honest draft node ask again for what is on its way.
 
-Honest draft nodes never come near these limits. On a bad line they repeat old messages, so a late message, or one
+Honest draft nodes never come near these limits. On a bad connection they repeat old messages, so a late message, or one
 based on a wrong guess, is no offence. It still counts as a message, but the message limit exceeds what a sender's
 sessions can need.
 
@@ -32,8 +32,8 @@ OFFENCES: Final = frozenset(
         "not_acknowledged",
     }
 )
-"""Codes of refusals that are offences. The others are none: a bad line, a restart, a full verify node, a user's prompt
-or a failing target model may cause them, without misbehaviour."""
+"""Codes of refusals that are offences. The others are none: a bad connection, a restart, a full verify node, a user's
+prompt or a failing target model may cause them, without misbehaviour."""
 
 OFFENCES_PER_S: Final = 1.0
 """Offences forgotten per second: a misconfigured draft node, retrying every five seconds at most, accumulates none."""

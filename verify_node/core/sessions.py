@@ -37,7 +37,7 @@ session."""
 
 STUCK_S = 300.0
 """Seconds without progress after which a session is dropped although its draft node sends messages about it. Even a
-very bad line delivers one message in that time, because messages are repeated every 8 s."""
+very bad connection delivers one message in that time, because messages are repeated every 8 s."""
 
 
 class Sessions(Mapping[bytes, Session]):

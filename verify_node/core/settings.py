@@ -1,4 +1,4 @@
-"""The settings of a `VerifyCore`, and what they say to draft nodes."""
+"""The settings of a `VerifyCore`, and the `Welcome` to draft nodes that follows from them."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

@@ -1,6 +1,6 @@
 """The match rule on a round's logits: samples the target's tokens from each session's rows, and compares drafts.
 
-Both `target.py` and the GPU benchmark run this code. Needs torch and numpy only.
+Needs torch and numpy only.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -104,8 +104,8 @@ class Target:
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
         """Returns the outcome of every entry that samples, or whose prompt's logprobs are requested.
 
-        logits: of `forward`. masks: of constrained entries; None: they are made now. Of a tree, the KV cache then
-        retains only the accepted path.
+        logits [rows, vocab_size]: of `forward`. masks: of constrained entries; None: they are made now. Of a tree, the
+        KV cache then retains only the accepted path.
         """
         masks = masks if masks is not None else self._constraint_masks.prepare(planned)()
         verified = self._verified(planned, masks)

@@ -1,6 +1,6 @@
 """Checks a verify node's settings before torch and the model are loaded. Imports no torch.
 
-Loading takes seconds to minutes: too long to learn then of a port in use or an unreadable key.
+Loading takes seconds to minutes; a port in use or an unreadable key should fail sooner.
 """
 
 from dataclasses import dataclass

@@ -152,9 +152,9 @@ class Prefill:
         """Corrects the scale and what prefill costs by a Kalman filter, which tells them apart by rounds with and
         without prefill.
 
-        If the latter alone told the scale, and the former the costs, rows would look dear when the machine became
-        slower, rounds would have few of them, and the few would look dearer still: prompts were once read token by
-        token.
+        If rounds without prefill alone determined the scale, and rounds with prefill the costs, rows would seem costly
+        when the machine became slower; rounds would have few of them, and these would seem costlier still: prompts
+        were once read token by token.
 
         surprise: logarithm of the round's time over its prediction. shares: 1.0, and of each cost in the longer of both
         times, less noise, so that costs that are far too low rise at once. has_share: prefill takes time in it.

@@ -1,12 +1,11 @@
 """Accounts for each session's service, which is its time in rounds, and for its waits for KV pages.
 
-They are kept only for an order that uses more than arrivals.
+Accounts are kept only for an order that uses more than arrivals.
 
-A session's service is the whole duration of each round that it takes part in, so that the queues and S_1 mean about the
-same however many sessions share a round.
-Prefilling again after a preemption is no service to a text, but a cost of the order: its part of a round's time, by
-tokens, does not count. Only deciding counts for a turn, without the session's own prefill, so that no session loses
-pages between prefill and the first token decided.
+A session's service is the whole duration of each round that it takes part in. So the queues and S_1 mean about the same
+however many sessions share a round. Prefilling again after a preemption does not count: it is a cost of the order, not
+a service to the text. In a turn only rounds that decide a token count, without the session's own prefill, so that no
+session loses its pages between prefill and the first token.
 """
 
 from collections.abc import Container, Mapping
@@ -102,7 +101,7 @@ class Accounts:
         return known
 
     def opened(self, session: Session, before: Session, now: float, *, keeps_pages: bool) -> None:
-        """Continues the account of a reopened session if its text continues: a bad line must not cost it its place.
+        """Continues the account of a reopened session if its text continues: a bad link must not cost it its place.
 
         before: the previous session of its id. keeps_pages: its pages are not freed.
         """

@@ -82,6 +82,7 @@ def check_principal(principal: str | None, enrolled: Mapping[str, Enrolled], mes
 
 
 def check_hello(hello: Hello, welcome: Welcome) -> Rejection | None:
+    """Checks that the peer speaks this version of the protocol and has the target's tokenizer."""
     if hello.version != VERSION:
         what = f"protocol version {hello.version} is not {VERSION}"
         return Rejection("version", what, "run the same release of GoodSpeed on both nodes")

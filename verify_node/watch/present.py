@@ -1,4 +1,4 @@
-"""The present clients, connected or with open sessions, for metrics and the window. No I/O, no clock, no torch.
+"""The present clients, connected or with open sessions, for metrics and the page. No I/O, no clock, no torch.
 
 Names come from the network, so at most `MAX_SHOWN` clients are shown; departed clients are not. Changes nothing.
 """

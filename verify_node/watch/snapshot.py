@@ -1,4 +1,4 @@
-"""The window's contents at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
+"""The page's contents at one moment, as plain data. No prompts, no texts, no tokens: counts and estimates only.
 
 Reads the daemon in its own event loop and changes nothing. Times are seconds since the epoch, for the browser.
 """

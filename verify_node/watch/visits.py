@@ -1,6 +1,6 @@
 """Status lines about draft nodes that connect, leave, or are refused. No I/O, no clock.
 
-Reads the diary, which is bounded, and remembers which of its refusals were reported.
+Reads the recent events of clients (`Diary` in `core/counts.py`), and remembers which refusals were reported.
 """
 
 from goodspeed.serving.events import Sentence

@@ -1,4 +1,4 @@
-"""The window in a verify node's process: serves while the daemon runs."""
+"""Serves the verify node's page and metrics in its process, while the daemon runs."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ async def serve(
     bound: web.BoundAddress,
     beside: Callable[[], Coroutine[None, None, None]],
 ) -> None:
-    """Serves the window at `bound`, whose socket listens already, while `beside` runs, until cancelled."""
+    """Serves the page at `bound`, whose socket listens already, while `beside` runs, until cancelled."""
     node = Node(
         boot_id=core.welcome.boot_id.hex(),
         version=__version__,

@@ -13,7 +13,7 @@ from goodspeed.wire.messages import Sampling
 from goodspeed.wire.probabilities import FLOOR as FLOOR
 
 DEFAULT_LEAST_PROBABILITY = 0.3
-"""A draft ends where the probability that all of it is accepted falls below this, while the verify node has told no
+"""A draft ends where the probability that all of it is accepted falls below this, while the verify node has given no
 least probability. Measured on the embedded models' texts, at temperature 0 with histories: with 0.3 a round yields 2.24
 tokens for 1.6 drafted ones."""
 
@@ -72,7 +72,7 @@ class NgramDrafter:
         )
 
     def bound(self, least_probability: float) -> float:
-        """Returns the path probability at which a draft ends, given the verify node's bound; 0: it told none."""
+        """Returns the path probability at which a draft ends, given the verify node's bound; 0: it gave none."""
         return max(least_probability, FLOOR) if least_probability else self.least_probability
 
     @property

@@ -43,6 +43,7 @@ def echoed(prompt: PromptTokens, num_top: int) -> list[Token]:
 
 
 def for_chat(tokens: Sequence[Token]) -> Json:
+    """Returns `logprobs` of a chat's choice: each token with its alternatives."""
     return {"content": map(_with_alternatives, tokens), "refusal": None}
 
 

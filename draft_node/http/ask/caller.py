@@ -1,4 +1,4 @@
-"""Says who asks: the user, the headers, the node that serves, and the names of its one model."""
+"""The caller of a route: the user, the headers, the node that serves, and the names of its one model."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -62,6 +62,7 @@ class Batch:
 
 
 async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
+    """Translates a completion: one text per prompt and choice. Raises ApiError that names a wrong parameter."""
     service = caller.service
     caller.model_of(request.model)
     prompts = prompts_of(request)
@@ -91,6 +92,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
 
 
 async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
+    """Translates a chat: one text per choice. Raises ApiError that names a wrong parameter."""
     service = caller.service
     caller.model_of(request.model)
     if request.top_logprobs is not None and not request.logprobs:

@@ -18,6 +18,7 @@ from goodspeed.errors import PromptError, VerifyAway
 
 
 async def encode_chat(messages: Sequence[Message], caller: Caller, inputs: Inputs) -> tuple[int, ...]:
+    """Returns a conversation's token ids by its chat template; ApiError if too long or refused by the template."""
     chat, shown = await caller.run(partial(_chat_of, messages, caller.service, inputs))
     try:
         return await caller.service.encode_chat(chat, caller.user, shown)
@@ -58,6 +59,7 @@ def _chat_message(message: Message, where: str, service: Service) -> dict[str, A
 
 
 def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
+    """Returns the prompts of a request, each as text or token ids."""
     prompt = request.prompt
     if isinstance(prompt, str):
         return [prompt]
@@ -65,6 +67,7 @@ def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
 
 
 async def encoded(prompt: str | list[int], caller: Caller) -> tuple[int, ...]:
+    """Returns a prompt's token ids; ApiError if it is too long, or if an id is not in the vocabulary."""
     if isinstance(prompt, str):
         _check_chars(len(prompt), "prompt", caller.service)
         return await caller.service.encode(prompt, caller.user)
@@ -73,6 +76,7 @@ async def encoded(prompt: str | list[int], caller: Caller) -> tuple[int, ...]:
 
 
 def check_ids(tokens: Iterable[int], param: str, vocab_size: int) -> None:
+    """Raises ApiError for an id of vocab_size or more. param: the parameter's name, for the error."""
     most = max(tokens, default=0)
     if most >= vocab_size:
         raise wrong(f"{param}: {most} is no token id; they go from 0 to {vocab_size - 1}", "vocabulary")

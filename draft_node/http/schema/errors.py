@@ -56,6 +56,7 @@ class ClientGone(Exception):
 
 
 def of_service(error: ServiceError | PromptError) -> ApiError:
+    """Returns the answer to an error of the service: 429, 400 or 503, with its code."""
     match error:
         case Busy():
             return ApiError(429, error.what, code=error.code)

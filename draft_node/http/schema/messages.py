@@ -219,7 +219,7 @@ ROLES: dict[str, tuple[type, ...]] = {
 
 
 class Message(OfMessages):
-    ignores = OfMessages.ignores | {"output_config"}  # the effort from a message of the system on
+    ignores = OfMessages.ignores | {"output_config"}  # the effort from a system message on
 
     role: Literal["user", "assistant", "system"]
     content: str | Annotated[list[Block], listed(MAX_PARTS)]

@@ -209,7 +209,7 @@ Included = Literal[
 
 class ResponsesRequest(Asking):
     input: str | Annotated[list[AnyItem], listed(MAX_MESSAGES, 1)]
-    instructions: str | None = None  # a message of the system before the input
+    instructions: str | None = None  # a system message before the input
     max_output_tokens: NumTokens | None = None
     tools: Tools | None = None
     tool_choice: ToolChoice | None = None

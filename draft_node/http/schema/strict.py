@@ -141,7 +141,7 @@ class Strict(BaseModel):
 
 
 class LeftOut(BaseModel):
-    """A part that only a hosted service runs or reads: the model does not see it, and its type is told as ignored."""
+    """A part that only a hosted service runs or reads: the model does not see it, and its type is named as ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 

@@ -1,12 +1,12 @@
 """The draft model at llama.cpp's server: the server computes, and this node draws from the likeliest tokens.
 
 A step asks the server once for each session with a proposal, for all at the same time. The server writes some tokens
-greedily behind the session's likeliest leaf, and tells the likeliest tokens at each of their places. From these the
+greedily after the session's likeliest leaf, and returns the likeliest tokens at each of these positions. From these the
 draft node draws with the target's noise, as a draft model of its own does. It follows what the server wrote as far as
 its own draws, or alternatives to them, are the same tokens. At temperature 0 they always are.
 
-The server does not tell the likeliest tokens of every place (`Place`). At temperature 0 without rules what it wrote is
-the draw. Otherwise the next step asks for that place alone, and forces the server to write a token of which it tells.
+The server does not return the likeliest tokens of every position (`Place`). At temperature 0 without rules what it
+wrote is the draw. Otherwise the next step asks for that position alone, and forces a token for which it returns them.
 
 Rules are applied as far as they need no more than the likeliest tokens: banned ids, biases, `min_p`, constraints, top-k
 and top-p. The verify node decides in any case. Runs on the model thread.
@@ -37,14 +37,14 @@ STEP_TOKENS = 4 * PREFILL_CHUNK
 """Most tokens that the server computes in one step, unless one text alone needs more."""
 
 NUM_GREEDY, NUM_DRAWN = 8, 32
-"""Likeliest tokens that the server tells of a place, at temperature 0 and above."""
+"""Likeliest tokens that the server returns for a position, at temperature 0 and above."""
 
 AT_ONCE = 2
 """Tokens that a request asks for above temperature 0: the server's second token is of use if its first one is drawn,
 or is an alternative."""
 
 UNTOLD = 0.55
-"""Confidence in a greedy token whose probability the server does not tell.
+"""Confidence in a greedy token whose probability the server does not return.
 
 SmolLM2-135M gave its own greedy tokens within characters 0.547 on average (121, in eight languages and emoji), and all
 its greedy tokens there 0.549."""

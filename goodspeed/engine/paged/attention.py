@@ -25,7 +25,11 @@ REASONS = {
 
 
 class Attends(Protocol):
-    """Interface of the object that a forward pass hands to every layer."""
+    """Interface of the object that a forward pass hands to every layer.
+
+    attend: query [num_tokens, num_heads, key_dim], key and value [num_kv_heads, num_tokens, dim] of the new tokens;
+    returns [num_tokens, num_heads, value_dim]. window: in tokens, the query included; None: all earlier tokens.
+    """
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None

@@ -91,6 +91,7 @@ def sent(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def bytes_per_page(shape: KVShape, num_layers: int, page_size: int, dtype: torch.dtype) -> int:
+    """Returns the bytes of one page's keys and values over all layers. page_size: tokens of a page."""
     return shape.num_numbers * num_layers * page_size * dtype.itemsize
 
 

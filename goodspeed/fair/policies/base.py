@@ -56,6 +56,7 @@ def max_lengths(clients: Sequence[ClientState], budget: int) -> Ints:
 
 
 def check_budget(budget: int) -> None:
+    """Raises ConfigError unless the budget is a whole number from 0 to MAX_BUDGET."""
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 0 <= budget <= MAX_BUDGET:
         raise ConfigError(f"the budget is {budget!r}; it must be a whole number of tokens, 0 or more")
 
@@ -75,6 +76,7 @@ def check_values(name: str, values: Floats, right: NDArray[np.bool_], wanted: st
 
 
 def check_fairness(fairness: float) -> float:
+    """Returns the fairness as a float. Raises ConfigError unless it lies within 0 and MAX_FAIRNESS."""
     if not isinstance(fairness, int | float) or not 0.0 <= fairness <= MAX_FAIRNESS:
         raise ConfigError(f"fairness is {fairness!r}; it must lie within 0 (total goodput) and {MAX_FAIRNESS:g}")
     return float(fairness)

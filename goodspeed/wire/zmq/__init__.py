@@ -1,4 +1,4 @@
 """ZeroMQ as the link between nodes: sockets, connections, encryption and authentication (CURVE, ZAP).
 
-Nodes see only `goodspeed.wire.channels`, which works over any link.
+Nodes use the channels of `goodspeed.wire.channels`, which work over any link; `transport.py` creates them over ZeroMQ.
 """
