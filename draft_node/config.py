@@ -41,7 +41,6 @@ OF_HTTP = (
     "reasoning_parser",
     "chat_template_kwargs",
     "refuse_control_tokens",
-    "drain_timeout_s",
 )
 """Settings for requests over HTTP only."""
 
@@ -157,7 +156,6 @@ class DraftConfig(NodeSettings, SamplingSettings):
     refuse_control_tokens: bool = option(
         False, "HTTP", "400 for chats whose own texts spell control tokens like <|im_start|>"
     )
-    drain_timeout_s: float = option(30.0, "limits", "time for running texts when the node is told to stop", minimum=0.0)
     proposal: str = ""  # what is sent of distributions under ratio: lattice, dense-fp16, dense-fp32; "": as `SWITCHED`
     history_tokens: int = 1_000_000  # most tokens of history; the oldest texts are dropped whole
     http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused

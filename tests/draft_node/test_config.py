@@ -21,7 +21,6 @@ OF_HTTP = {
     "--tool-parser": "hermes",
     "--reasoning-parser": "none",
     "--chat-template-kwargs": '{"a": false}',
-    "--drain-timeout-s": "1",
 }
 
 
