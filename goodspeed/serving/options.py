@@ -120,6 +120,10 @@ OWN_RULE = "NAME|MODULE:CLASS"
 """Metavar of options that take a registered name, or one of the user's own (`registry.py`)."""
 
 
+def temperature(group: str, *, default: float | None = None, shown: str | None = None, maximum: float = 100.0) -> Any:
+    return option(default, group, "0 is greedy", shown=shown, minimum=0.0, maximum=maximum, metavar="T")
+
+
 def seed(group: str, help: str, *, default: int | None = None, shown: str | None = None) -> Any:
     return option(default, group, help, shown=shown, minimum=0, maximum=(1 << 63) - 1)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from goodspeed.app.demo.options import Client, shown
+from goodspeed.app.demo.options import Client
 
 Way: TypeAlias = Literal["with drafts", "the target alone"]
 WITH_DRAFTS: Way = "with drafts"
@@ -29,11 +29,6 @@ class Answer:
     def tokens_per_s(self) -> float:
         return len(self.token_ids) / self.elapsed_s if self.elapsed_s else 0.0
 
-    def to_text(self) -> str:
-        """Returns the answer under a heading, for a terminal."""
-        heading = f"{one_line(self.client.domain)}, {shown(self.client.draft_model)}"
-        return f"{heading}: {len(self.token_ids)} tokens, {self.tokens_per_s:.0f}/s\n{safe(self.text)}"
-
 
 @dataclass
 class Run:
@@ -46,15 +41,3 @@ class Run:
     @property
     def num_tokens(self) -> int:
         return sum(len(answer.token_ids) for answer in self.answers)
-
-
-def safe(text: str) -> str:
-    """Returns text with control and unprintable characters escaped as in a Python string."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t\xa0\u200d" else char.encode("unicode_escape").decode()
-        for char in text
-    )
-
-
-def one_line(text: str) -> str:
-    return safe(" ".join(text[:500].split()))

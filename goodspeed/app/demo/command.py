@@ -5,7 +5,7 @@ import sys
 
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.serving.config import add_options, from_namespace
-from goodspeed.serving.events import Reporter, print_json
+from goodspeed.serving.events import print_json
 from goodspeed.serving.running import add_common_options
 
 NAME = "demo"
@@ -22,20 +22,26 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(DemoConfig, namespace)
     config.check()
     asking = clients(config)
-    # Imported after the options are checked: an HTTP client and version lookups are slow to import.
-    from goodspeed.app.demo import summary
+    # Imported after the options are checked: rich, an HTTP client and version lookups are slow to import.
+    from goodspeed.app.demo import summary, view
     from goodspeed.app.demo.answers import Run
     from goodspeed.app.demo.processes import run_interruptible
     from goodspeed.app.demo.run import run as run_nodes
 
+    watcher = view.View()
+
     def tell(runs: list[Run]) -> None:
         result = summary.summarize(config, runs)
-        for answer in runs[0].answers:
-            print(f"\n{answer.to_text()}", file=sys.stderr)
+        watcher.show(runs[0].answers)
         if namespace.json:
             print_json(result)
         else:
-            print(f"\n{summary.to_text(result)}", flush=True)
+            print(summary.to_text(result), flush=True)
+        if config.svg is not None:
+            try:
+                view.save(config.svg, runs[0].answers, summary.to_text(result))
+            except OSError as error:
+                sys.exit(f"--svg {config.svg} cannot be written: {error.strerror}; choose another place")
 
-    run_interruptible(run_nodes(config, asking, Reporter("goodspeed"), namespace.log_level, tell))
+    run_interruptible(run_nodes(config, asking, watcher, namespace.log_level, tell))
     return 0

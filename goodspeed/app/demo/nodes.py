@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from goodspeed.app.demo.options import DemoConfig, shown
 from goodspeed.app.demo.processes import Child, Event, Processes
-from goodspeed.serving.events import Reporter
+from goodspeed.app.demo.view import View
 from goodspeed.serving.options import draft_words
 from goodspeed.untrusted import python_module
 
@@ -48,7 +48,7 @@ def _command(module: str, config: DemoConfig, words: list[str], log_level: str) 
 
 
 async def start(
-    config: DemoConfig, processes: Processes, guard: Callable[[Child], None], log_level: str, reporter: Reporter
+    config: DemoConfig, processes: Processes, guard: Callable[[Child], None], log_level: str, view: View
 ) -> Nodes:
     """Starts the nodes; waits until they serve and are connected. guard: called with each node that has started."""
     started = time.monotonic()
@@ -59,14 +59,14 @@ async def start(
         first, *_ = [await child.expect(kind, START_S) for kind in awaited]
         return child, first
 
-    reporter.say("starting the verify node with %s ...", shown(config.model))
-    verify, ready = await begin("the verify node", verify_command(config, log_level), "ready")
+    with view.working(f"starting the verify node with {shown(config.model)}"):
+        verify, ready = await begin("the verify node", verify_command(config, log_level), "ready")
     names = config.draft_model_names()
-    reporter.say("starting %d draft nodes with %s ...", len(names), ", ".join(map(shown, names)))
-    commands = [
-        (f"draft-{number}", draft_command(config, f"draft-{number}", name, ready["endpoint"], log_level))
-        for number, name in enumerate(names, 1)
-    ]
-    drafts = await asyncio.gather(*(begin(*command, "ready", "connected") for command in commands))
-    reporter.say("all nodes are ready after %.0f s; each computes on one core", time.monotonic() - started)
+    with view.working(f"starting {len(names)} draft nodes with {', '.join(map(shown, names))}"):
+        commands = [
+            (f"draft-{number}", draft_command(config, f"draft-{number}", name, ready["endpoint"], log_level))
+            for number, name in enumerate(names, 1)
+        ]
+        drafts = await asyncio.gather(*(begin(*command, "ready", "connected") for command in commands))
+    view.say(f"all nodes are ready after {time.monotonic() - started:.0f} s; each computes on one core")
     return Nodes(verify, ready["url"], [str(event["url"]) for _, event in drafts])

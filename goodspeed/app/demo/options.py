@@ -46,7 +46,7 @@ class DemoConfig(Settings):
     )
     clients: int = option(8, "prompts", "users, who all ask at the same time", minimum=1, maximum=100)
     max_tokens: int = option(120, "prompts", "most tokens of an answer", minimum=1)
-    temperature: float = option(0.0, "prompts", "0 is greedy", minimum=0.0, maximum=2.0, metavar="T")
+    temperature: float = options.temperature("prompts", default=0.0, maximum=2.0)
     seed: int = options.seed("prompts", "seed of prompts without one", default=0)
     prompts: str | None = option(
         None,
@@ -57,6 +57,9 @@ class DemoConfig(Settings):
     )
     http: bool = option(
         False, "results", "open the verify node's page and a draft node's chat page; serve until Ctrl-C"
+    )
+    svg: str | None = option(
+        None, "results", "picture of the answers and the result", shown="none is drawn", metavar="FILE"
     )
 
     def check(self) -> None:

@@ -1,7 +1,6 @@
 """Starts child processes that print JSON events, reads the events, and always ends the processes.
 
 Each child has its own process group: a Ctrl-C in the terminal reaches only this process, which stops the children.
-Their standard error is this process's.
 """
 
 import asyncio
@@ -9,8 +8,10 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Coroutine, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -29,6 +30,7 @@ GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
 
 MAX_LINE = 1 << 26
+TAIL_LINES = 12
 
 
 @dataclass(eq=False)
@@ -37,6 +39,8 @@ class Child:
 
     name: str
     process: Process
+    echo: bool = False  # passes its standard error on, line by line
+    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))  # latest lines of standard error
     _seen: dict[str, "asyncio.Future[Event]"] = field(default_factory=dict)  # first event of each kind
     _ended: "asyncio.Task[int]" = field(init=False)
 
@@ -54,8 +58,8 @@ class Child:
         if first.done():
             return first.result()
         if self._ended.done():
-            raise self._failure()
-        raise ProcessError(f"{self.name} was not {kind} within {timeout_s:g} s")
+            raise self.failure()
+        raise self._error(f"was not {kind} within {timeout_s:g} s")
 
     async def ended(self) -> int:
         """Waits until the child has ended and its output is read; returns the exit status."""
@@ -64,7 +68,7 @@ class Child:
     async def must_go_on(self) -> None:
         """Runs as long as the child; raises ProcessError when it ends."""
         await self.ended()
-        raise self._failure()
+        raise self.failure()
 
     def signal(self, number: int) -> None:
         """Sends a signal unless the child has ended."""
@@ -72,32 +76,51 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
 
-    def _failure(self) -> ProcessError:
+    def failure(self) -> ProcessError:
         status = self.process.returncode
-        if status is None or status >= 0:
-            return ProcessError(f"{self.name} ended with status {status}")
-        why = ", perhaps for want of memory" if status == -signal.SIGKILL else ""
-        return ProcessError(f"{self.name} was killed by signal {-status}{why}")
+        if status == -signal.SIGKILL:
+            return self._error(f"was killed by signal {-status}, perhaps for want of memory")
+        how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        return self._error(how)
 
     async def _listen(self) -> int:
-        if self.process.stdout is not None:
-            async for line in self.process.stdout:
-                event = _parse(line)
-                if "event" in event and not (first := self._first(event["event"])).done():
-                    first.set_result(event)
+        await asyncio.gather(self._hear(), self._keep_tail())
         return await self.process.wait()
+
+    async def _hear(self) -> None:
+        async for line in _lines(self.process.stdout):
+            event = _parse(line)
+            if "event" in event:
+                first = self._first(event["event"])
+                if not first.done():
+                    first.set_result(event)
+
+    async def _keep_tail(self) -> None:
+        async for line in _lines(self.process.stderr):
+            if text := line.decode(errors="replace").rstrip():
+                self._tail.append(text)
+                if self.echo:
+                    print(f"{self.name}: {text}", file=sys.stderr)
 
     def _first(self, kind: str) -> "asyncio.Future[Event]":
         if kind not in self._seen:
             self._seen[kind] = asyncio.get_running_loop().create_future()
         return self._seen[kind]
 
+    def _error(self, how: str) -> ProcessError:
+        """Returns an error with the child's latest line of standard error, and earlier lines as a note."""
+        error = ProcessError(": ".join(filter(None, [f"{self.name} {how}", *list(self._tail)[-1:]])))
+        if len(self._tail) > 1:
+            error.add_note("\n  ".join([f"{self.name} said:", *list(self._tail)[:-1]]))
+        return error
+
 
 class Processes:
     """The child processes of one run; all have ended when the `async with` block exits, even by an exception."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *, echo: bool = False) -> None:
         self._environment = environment
+        self._echo = echo
         self._children: list[Child] = []
 
     async def __aenter__(self) -> "Processes":
@@ -108,9 +131,15 @@ class Processes:
 
     async def start(self, name: str, command: Sequence[str]) -> Child:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=PIPE, limit=MAX_LINE, env=self._environment, start_new_session=True
+            *command,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=MAX_LINE,
+            env=self._environment,
+            start_new_session=True,
         )
-        child = Child(name, process)
+        child = Child(name, process, self._echo)
         self._children.append(child)
         return child
 
@@ -155,6 +184,12 @@ async def wait_for_ends(children: Sequence[Child], timeout_s: float) -> None:
     """Waits until all children have ended and their output is read, at most timeout_s."""
     if children:
         await asyncio.wait([asyncio.create_task(child.ended()) for child in children], timeout=timeout_s)
+
+
+async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
+    if stream is not None:
+        async for line in stream:
+            yield line
 
 
 def _parse(line: bytes) -> Event:

@@ -15,51 +15,62 @@ from goodspeed.app.demo.answers import ORDER, WITH_DRAFTS, Answer, Run, Way
 from goodspeed.app.demo.nodes import Nodes, start
 from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import Child, Processes, environment
+from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
-from goodspeed.serving.events import Reporter
 from goodspeed.serving.running import leaves
+
+ALL_TOLD = ("debug", "info")
+"""Log levels at which the nodes' logs are passed on immediately."""
 
 
 async def run(
-    config: DemoConfig, clients: list[Client], reporter: Reporter, log_level: str, tell: Callable[[list[Run]], None]
+    config: DemoConfig, clients: list[Client], view: View, log_level: str, tell: Callable[[list[Run]], None]
 ) -> None:
     """Runs the demo; ProcessError if a node or an answer fails. All processes have ended at return or error.
 
-    log_level: by default the nodes print errors only. tell: called with the finished runs; with --http the nodes serve
-    on after that, until a signal.
+    tell: called with the finished runs; with --http the nodes serve on after that, until a signal.
     """
     guards: list[asyncio.Task[None]] = []
-    async with Processes(environment()) as processes:
+    async with Processes(environment(), echo=log_level in ALL_TOLD) as processes:
         try:
             async with asyncio.TaskGroup() as tasks:
 
                 def guard(child: Child) -> None:
                     guards.append(tasks.create_task(child.must_go_on()))
 
-                nodes_level = "error" if log_level == "warning" else log_level
-                nodes = await start(config, processes, guard, nodes_level, reporter)
-                runs = [await _ask_all(config, clients, nodes.urls, number, reporter) for number in range(len(ORDER))]
+                nodes = await start(config, processes, guard, log_level, view)
+                runs = [await _ask_all(config, clients, nodes.urls, number, view) for number in range(len(ORDER))]
                 for each in guards:
                     each.cancel()
         except* ProcessError as failed:
-            advice = "; to see all that the nodes say, add --log-level info"
-            raise ProcessError(f"{next(leaves(failed))}{advice}") from None
+            raise _explained(next(leaves(failed)), log_level, view) from None
         tell(runs)
         if config.http:
-            await _stay(nodes, reporter)
+            await _stay(nodes, view)
 
 
-async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], number: int, reporter: Reporter) -> Run:
-    """Asks all questions at once. number: of the run in ORDER."""
+def _explained(error: BaseException, log_level: str, view: View) -> ProcessError:
+    """Returns the error with advice; first prints the node's output in the error's notes."""
+    for note in getattr(error, "__notes__", ()):
+        view.say(note)
+    advice = "" if log_level in ALL_TOLD else ". To see all that the nodes say, add --log-level info"
+    return ProcessError(f"{error}{advice}")
+
+
+async def _ask_all(config: DemoConfig, clients: list[Client], urls: list[str], number: int, view: View) -> Run:
+    """Asks all questions at once, and shows the answers as they come. number: of the run in ORDER."""
     run = Run(ORDER[number], [Answer(client) for client in clients])
+    watching = asyncio.create_task(view.watch(f"run {number + 1} of {len(ORDER)}, {run.way}", run.answers))
     started = time.monotonic()
-    async with AsyncClient(timeout=None, trust_env=False) as http, asyncio.TaskGroup() as asking:
-        for answer in run.answers:
-            url = urls[answer.client.draft_node]
-            asking.create_task(_ask(http, url, answer, _request(config, answer.client, run.way)))
+    try:
+        async with AsyncClient(timeout=None, trust_env=False) as http, asyncio.TaskGroup() as asking:
+            for answer in run.answers:
+                url = urls[answer.client.draft_node]
+                asking.create_task(_ask(http, url, answer, _request(config, answer.client, run.way)))
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
     run.elapsed_s = time.monotonic() - started
-    told = number + 1, len(ORDER), run.way, run.num_tokens, run.num_tokens / run.elapsed_s
-    reporter.say("run %d of %d, %s: %d tokens, %.0f/s", *told)
     return run
 
 
@@ -92,7 +103,7 @@ async def _ask(http: AsyncClient, url: str, answer: Answer, request: dict[str, A
     except HTTPError as error:
         raise ProcessError(f"{url} broke off an answer: {error!r}") from error
     if not answer.counts:
-        raise ProcessError(f"{url} did not finish an answer")
+        raise ProcessError(f"{url} did not finish an answer; run with --log-level info to see why")
 
 
 def _take(answer: Answer, chunk: dict[str, Any], elapsed_s: float) -> None:
@@ -108,11 +119,11 @@ def _take(answer: Answer, chunk: dict[str, Any], elapsed_s: float) -> None:
         answer.counts = usage["goodspeed"]
 
 
-async def _stay(nodes: Nodes, reporter: Reporter) -> None:
+async def _stay(nodes: Nodes, view: View) -> None:
     """Opens the pages where there is a screen, and waits for a signal, the normal end; ProcessError if the verify node
     ends first."""
-    reporter.say("the verify node's page is at %s; chat with draft nodes at %s", nodes.page, ", ".join(nodes.urls))
-    reporter.say("they serve until Ctrl-C")
+    view.say(f"the verify node's page is at {nodes.page}; chat with draft nodes at {', '.join(nodes.urls)}")
+    view.say("they serve until Ctrl-C")
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         for url in (nodes.page, nodes.urls[0]):
             webbrowser.open(str(url))

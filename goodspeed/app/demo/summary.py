@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean, median
 from typing import Any, get_args
 
-from goodspeed.app.demo.answers import ALONE, WITH_DRAFTS, Run, Way, one_line
+from goodspeed.app.demo.answers import ALONE, WITH_DRAFTS, Run, Way
 from goodspeed.app.demo.options import DemoConfig, shown
+from goodspeed.app.demo.view import one_line
 from goodspeed.serving.measuring.recording import versions
 from goodspeed.wire.fields import DraftSource
 

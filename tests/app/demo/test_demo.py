@@ -29,6 +29,7 @@ class Ended:
     out: str
     err: str
     result: dict[str, Any]
+    svg: Path
 
 
 def command(*words: str) -> list[str]:
@@ -36,12 +37,13 @@ def command(*words: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def demo() -> Ended:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Runs the demo once with three clients, for all tests that look at a result."""
-    words = [*TINY, "--clients", "3", "--temperature", "0.9", "--seed", "5"]
+    svg = tmp_path_factory.mktemp("demo") / "demo.svg"
+    words = [*TINY, "--clients", "3", "--temperature", "0.9", "--seed", "5", "--svg", str(svg)]
     ended = subprocess.run(command(*words, "--json"), cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    return Ended(ended.stdout, ended.stderr, json.loads(ended.stdout.splitlines()[-1]))
+    return Ended(ended.stdout, ended.stderr, json.loads(ended.stdout.splitlines()[-1]), svg)
 
 
 def test_the_result_has_its_fields(demo: Ended) -> None:
@@ -80,14 +82,15 @@ def test_the_text_is_the_target_s_own(demo: Ended) -> None:
     assert client["text"] in ended.stdout
 
 
-def test_progress_and_the_answers_are_on_standard_error(demo: Ended) -> None:
+def test_the_picture_is_there_and_progress_is_on_standard_error(demo: Ended) -> None:
+    assert demo.svg.read_text("utf-8").startswith("<svg")
     said = demo.err.splitlines()
-    assert said[0] == "goodspeed: starting the verify node with tiny-target ..."
-    assert said[1] == "goodspeed: starting 2 draft nodes with tiny-draft-s, n-grams ..."
+    assert said[0] == "starting the verify node with tiny-target"
+    assert said[1] == "starting 2 draft nodes with tiny-draft-s, n-grams"
     for line in ("run 1 of 4, with drafts: ", "run 2 of 4, the target alone: ", "run 4 of 4, with drafts: "):
-        assert any(one.startswith(f"goodspeed: {line}") for one in said)
+        assert any(one.startswith(line) for one in said)
     for domain in DOMAINS:
-        assert f"\n\n{domain}, " in demo.err
+        assert f" {domain}, " in demo.err
 
 
 @pytest.fixture

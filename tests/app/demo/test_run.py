@@ -14,8 +14,8 @@ from goodspeed.app.demo import nodes
 from goodspeed.app.demo.answers import ALONE, ORDER, WITH_DRAFTS, Answer, Run
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.app.demo.run import _ask, _request, run
+from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
-from goodspeed.serving.events import Reporter
 from tests.app.demo.stub import LAST, Stub, chunk, event, serving
 
 pytestmark = pytest.mark.nodes
@@ -23,15 +23,15 @@ pytestmark = pytest.mark.nodes
 CONFIG = DemoConfig(clients=2, draft_models="one,two", max_tokens=7, temperature=0.5)
 
 
-class Listener(Reporter):
+class Listener(View):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        super().__init__("name")
+        super().__init__()
         self.said: list[str] = []
 
-    def say(self, text: str, *values: object) -> None:
-        self.said.append(text % values)
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
 
 def ask(stub: Stub) -> Answer:
@@ -109,15 +109,15 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     return use
 
 
-def result(view: Listener) -> list[Run]:
+def result(view: Listener, log_level: str = "warning") -> list[Run]:
     told: list[list[Run]] = []
-    asyncio.run(run(CONFIG, clients(CONFIG), view, "warning", told.append))
+    asyncio.run(run(CONFIG, clients(CONFIG), view, log_level, told.append))
     return told[0]
 
 
-def failure() -> str:
+def failure(view: Listener, log_level: str = "warning") -> str:
     with pytest.raises(ProcessError) as told:
-        result(Listener())
+        result(view, log_level)
     return str(told.value)
 
 
@@ -134,18 +134,23 @@ def test_each_client_asks_its_draft_node_in_every_run(commands: Commands) -> Non
     for stub, client in zip((first, second), clients(CONFIG), strict=True):
         assert {asked["messages"][0]["content"] for asked in stub.asked} == {client.prompt.text}
         assert [asked["goodspeed"].get("drafter") for asked in stub.asked] == [None, "none", "none", None]
-    assert view.said[:2] == ["starting the verify node with smollm2 ...", "starting 2 draft nodes with one, two ..."]
+    assert view.said[:2] == ["starting the verify node with smollm2", "starting 2 draft nodes with one, two"]
     assert view.said[2].startswith("all nodes are ready after ")
 
 
-def test_a_draft_node_that_does_not_start_is_named_after_its_own_error(
-    commands: Commands, capfd: pytest.CaptureFixture[str]
-) -> None:
-    commands(program(READY, "time.sleep(600)"), program("time.sleep(600)"), program("sys.exit('no x')"))
-    assert failure() == "draft-2 ended with status 1; to see all that the nodes say, add --log-level info"
-    assert capfd.readouterr().err == "no x\n"
+def test_a_draft_node_that_does_not_start_is_named_with_its_last_word_and_what_to_do(commands: Commands) -> None:
+    waits = program("time.sleep(600)")
+    commands(program(READY, "time.sleep(600)"), waits, program("sys.stderr.write('loading\\n')", "sys.exit('no x')"))
+    view = Listener()
+    assert failure(view) == ("draft-2 ended with status 1: no x. To see all that the nodes say, add --log-level info")
+    assert view.said[-1] == "draft-2 said:\n  loading"
 
 
 def test_a_verify_node_that_ends_while_draft_nodes_start_is_named(commands: Commands) -> None:
     commands(program(READY, "time.sleep(0.2)", "os.kill(os.getpid(), 9)"), *[program("time.sleep(600)")] * 2)
-    assert failure().startswith("the verify node was killed by signal 9, perhaps for want of memory")
+    assert failure(Listener()).startswith("the verify node was killed by signal 9, perhaps for want of memory")
+
+
+def test_who_was_told_everything_gets_no_such_advice(commands: Commands) -> None:
+    commands(program("os.kill(os.getpid(), 9)"))
+    assert failure(Listener(), "info") == "the verify node was killed by signal 9, perhaps for want of memory"

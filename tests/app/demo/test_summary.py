@@ -97,8 +97,3 @@ def test_jain_by_hand() -> None:
     assert summary.jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
     assert summary.jain_index([1.0, 3.0]) == pytest.approx(16 / 20)
     assert summary.jain_index([]) == 0.0
-
-
-def test_an_answer_has_nothing_that_a_terminal_would_obey() -> None:
-    answer = made.answer("sql", 10, 2.0, text="one\n\x1b[31mtwo")
-    assert answer.to_text() == "sql, small: 10 tokens, 5/s\none\n\\x1b[31mtwo"
