@@ -67,7 +67,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
     """Serves HTTP. At a stop signal finishes the running texts; the final event reports whether all were finished."""
     config = found.config
     with _loading(config, reporter):
-        from draft_node.http.server import HttpServer
+        from draft_node.http.server import DRAIN_S, HttpServer
         from draft_node.process.assembly import assemble
 
         daemon, vocabulary = assemble(config, found.keys)
@@ -77,7 +77,7 @@ def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, repor
     finally:
         events.write("stopped", **server.summary())
     if not server.all_finished:
-        print(f"{PROGRAM}: interrupted; texts were unfinished after {config.drain_timeout_s:g} s", file=sys.stderr)
+        print(f"{PROGRAM}: interrupted; texts were unfinished after {DRAIN_S:g} s", file=sys.stderr)
     return 0 if server.all_finished else INTERRUPTED
 
 

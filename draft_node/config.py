@@ -41,18 +41,14 @@ OF_HTTP = (
     "reasoning_parser",
     "chat_template_kwargs",
     "refuse_control_tokens",
-    "drain_timeout_s",
 )
 """Settings for requests over HTTP only."""
 
-OF_WEIGHTS = ("engine", "device", "dtype", "memory_fraction", "preset")
+OF_WEIGHTS = ("engine", "device", "dtype", "memory_fraction", "preset", "threads")
 """Settings that concern only a draft model in this process."""
 
 SWITCHED = {"verification": ("match", "ratio"), "drafter": ("auto", "model"), "proposal": ("lattice", "dense-fp32")}
 """Settings that `--preset paper` decides: each one's default, and its value with the preset."""
-
-OF_MODEL = (*OF_WEIGHTS, "threads")
-"""Settings that need a draft model."""
 
 
 def default_name() -> str:
@@ -157,7 +153,6 @@ class DraftConfig(NodeSettings, SamplingSettings):
     refuse_control_tokens: bool = option(
         False, "HTTP", "400 for chats whose own texts spell control tokens like <|im_start|>"
     )
-    drain_timeout_s: float = option(30.0, "limits", "time for running texts when the node is told to stop", minimum=0.0)
     proposal: str = ""  # what is sent of distributions under ratio: lattice, dense-fp16, dense-fp32; "": as `SWITCHED`
     history_tokens: int = 1_000_000  # most tokens of history; the oldest texts are dropped whole
     http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused
@@ -243,7 +238,7 @@ def _check_model(config: DraftConfig) -> None:
     if config.tokenizer is None:
         what = "name the target's, because the node still encodes prompts"
         raise ConfigError(f"--model {NO_MODEL} needs --tokenizer NAME|FOLDER|FILE: {what}")
-    for flag in _given(config, OF_MODEL):
+    for flag in _given(config, OF_WEIGHTS):
         raise ConfigError(f"{flag} needs a draft model; leave it out, or give a model with --model")
     if config.drafter == "model":
         raise ConfigError("--drafter model needs a draft model; give one with --model, or --drafter ngram")
@@ -262,9 +257,6 @@ def _check_elsewhere(config: DraftConfig) -> None:
     if config.verification == "ratio":
         needs = f"--verification ratio needs the draft model's whole distribution, which {what} does not give"
         raise ConfigError(f"{needs}; leave it out, or {weights}")
-    if config.threads is not None:
-        instead = "leave it out" if config.is_source else "start llama-server with --threads instead"
-        raise ConfigError(f"--threads is for a model in this process; {instead}")
 
 
 def _given(config: DraftConfig, names: Container[str]) -> Iterator[str]:

@@ -122,7 +122,7 @@ def _module(name: str) -> ModuleType:
     """Imports a module, installed or in the current folder. The folder is searched last, so it hides no library."""
     if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
-    return importlib.import_module(name)
+    return importlib.import_module(name)  # noqa: TID251 what a person names on the command line
 
 
 def _file(place: str) -> ModuleType:

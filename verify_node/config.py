@@ -54,14 +54,6 @@ class VerifyConfig(NodeSettings):
         maximum=1 << 30,
         metavar="N|auto",
     )
-    max_round_tokens: int | None = option(
-        None,
-        "rounds",
-        "tokens of one forward pass, with prefill",
-        shown=f"{DEFAULTS.max_round_tokens}, on a GPU {GPU_ROUND_TOKENS}; 4 x budget if more",
-        minimum=16,
-        maximum=1 << 30,
-    )
     order: str = option(
         DEFAULTS.order,
         "rounds",
@@ -108,6 +100,7 @@ class VerifyConfig(NodeSettings):
     record: bool = option(False, "logging", "with --json: a recording of the run, too")
     heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life
     kv_pages: int | None = None  # pages of the KV cache; None: by `memory_fraction`
+    max_round_tokens: int | None = None  # tokens of a forward pass, with prefill; None: by device and budget
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,9 +18,12 @@ from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 
+DRAIN_S = 30.0
+"""Time for running and waiting texts when the node is told to stop."""
+
 
 class HttpServer:
-    """Serves until cancelled; then stops admission and lets admitted texts finish within `drain_timeout_s`."""
+    """Serves until cancelled; then stops admission and lets admitted texts finish within DRAIN_S."""
 
     def __init__(
         self,
@@ -71,8 +74,8 @@ class HttpServer:
                 await first_end(serving, answering, telling)
             finally:
                 is_draining = not serving.done() and self._tell_that_it_ends()
-                until = time.monotonic() + self.config.drain_timeout_s
-                is_written = await service.drain(self.config.drain_timeout_s)
+                until = time.monotonic() + DRAIN_S
+                is_written = await service.drain(DRAIN_S)
                 self.all_finished = await counted.all_sent(until - time.monotonic()) and is_written
                 if is_draining and self.all_finished:
                     self.reporter.say("stopping: no text is running any more")
@@ -89,7 +92,7 @@ class HttpServer:
             return False
         texts = "1 unfinished text" if num_texts == 1 else f"{num_texts} unfinished texts"
         what = "draining: %s may go on for %g s; a second signal (Ctrl-C) ends this node at once"
-        self.reporter.say(what, texts, self.config.drain_timeout_s)
+        self.reporter.say(what, texts, DRAIN_S)
         return True
 
     @property

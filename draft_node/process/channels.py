@@ -8,7 +8,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -32,13 +31,14 @@ TURN_S = 0.005
 
 
 class SendQueue:
-    """The send queue of a channel: `run` sends messages one at a time, in order, so that `put` never waits."""
+    """A channel with its send queue: `run` sends messages one at a time, in order, so that `put` never waits."""
 
     def __init__(
         self, channel: DraftChannel, failed: Callable[[UpMessage, MessageTooLarge | TransportError], None]
     ) -> None:
         """failed: called for every message that could not be sent; may put messages, or request a reconnection."""
-        self._channel = channel
+        self.channel = channel
+        self.tasks: list[asyncio.Task[None]] = []  # that send and receive
         self._failed = failed
         self._waiting: deque[UpMessage | None] = deque()  # None: reconnect
         self._something_waits = asyncio.Event()
@@ -78,16 +78,16 @@ class SendQueue:
         self._something_waits.clear()
 
     async def _reconnect(self) -> None:
-        logger.info("reconnecting", extra={"endpoint": self._channel.endpoint})
+        logger.info("reconnecting", extra={"endpoint": self.channel.endpoint})
         try:
-            await self._channel.reconnect()
+            await self.channel.reconnect()
         except TransportError as error:  # the link asks again while it hears nothing
             logger.warning("cannot reconnect", extra={"why": error})
 
     async def _send(self, message: UpMessage) -> None:
         try:
             async with asyncio.timeout(None) as self._sending:
-                await self._channel.send(message)
+                await self.channel.send(message)
         except TimeoutError:
             logger.debug("a message was dropped with its connection")
         except (MessageTooLarge, TransportError) as error:
@@ -95,15 +95,6 @@ class SendQueue:
             self._failed(message, error)
         finally:
             self._sending = None
-
-
-@dataclass(slots=True)
-class _Link:
-    """One link's channel, send queue and tasks."""
-
-    channel: DraftChannel
-    queue: SendQueue
-    tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
 
 class Channels:
@@ -126,13 +117,13 @@ class Channels:
         self._not_sent = not_sent
         self._unreachable = unreachable
         self._group: asyncio.TaskGroup | None = None
-        self._links: dict[int, _Link] = {0: self._make(0, first)}
+        self._links: dict[int, SendQueue] = {0: self._make(0, first)}
         self.traffic = first.traffic  # of all channels since the node started, closed ones included
         self._last = first  # most recently used channel, even if its link is closed
         self._early: dict[int, list[UpMessage]] = {}  # messages for links whose channel is being created
 
-    def _make(self, link: int, channel: DraftChannel) -> _Link:
-        return _Link(channel, SendQueue(channel, partial(self._not_sent, link)))
+    def _make(self, link: int, channel: DraftChannel) -> SendQueue:
+        return SendQueue(channel, partial(self._not_sent, link))
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Starts sending and receiving, in tasks of this group."""
@@ -140,8 +131,8 @@ class Channels:
         for link, entry in self._links.items():
             self._start(group, link, entry)
 
-    def _start(self, group: asyncio.TaskGroup, link: int, entry: _Link) -> None:
-        entry.tasks = [group.create_task(self._listen(link, entry.channel)), group.create_task(entry.queue.run())]
+    def _start(self, group: asyncio.TaskGroup, link: int, entry: SendQueue) -> None:
+        entry.tasks = [group.create_task(self._listen(link, entry.channel)), group.create_task(entry.run())]
 
     async def _listen(self, link: int, channel: DraftChannel) -> None:
         while True:
@@ -170,7 +161,7 @@ class Channels:
     def put(self, link: int, message: UpMessage) -> None:
         """Queues a message; drops one for a closed link."""
         if link in self._links:
-            self._links[link].queue.put(message)
+            self._links[link].put(message)
         elif link in self._early:
             self._early[link].append(message)
 
@@ -196,7 +187,7 @@ class Channels:
         channel.traffic = self.traffic
         entry = self._links[link] = self._make(link, channel)
         for message in early:
-            entry.queue.put(message)
+            entry.put(message)
         self._start(self._group, link, entry)
 
     def disconnect(self, link: int) -> None:
@@ -206,29 +197,29 @@ class Channels:
         if entry is not None and self._group is not None:
             self._group.create_task(self._end(entry))
 
-    async def _end(self, entry: _Link) -> None:
+    async def _end(self, entry: SendQueue) -> None:
         try:
             for task in entry.tasks:
                 task.cancel()
             await asyncio.gather(*entry.tasks, return_exceptions=True)
-            await entry.queue.flush()
+            await entry.flush()
         finally:
             entry.channel.close()
 
     def reconnect(self, link: int) -> None:
         """Replaces a link's connection; drops its queued messages."""
         if link in self._links:
-            self._links[link].queue.reconnect()
+            self._links[link].reconnect()
 
     def clear(self) -> None:
         """Drops all queued messages."""
         for entry in self._links.values():
-            entry.queue.clear()
+            entry.clear()
 
     async def flush(self) -> None:
         """Sends the queued messages; only while no sending task runs."""
         for entry in self._links.values():
-            await entry.queue.flush()
+            await entry.flush()
 
     def close(self) -> None:
         """Closes all channels; waits until what they were given is sent, at most half a second for each."""

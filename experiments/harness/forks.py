@@ -6,7 +6,7 @@ That process has no threads, and has computed nothing. A fork is a process like 
 import atexit
 import multiprocessing
 import os
-import runpy
+import runpy  # noqa: TID251 runs nodes and benchmarks in forks
 import signal
 import subprocess
 import sys
@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 modules that tests and benchmarks name
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from types import MappingProxyType, ModuleType

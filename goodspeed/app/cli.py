@@ -1,15 +1,13 @@
-"""The command line of `goodspeed`: its subcommands, and the daemons by their short names.
+"""The command line of `goodspeed`: its subcommands. The daemons are commands of their own.
 
-Each subcommand except the daemons is a file in this folder, or the file `command` of a room in it. torch is imported
-only after a subcommand has checked its options.
+Each subcommand is a file in this folder, or the file `command` of a room in it. torch is imported only after a
+subcommand has checked its options.
 """
 
 import argparse
-import sys
 from types import ModuleType
 
-from goodspeed.app import daemons, generate, keygen, models, profile
-from goodspeed.app.daemons import DAEMONS, HINTS
+from goodspeed.app import generate, keygen, models, profile
 from goodspeed.app.demo import command as demo
 from goodspeed.errors import need
 from goodspeed.serving import running
@@ -26,10 +24,11 @@ NEEDS: dict[ModuleType, tuple[str, ...]] = {
 }
 """Requirements of a subcommand: the extras to install, and their packages."""
 
+SERVE = "`goodspeed-verify --model NAME` and `goodspeed-draft --model NAME --http HOST:PORT` serve, together"
+HINTS = dict.fromkeys(("serve", "server", "api", "verify", "draft", "--host", "--port"), SERVE)
+
 
 def main() -> int:
-    if len(sys.argv) > 1 and sys.argv[1] in DAEMONS:
-        return daemons.run(sys.argv[1], sys.argv[2:])
     return running.run("goodspeed", build_parser(), _run)
 
 
@@ -44,7 +43,8 @@ def _run(namespace: argparse.Namespace) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = CommandLine(
         prog="goodspeed",
-        description="Fair, lossless speculative decoding between draft nodes at the edge and one verify node.",
+        description="Fair, lossless speculative decoding between draft nodes at the edge and one verify node. The "
+        "nodes are\n`goodspeed-verify` and `goodspeed-draft`; `goodspeed-fleet` runs several verify nodes.",
         example='goodspeed generate --prompt "def read_lines(path):" --max-tokens 40',
         version=True,
         hints=HINTS,
@@ -56,6 +56,4 @@ def build_parser() -> argparse.ArgumentParser:
         )
         subcommand.add_arguments(added)
         added.set_defaults(subcommand=subcommand)
-    for name, daemon in DAEMONS.items():  # for the help only: `main` runs daemons before parsing
-        chosen.add_parser(name, help=f"{daemon.help} ({daemon.command})")
     return parser

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,32 +92,27 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
-    pieces = list[str]()
-
-    def give(text: str) -> None:
-        pieces.append(text)
-        on_text(text)
-
+    pieces, token_ids = list[str](), list[int]()
     started = time.perf_counter()
     tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
-    token_ids = _write(tokens, growing, give)
+    with closing(tokens):
+        for token in tokens:
+            token_ids.append(token)
+            pieces.append(growing.push(token))
+            on_text(pieces[-1])
+            if growing.stop is not None:
+                break
     elapsed_s = time.perf_counter() - started
-    give(growing.end())
-    finish_reason = "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted)
-    return _result(config, "".join(pieces), token_ids, finish_reason, elapsed_s)
-
-
-def _result(
-    config: GenerateConfig, text: str, token_ids: list[int], finish_reason: str, elapsed_s: float
-) -> dict[str, Any]:
+    pieces.append(growing.end())
+    on_text(pieces[-1])
     return {
         "model": config.model,
         "prompt": config.prompt,
         "seed": config.seed,
-        "text": text,
+        "text": "".join(pieces),
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": finish_reason,
+        "finish_reason": "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted),
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
 
@@ -128,18 +123,6 @@ def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> No
         what = "--max-tokens %d is reduced to %d: the model's context has %d tokens, and the prompt takes %d of them; "
         what += "a text that fills the context ends with finish_reason length"
         Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
-
-
-def _write(tokens: Generator[int, None, None], growing: GrowingText, give: Callable[[str], None]) -> list[int]:
-    """Passes the tokens' text to `give` as it grows, up to a stop string; returns the tokens."""
-    token_ids = list[int]()
-    with closing(tokens):
-        for token in tokens:
-            token_ids.append(token)
-            give(growing.push(token))
-            if growing.stop is not None:
-                break
-    return token_ids
 
 
 def show(text: str) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from goodspeed.fair.round_time import Linear, describe, knee
-from goodspeed.serving.config import add_options, from_namespace, group_of, option
+from goodspeed.serving.config import add_options, from_namespace, option
 from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.options import ModelSettings
-from goodspeed.serving.running import LOGGING, add_log_option, find_model
+from goodspeed.serving.running import add_common_options, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ class ProfileConfig(ModelSettings):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, ProfileConfig)
-    add_log_option(parser)
-    group_of(parser, LOGGING).add_argument(
-        "--json", action="store_true", help="one JSON object as the last line (default: a table)"
-    )
+    add_common_options(parser)
 
 
 def run(namespace: argparse.Namespace) -> int:

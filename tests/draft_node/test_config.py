@@ -21,7 +21,6 @@ OF_HTTP = {
     "--tool-parser": "hermes",
     "--reasoning-parser": "none",
     "--chat-template-kwargs": '{"a": false}',
-    "--drain-timeout-s": "1",
 }
 
 
@@ -45,7 +44,7 @@ def parsed(*words: str) -> DraftConfig:
         ((*BARE, "--drafter", "model"), "--drafter model needs a draft model; give one with --model"),
         ((*SOURCE, "--dtype", "bfloat16"), "--dtype is not for a draft source; leave it out"),
         ((*SOURCE, "--verification", "ratio"), "whole distribution, which a draft source does not give"),
-        ((*SOURCE, "--threads", "2"), "--threads is for a model in this process; leave it out"),
+        ((*SOURCE, "--threads", "2"), "--threads is not for a draft source; leave it out"),
         (SOURCE[:2], "--model source:mine:Mine needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (SERVER[:2], "--model http://... needs --tokenizer NAME|FOLDER|FILE, the target's"),
         (("--model", "http://user:password@host"), "--model http://... needs --tokenizer NAME|FOLDER|FILE"),
@@ -55,7 +54,10 @@ def parsed(*words: str) -> DraftConfig:
         ),
         ((*SERVER, "--preset", "paper"), "--preset is not for llama.cpp's server"),
         ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
-        ((*SERVER, "--threads", "2"), "start llama-server with --threads instead"),
+        (
+            (*SERVER, "--threads", "2"),
+            "--threads is not for llama.cpp's server; leave it out, or give the draft model itself",
+        ),
         ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
         ((*MODEL, "--preset", "paper", "--drafter", "auto"), "--preset paper has --drafter model; drop one of them"),
         (

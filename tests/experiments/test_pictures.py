@@ -1,6 +1,6 @@
 """The experiments' pictures can be drawn from the committed results, and mark what is ours."""
 
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 names of files of ours
 
 import pytest
 

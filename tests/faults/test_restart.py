@@ -95,7 +95,7 @@ def test_memory_for_two_sessions_and_sixteen_that_run() -> None:
     wanted = [*mixed(40), *mixed(41)]
     with (
         VerifyNode(heartbeat_s=60.0, kv_pages=20) as verify,
-        DraftNode(verify.endpoint, *PATIENT, "--max-sessions", "16", "--drain-timeout-s", "0") as draft,
+        DraftNode(verify.endpoint, *PATIENT, "--max-sessions", "16", module=("tests.draft_node.hasty",)) as draft,
     ):
         draft.wait_until_ready()
         verify.stop()

@@ -120,8 +120,7 @@ def test_heartbeats_are_answered_during_a_long_forward_pass() -> None:
     """Prompts that take longer than the timeout in one pass: nobody takes anybody for gone."""
     words = " ".join(one.prompt for one in mixed(1))
     prompts = [Wanted(f"{n} " + (words * 4)[: 3300 + n], 4) for n in range(24)]
-    options = ("--max-round-tokens", "65536")
-    with VerifyNode(*options) as verify, DraftNode(verify.endpoint, "--max-sessions", "24") as draft:
+    with VerifyNode(max_round_tokens=65536) as verify, DraftNode(verify.endpoint, "--max-sessions", "24") as draft:
         draft.wait_until_ready()
         check_all_exact([ask(draft.url, one) for one in prompts])
         longest_s = max(after["heard_at"] - before["heard_at"] for before, after in pairwise(verify.events))

@@ -1,39 +1,34 @@
-"""Bytes never become code and text never becomes a command, anywhere in the source. Each exception is listed with its
-reason, and one that is no longer needed is an error too."""
+"""Bytes never become code and text never becomes a command, anywhere in the source.
+
+`make check` has ruff refuse the calls that `pyproject.toml` bans; an exception says why on its line, and one that is no
+longer needed is an error too (RUF100). Here stands what ruff does not see, and that it sees the rest.
+"""
 
 import ast
+import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-from tests.house.banned_calls import found_in, found_in_script
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
 ROOMS = (*PACKAGES, "experiments", "training", "tests", "docker")
 
-BANNED_BUT_NEEDED = {
-    (
-        "goodspeed/registry.py",
-        "import_module(name)",
-    ): "what a person names on the command line; test_own.py and test_source.py have who may ask for it",
-    ("goodspeed/app/daemons.py", "import_module(daemon.module)"): "one of the three modules of the table there",
-    ("goodspeed/app/fleet/cli.py", "import_module(DAEMONS['verify'].module)"): "of the same table",
-    ("goodspeed/app/fleet/actors.py", "import_module(HOSTING)"): "a constant beside that table",
-    ("experiments/harness/forks.py", "runpy"): "runs nodes and benchmarks in forks",
-    ("experiments/harness/forks.py", "runpy.run_module"): "a module that tests and benchmarks name",
-    ("experiments/harness/forks.py", "import_module(holder)"): "the same",
-    (
-        "experiments/benchmarks/rivals/worker.py",
-        "import_module(f'{ROOM}.{module}')",
-    ): "a module of that room, by the benchmark's own table",
-    ("tests/experiments/test_pictures.py", "import_module(f'experiments.{name}')"): "names of files of ours",
-    ("tests/experiments/served/test_notebooks.py", "exec"): "cells of our own notebooks, as Jupyter runs them",
-    ("tests/experiments/served/test_notebooks.py", "eval"): "the same",
-    ("tests/experiments/served/test_notebooks.py", "compile"): "the same",
-}
-"""(file, what): why it can do no harm there."""
+IN_PYTHON = re.compile(
+    r"\b(?:recv|send)_pyobj\b|\b__import__\("
+    r"|\b(?:trust_remote_code|allow_pickle)\b(?!=False)|\bweights_only\b(?!=True)"
+)
+"""Pickle by other names, and keyword arguments that may have one value only."""
 
+IN_SCRIPTS = re.compile(
+    r"\b(pickle|marshal|shelve|dill|joblib|torch\.load|torch\.hub|(recv|send)_pyobj)\b"
+    r"|trust_remote_code(?!\s*=\s*False)|allow_pickle(?!\s*=\s*False)|(?<![\w.-])(eval(?=[\s(])|exec\()"
+    r"|\b(curl|wget)\b[^\n]*\|\s*(ba|da)?sh\b"
+)
+"""The calls that are banned in shell scripts and Dockerfiles, and in the programs that stand in them."""
 
 PRIVATE_BUT_NEEDED = {
     (
@@ -43,18 +38,82 @@ PRIVATE_BUT_NEEDED = {
 }
 """(file, what): why there is no public way."""
 
+REFUSED = """\
+import pickle
+from marshal import loads
+import dill as d
+from joblib import load
+import cloudpickle.compat
+import runpy
+from importlib import import_module
+importlib.import_module(name)
+torch.load(path)
+t.load(path)
+read = torch.load
+from torch import load
+from torch import hub
+torch.hub.load('a/b', 'c')
+eval(text)
+exec(text)
+builtins.exec(text)
+os.system('ls')
+from os import system as run
+os.popen(text)
+subprocess.run(words, shell=True)
+subprocess.getoutput(text)
+asyncio.create_subprocess_shell(text)
+yaml.load(text, Loader=yaml.SafeLoader)
+from yaml import unsafe_load
+"""
+ALLOWED = """\
+model.eval()
+re.compile(text)
+numpy.load(path, allow_pickle=False)
+subprocess.run([sys.executable, '-c', program])
+yaml.safe_load(text)
+import torch.nn
+decoder.load(path)
+"""
+IMPORTS = "import asyncio, builtins, importlib, numpy, os, re, subprocess, sys, torch, yaml; import torch as t\n"
 
-def python_files(*rooms: str) -> dict[str, ast.Module]:
-    """Every file of these rooms, by its name in the repository."""
-    files = sorted(path for room in rooms for path in (ROOT / room).rglob("*.py"))
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in files}
+
+def files(*rooms: str) -> list[Path]:
+    return sorted(path for room in rooms for path in (ROOT / room).rglob("*.py") if path != Path(__file__))
 
 
-def test_bytes_never_become_code() -> None:
-    files = python_files(*ROOMS)
-    assert {file.split("/")[0] for file in files} >= {*PACKAGES, "experiments", "tests"}
-    found = {(file, what): f"{file}:{line}" for file, tree in files.items() for line, what in found_in(tree)}
-    assert set(found) == set(BANNED_BUT_NEEDED), found
+def test_ruff_sees_every_other_way_to_run_bytes() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--output-format=json", "--select=S,TID251", "--ignore=S404,S603"]
+    ended = subprocess.run(
+        [*command, "--stdin-filename=goodspeed/x.py", "-"],
+        cwd=ROOT, input=IMPORTS + REFUSED + ALLOWED, capture_output=True, text=True,
+    )  # fmt: skip
+    found = {error["location"]["row"] for error in json.loads(ended.stdout)}
+    assert found == {*range(2, 2 + len(REFUSED.splitlines()))}, ended.stdout
+
+
+def test_nor_does_anything_that_ruff_does_not_see() -> None:
+    paths = files(*ROOMS)
+    assert {path.relative_to(ROOT).parts[0] for path in paths} >= {*PACKAGES, "experiments", "tests"}
+    found = {str(path.relative_to(ROOT)): IN_PYTHON.findall(path.read_text("utf-8")) for path in paths}
+    assert {name: words for name, words in found.items() if words} == {
+        "tests/draft_node/parsing/test_coercion.py": ["__import__("] * 2  # a model's text, which stays one
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "load(name, trust_remote_code=True)",
+        "load(name, trust_remote_code=option)",
+        "options = {'trust_remote_code': True}",
+        "numpy.load(path, allow_pickle=0)",
+        "load(path, weights_only=False)",
+        "send = socket.send_pyobj",
+        "__import__(name)",
+    ],
+)
+def test_every_such_way_is_seen(text: str) -> None:
+    assert IN_PYTHON.search(text)
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -69,9 +128,9 @@ def imported(node: ast.AST) -> list[str]:
 
 def test_private_modules_of_other_packages_are_not_relied_on() -> None:
     names = {
-        (file, name)
-        for file, tree in python_files(*PACKAGES).items()
-        for node in ast.walk(tree)
+        (str(path.relative_to(ROOT)), name)
+        for path in files(*PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in imported(node)
         if name.split(".")[0] not in (*PACKAGES, "__future__")
     }
@@ -82,103 +141,24 @@ def test_private_modules_of_other_packages_are_not_relied_on() -> None:
 def test_scripts_run_nothing_that_comes_from_elsewhere() -> None:
     paths = [ROOT / "Makefile", ROOT / ".ci/run", *(path for path in (ROOT / "docker").rglob("*") if path.is_file())]
     assert {"Makefile", "run", "try.sh", "verify.Dockerfile"} <= {path.name for path in paths}
-    assert not [(path.name, found) for path in paths for found in found_in_script(path.read_text("utf-8"))]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import pickle",
-        "import dill as d",
-        "from marshal import loads",
-        "from joblib import load",
-        "import cloudpickle.compat",
-        "importlib.import_module('shelve')",
-        "importlib.import_module(name)",
-        "from importlib import import_module\nimport_module(f'{x}.y')",
-        "__import__(name)",
-        "torch.load(path)",
-        "import torch as t\nt.load(path)",
-        "from torch import load",
-        "from torch import hub",
-        "torch.hub.load('a/b', 'c')",
-        "getattr(torch, 'load')(path)",
-        "read = torch.load",
-        "eval(text)",
-        "exec(text)",
-        "list(map(eval, texts))",
-        "import builtins\nbuiltins.exec(text)",
-        "from builtins import eval as harmless",
-        "compile(text, 'x', 'exec')",
-        "socket.recv_pyobj()",
-        "socket.send_pyobj(x)",
-        "send = socket.send_pyobj",
-        "load(name, trust_remote_code=True)",
-        "load(name, trust_remote_code=option)",
-        "options = {'trust_remote_code': True}",
-        "numpy.load(path, allow_pickle=True)",
-        "numpy.load(path, allow_pickle=0)",
-        "load(path, weights_only=False)",
-        "import os\nos.system('ls')",
-        "from os import system as run\nrun(text)",
-        "os.popen(text)",
-        "subprocess.run(words, shell=True)",
-        "subprocess.run('ls -l')",
-        "subprocess.Popen(f'ls {folder}')",
-        "from subprocess import check_output\ncheck_output(args='ls ' + folder)",
-        "subprocess.run(' '.join(words))",
-        "subprocess.run('ls %s' % folder)",
-        "subprocess.getoutput(text)",
-        "asyncio.create_subprocess_shell(text)",
-        "import yaml\nyaml.load(text, Loader=yaml.SafeLoader)",
-        "from yaml import unsafe_load",
-    ],
-)
-def test_every_way_to_run_bytes_is_seen(text: str) -> None:
-    assert found_in(ast.parse(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "model.eval()",
-        "load(name, trust_remote_code=False)",
-        "re.compile(text)",
-        "numpy.load(path)",
-        "numpy.load(path, allow_pickle=False)",
-        "importlib.import_module('goodspeed.app.cli')",
-        "subprocess.run([sys.executable, '-c', program])",
-        "subprocess.run(words, shell=False)",
-        "yaml.safe_load(text)",
-        "import torch.nn",
-        "decoder.load(path)",
-        "'''eval(text)'''",
-    ],
-)
-def test_harmless_code_is_left_alone(text: str) -> None:
-    assert not found_in(ast.parse(text))
+    assert not [(path.name, found) for path in paths for found in IN_SCRIPTS.findall(path.read_text("utf-8"))]
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "python3 -c 'import pickle'",
-        "eval $command",
         'eval "$(cat file)"',
         "python -c 'exec(x)'",
-        "python -c 'eval (x)'",
         "load(name, trust_remote_code=True)",
         "curl https://example.org/install | sh",
         "wget -O - https://example.org/install | bash",
-        "python -c 'socket.recv_pyobj()'",
     ],
 )
 def test_every_way_to_run_bytes_is_seen_in_scripts(text: str) -> None:
-    assert found_in_script(f"#!/bin/sh\n{text}\n")
+    assert IN_SCRIPTS.search(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["exec goodspeed-verify", "trust_remote_code=False", "curl -s localhost | python3 -c x"]
-)
+@pytest.mark.parametrize("text", ["exec goodspeed-verify", "trust_remote_code=False", "curl -s localhost | python3 -c"])
 def test_harmless_scripts_are_left_alone(text: str) -> None:
-    assert not found_in_script(text)
+    assert not IN_SCRIPTS.search(text)

@@ -2,11 +2,9 @@
 
 import argparse
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +13,12 @@ from draft_node import cli as draft_cli
 from draft_node.config import DraftConfig
 from experiments.harness import experiment as harness
 from experiments.harness import runner
-from goodspeed import __version__
 from goodspeed.app import cli
-from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import cli as fleet_cli
 from goodspeed.serving.config import Settings
 from verify_node import cli as verify_cli
 from verify_node.config import VerifyConfig
 
-ROOT = Path(__file__).parents[2]
 PARSERS = {
     "goodspeed": cli.build_parser(),
     "goodspeed-verify": verify_cli.build_parser(),
@@ -62,8 +57,9 @@ ALL = {parser.prog: parser for parser in all_parsers()}
         ("goodspeed-verify --model x -q", "goodspeed-verify: unknown word '-q'"),
         ("goodspeed-verify --model x --max-sessions many", "--max-sessions: 'many' is not a whole number"),
         ("goodspeed-verify --model x --memory-fraction all", "--memory-fraction: 'all' is not a number"),
-        ("goodspeed serve", "; `goodspeed verify --model NAME` and `goodspeed draft --model NAME"),
-        ("goodspeed --port 80", "unknown option --port; `goodspeed verify --model NAME` and `goodspeed draft"),
+        ("goodspeed verify --model x", "; `goodspeed-verify --model NAME` and"),
+        ("goodspeed serve", "; `goodspeed-verify --model NAME` and `goodspeed-draft --model NAME"),
+        ("goodspeed --port 80", "unknown option --port; `goodspeed-verify --model NAME` and `goodspeed-draft"),
         ("goodspeed-verify --port 80", "goodspeed-verify: unknown option --port"),
         (
             "goodspeed keygen user --fodler",
@@ -148,38 +144,3 @@ def test_the_options_that_most_people_need_come_first(name: str, settings: type[
         "--" + field.replace("_", "-") for field in settings.MOST_USED
     ]
     assert len(settings.MOST_USED) == 6
-
-
-@pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemon_runs_by_its_short_name_in_the_same_process(name: str) -> None:
-    """Exit status and, by its process, signals are the daemon's."""
-    command = [sys.executable, "-m", "goodspeed", name]
-    process = subprocess.Popen([*command, "--version"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.communicate(timeout=60)[0] == f"{DAEMONS[name].command} {__version__}\n"
-    assert process.returncode == 0
-    ended = subprocess.run([*command, "--", "--no-such"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"{DAEMONS[name].command}: ")
-
-
-@pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemon_gets_its_words_unchanged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["up", "--model", "m", "--", "--budget", "8"]
-    ran: list[list[str]] = []
-
-    def main() -> int:
-        ran.append(sys.argv)
-        return 7
-
-    monkeypatch.setattr(f"{DAEMONS[name].module}.main", main)
-    monkeypatch.setattr(sys, "argv", ["goodspeed", name, *words])
-    assert cli.main() == 7
-    assert ran == [[DAEMONS[name].command, *words]]
-
-
-@pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemon_imports_nothing_from_the_current_folder(name: str, tmp_path: Path) -> None:
-    (tmp_path / "argparse.py").write_text("raise SystemExit('argparse of the current folder')")
-    script = Path(sys.executable).parent / "goodspeed"
-    ended = subprocess.run([str(script), name, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, "")

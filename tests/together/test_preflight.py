@@ -80,11 +80,6 @@ REFUSED = [
     ((*VERIFY, *NO_MODEL), 1, ["model 'tiny-goose' was not found", "tiny-target"]),
     ((*VERIFY, "--model", str(ROOT / "docs")), 1, [f"{ROOT}/docs", "is not a checkpoint folder", "config.json"]),
     ((*VERIFY, "--budget", "many"), 2, ["--budget: 'many' is neither a number nor auto"]),
-    (
-        (*VERIFY, "--budget", "600", "--max-round-tokens", "512"),
-        2,
-        ["--max-round-tokens 512", "larger than the budget"],
-    ),
     ((*VERIFY, "--device", "tpu"), 2, ["tpu"]),
     (
         (*VERIFY, "--tp", "4"),

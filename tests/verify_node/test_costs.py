@@ -47,15 +47,6 @@ def test_an_automatic_budget_is_measured_and_said(quick, capsys):
     assert 1 <= chosen.num_drafted < chosen.core.max_round_tokens
 
 
-def test_a_short_round_is_measured_and_holds_its_budget(quick):
-    wanted = config(budget="auto", max_round_tokens=16)
-    profile = measure(wanted, RUNNER)
-    assert max(sample.num_tokens for sample in profile.samples) <= 16
-    chosen = with_budget(wanted, profile)
-    assert chosen.num_drafted <= 16 - 1 - 8
-    assert chosen.core.max_round_tokens == 16
-
-
 def test_a_node_with_an_automatic_budget(quick, capsys):
     wanted = VerifyConfig(model="tiny-draft-s", bind="tcp://127.0.0.1:0", budget="auto")
     daemon = assemble(wanted, EventLog(enabled=False), check(wanted), Reporter("x"))
@@ -76,9 +67,6 @@ def test_a_gpu_has_a_measured_budget_and_longer_rounds_unless_told():
     assert [config(device=device).budget for device in ("cpu", "cpu:0", "cuda", "cuda:1")] == [24, 24, "auto", "auto"]
     assert config(device="cuda", preset="paper").budget == 24
     assert config(device="cuda", budget=16).core.max_round_tokens == 2048
-    assert (
-        config().core.max_round_tokens == config(device="cuda", budget=16, max_round_tokens=512).core.max_round_tokens
-    )
 
 
 def test_draft_models_beside_a_gpu_begin_to_draft_at_any_load():

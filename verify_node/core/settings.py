@@ -42,8 +42,7 @@ class CoreSettings:
     def __post_init__(self) -> None:
         if self.max_round_tokens <= self.budget:
             raise ConfigError(
-                f"--max-round-tokens {self.max_round_tokens} leaves no room for other tokens than --budget "
-                f"{self.budget}; make it larger than the budget"
+                f"rounds of {self.max_round_tokens} tokens leave no room beside a budget of {self.budget}"
             )
         orders.create(self.order)  # raises
         if self.has_draft_model and self.is_barrier:

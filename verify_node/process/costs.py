@@ -21,9 +21,8 @@ def measure(config: VerifyConfig, runner: Engine, reporter: Reporter = QUIET) ->
     """Measures this model on this device; None if nothing depends on it."""
     if config.budget != "auto" and config.is_paper:
         return None
-    most = min(QUICK.max_tokens, config.max_round_tokens or QUICK.max_tokens)  # larger rounds may exceed the memory
     reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)
-    found = profiler.profile(runner, replace(QUICK, max_tokens=most), QUICK_S, threads=config.threads or 1)
+    found = profiler.profile(runner, QUICK, QUICK_S, threads=config.threads or 1)
     shapes = f"{found.num_passes} forward passes of {len(found.samples)} shapes in {found.wall_s:.1f} s"
     poor = "; a poor fit, which rounds correct" if found.roofline_r2 < POOR_R2 else ""
     reporter.say("profiled %s: %s: R2 of the roofline is %.3f%s", found.where, shapes, found.roofline_r2, poor)
@@ -34,9 +33,6 @@ def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporte
     """Returns the settings with a numeric budget: `auto` becomes the `knee` of the profile, as far as it is trusted."""
     if config.budget != "auto" or profile is None:
         return config
-    most = profile.trusted_tokens
-    if config.max_round_tokens is not None:
-        most = min(most, config.max_round_tokens - 1)
-    budget = knee(profile.roofline, most)
+    budget = knee(profile.roofline, profile.trusted_tokens)
     reporter.say("--budget auto: %s", describe(profile.roofline, budget))
     return replace(config, budget=budget)

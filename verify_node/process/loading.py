@@ -46,7 +46,9 @@ def answering(config: VerifyConfig, found: Found) -> Iterator[Callable[[], str]]
     endpoint = channel.endpoint
     try:
         if found.http is not None:
-            _listen(found.http)
+            from goodspeed.serving import web
+
+            web.start_listening(found.http.listener)
     except BaseException:
         channel.close()
         raise
@@ -90,12 +92,6 @@ async def _answer(channel: VerifyChannel) -> None:
             for peer in {one.peer for one in channel.receive_ready() if isinstance(one.message, Hello)}:
                 channel.send(peer, REFUSAL)
         await asyncio.sleep(PAUSE_S)
-
-
-def _listen(bound: "web.BoundAddress") -> None:
-    from goodspeed.serving import web
-
-    web.start_listening(bound.listener)
 
 
 async def _serve_http(bound: "web.BoundAddress") -> None:

@@ -57,7 +57,7 @@ async def http_nodes(
         words = [f"--model={target}", f"--bind={endpoint}", "--log-level=error", *verify_options]
         verify = await processes.start("the verify node", [sys.executable, "-m", "verify_node", *words])
         stay_on(verify, of_verify)
-        shared = [f"--verify={endpoint}", "--http=127.0.0.1:0", "--drain-timeout-s=0"]
+        shared = [f"--verify={endpoint}", "--http=127.0.0.1:0"]
         children = []
         for number, own in enumerate(drafts, 1):
             words = command("draft_node", *shared, *own)

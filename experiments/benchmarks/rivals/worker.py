@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 a module of that room, by the table of rivals
 from typing import Any, Protocol, TextIO
 
 ROOM = "experiments.benchmarks.rivals"

@@ -4,21 +4,20 @@ Starts fast: imports Ray only when needed, and torch never.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module  # noqa: TID251 of a node, which goodspeed imports by no other way
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
-from goodspeed import files
-from goodspeed.app.daemons import DAEMONS
 from goodspeed.app.fleet import head
 from goodspeed.app.fleet.head import Record
 from goodspeed.app.fleet.options import NAME, WHAT_NAME, UpConfig
@@ -99,20 +98,20 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
 @contextmanager
 def _only_one(name: str) -> Iterator[None]:
     """Lets one `up` of a fleet of this name run at a time. ConfigError if another one does."""
-    path = head.folder(name).parent / f".{name}.lock"
+    path = head.folder(name)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = files.Lock(path)
-    except BlockingIOError:
-        raise ConfigError(
-            f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name"
-        ) from None
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
-    try:
+    with ExitStack() as closing:
+        closing.callback(os.close, folder)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, if not before
+        except BlockingIOError:
+            what = f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name"
+            raise ConfigError(what) from None
         yield
-    finally:
-        lock.release()
 
 
 def _check(record: Record, reporter: Reporter) -> None:
@@ -121,7 +120,7 @@ def _check(record: Record, reporter: Reporter) -> None:
     _remains(config.name)
     if config.address is not None and not record.is_there:
         raise ConfigError(f"--address {config.address}: nobody listens there; `ray start --head` tells its address")
-    verify = import_module(DAEMONS["verify"].module)
+    verify = import_module("verify_node.cli")
     for number in range(1, config.replicas + 1):
         port = config.port and config.port + number - 1
         settings = verify.settings(record.words(port, number))

@@ -28,7 +28,6 @@ from goodspeed.fleet.replicas import MAX_REPLICAS
 from goodspeed.untrusted import python_module, read_bytes
 
 START_S, REACH_S, POLL_S = 120.0, 3.0, 0.1
-PROC = Path("/proc")
 
 
 class Record(Struct, frozen=True):
@@ -77,7 +76,7 @@ class Record(Struct, frozen=True):
         host, _, port = self.address.rpartition(":")
         with suppress(OSError, ValueError):
             if self.pid is not None:  # another process may have this id, but does not name this folder
-                return self.temp.encode() in _command_line(self.pid)
+                return self.temp.encode() in Path(f"/proc/{self.pid}/cmdline").read_bytes()
             socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
             return True
         return self.address == "auto"
@@ -88,13 +87,6 @@ class Record(Struct, frozen=True):
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.path / "ray.token")}
         fixed = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
         return token | fixed
-
-
-def _command_line(pid: int) -> bytes:
-    """Returns a process's command line; OSError, or nothing, if there is no such process."""
-    if PROC.is_dir():
-        return (PROC / str(pid) / "cmdline").read_bytes()
-    return subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True).stdout  # macOS
 
 
 def folder(name: str) -> Path:

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import TypeAlias
 
 TIME_TO_FIRST_TOKEN_S = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
@@ -45,14 +46,5 @@ class Histogram:
         return list(accumulate(self._counts))
 
 
-class ResponseCounts:
-    """Counts HTTP responses by route and status."""
-
-    __slots__ = ("by_route",)
-
-    def __init__(self) -> None:
-        self.by_route: Counter[tuple[str, int]] = Counter()
-
-    def count(self, route: str | None, status: int) -> None:
-        """Counts a response. route: as declared, such as /v1/models/{name}; None: no route matched or was reached."""
-        self.by_route[route or "other", status] += 1
+ResponseCounts: TypeAlias = Counter[tuple[str, int]]
+"""HTTP responses by route, as declared such as /v1/models/{name} (`other`: no route was reached), and status."""

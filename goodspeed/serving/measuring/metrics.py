@@ -43,7 +43,7 @@ def exposition(registry: Registry) -> tuple[bytes, str]:
 def responses(counted: ResponseCounts) -> CounterMetricFamily:
     """Returns the counter of HTTP responses by route and status."""
     family = CounterMetricFamily(PREFIX + "http_requests", "Answers over HTTP.", labels=["route", "status"])
-    for (route, status), number in counted.by_route.items():
+    for (route, status), number in counted.items():
         family.add_metric([route, str(status)], number)
     return family
 

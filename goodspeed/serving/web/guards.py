@@ -142,7 +142,8 @@ class Counted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._answers.count(getattr(scope.get("route"), "path", None), message["status"])
+                route = getattr(scope.get("route"), "path", "other")
+                self._answers[route, message["status"]] += 1
             await send(message)
 
         self._begun(1)

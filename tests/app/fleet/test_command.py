@@ -215,10 +215,7 @@ def test_the_folder_is_its_owners_only(run: Run, gone: Record) -> None:
     assert (gone.path / "fleet.json").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("proc", ["/proc", "/no/proc"])
-def test_a_ray_of_ours_is_known_by_its_command_line(proc: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also without /proc, as on macOS."""
-    monkeypatch.setattr(head, "PROC", Path(proc))
+def test_a_ray_of_ours_is_known_by_its_command_line() -> None:
     words = [sys.executable, "-c", "print(flush=True); input()", "--temp-dir=/x/goodspeed-ray-x"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ours:
         assert ours.stdout is not None
@@ -230,11 +227,7 @@ def test_a_ray_of_ours_is_known_by_its_command_line(proc: str, monkeypatch: pyte
     assert not record.is_there
 
 
-@pytest.mark.parametrize("proc", ["/proc", "/no/proc"])
-def test_another_process_with_the_id_of_ray_is_left_alone(
-    run: Run, tmp_path: Path, proc: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(head, "PROC", Path(proc))
+def test_another_process_with_the_id_of_ray_is_left_alone(run: Run, tmp_path: Path) -> None:
     (temp := tmp_path / "goodspeed-ray-x").mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as other:
         record = Record(CONFIG, address="127.0.0.1:1", pid=other.pid, temp=str(temp))

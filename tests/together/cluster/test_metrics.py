@@ -148,7 +148,7 @@ class Pair:
             await self._fail()
             await self._lose_each_other()
             await self._fail_to_draft()
-            self.answered.count("/metrics", 200)
+            self.answered["/metrics", 200] += 1
             for task in serving:
                 task.cancel()
 

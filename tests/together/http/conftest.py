@@ -39,9 +39,9 @@ def official(url: str, key: str = "none") -> openai.OpenAI:
 
 
 @contextmanager
-def draft_node(endpoint: str, *options: str) -> Iterator[tuple[DraftNode, str]]:
+def draft_node(endpoint: str, *options: str, module: str = "draft_node") -> Iterator[tuple[DraftNode, str]]:
     """Yields a draft node with the base URL of its OpenAI API."""
-    with DraftNode(endpoint, *options) as node:
+    with DraftNode(endpoint, *options, module=(module,)) as node:
         node.wait_for("connected")
         yield node, f"{node.url}/v1"
 

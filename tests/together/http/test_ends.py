@@ -51,7 +51,7 @@ def test_what_is_not_finished_in_time_is_cut_off_and_said(endpoint: str) -> None
         "max_tokens": 2000,
         "extra_body": {"ignore_eos": True},
     }
-    with draft_node(endpoint, "--drain-timeout-s", "0.2") as (node, url):
+    with draft_node(endpoint, module="tests.draft_node.hasty") as (node, url):
         with official(url) as client:
             stream = client.completions.create(**options, stream=True)
             next(stream)
