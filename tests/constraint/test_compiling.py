@@ -175,9 +175,7 @@ ALL_HOSTILE |= {f"{name} (another kind)": each for name, each in HOSTILE_OTHERS.
 
 @pytest.fixture(scope="module")
 def trial():
-    trial = Trial(VOCABULARY)
-    yield trial
-    trial.close()
+    return Trial(VOCABULARY)
 
 
 @pytest.mark.parametrize("constraint", ALL_HOSTILE.values(), ids=ALL_HOSTILE)
