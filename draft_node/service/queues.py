@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from draft_node.core.generation import Generation
-from goodspeed.constraint.compiling import CompiledConstraint, Constraints
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.control_tokens import ControlTokens
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_prompt
 from goodspeed.errors import Busy, ConstraintError
@@ -227,7 +227,7 @@ class Forms:
         work = partial(self._constraints.compiled, constraint)
         with suppress(Busy):
             compiled = await self._turns.run(user, len(constraint.source), work)
-            if isinstance(compiled, CompiledConstraint):
+            if not isinstance(compiled, ConstraintError):
                 self._constraints.hold(session_id, compiled)
 
     def close(self) -> None:

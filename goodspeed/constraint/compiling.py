@@ -1,124 +1,23 @@
-"""Compiles constraints within llguidance's limits, and holds each open session's compiled constraint.
+"""Compiles constraints after a trial, and holds each open session's compiled constraint.
 
 Compiling releases the GIL: on a thread of its own it does not block an event loop.
 """
 
-import re
 from contextlib import suppress
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeAlias
 
-from llguidance import LLMatcher, LLParserLimits
-
-from goodspeed.constraint.sources import to_grammar
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConstraintError
-from goodspeed.untrusted import sanitize
 from goodspeed.wire.generation import Constraint
 
 MAX_QUICK_TOKENS = 1 << 16
 """Most tokens of a vocabulary that is read at the first constraint: half a second of processor time."""
 
-MAX_END = 140
-"""Characters that a long message retains at each end: the beginning has the position, the end has the reason."""
-
-LIMITS = LLParserLimits(
-    initial_lexer_fuel=200_000,  # about 30 ms to compile
-    step_lexer_fuel=50_000,  # about 4 ms per mask
-    step_max_items=10_000,
-    max_items_in_row=2_000,
-    max_lexer_states=5_000,  # per session, 2 kB each
-    max_grammar_size=50_000,
-    precompute_large_lexemes=False,
-    verbose_errors=False,  # else errors would quote the whole grammar
-)
-"""Cost limits of one grammar, in llguidance's units."""
-
-NO_TEXT = "no text satisfies it; make its recursion end, or remove a contradictory part"
-
-_PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
-_EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
-_WORDS = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"Unsatisfiable schema: ", "no text satisfies it: "),
-        (r"\s*while processing \S+", ""),
-        (r"Unimplemented keys: ", "it has keywords that cannot be kept: "),
-        (
-            r"oneOf constraints are not supported\..*",
-            'the members of "oneOf" may have values in common, so it cannot be kept; write "anyOf"',
-        ),
-        (
-            r"circular references with sibling keys are not supported: .*",
-            "a schema that refers to itself with other keywords beside the reference cannot be kept; leave these out",
-        ),
-        (
-            r"lookarounds not supported yet; (?:Start|End)\w* in regex /(.*)/",
-            r'the pattern "\1" has ^ or $ in its middle; write them at the ends',
-        ),
-    )
-)
-"""What llguidance says about schemas that only it understands, or with advice that cannot be followed here."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledConstraint:
-    """A constraint that compiles; `begin` returns the llguidance matcher for one text.
-
-    llguidance's copies of a matcher share one lexer, including its state and its error, so one text's cost could fail
-    other texts. So a matcher is compiled for each text.
-    """
-
-    table: TokenTable
-    constraint: Constraint
-    _ready: list[LLMatcher] = field(default_factory=list, repr=False)
-
-    def begin(self) -> LLMatcher:
-        """Returns a matcher at the start of a text, which shares no state with other matchers.
-
-        The first one is already compiled, later ones are compiled now. ConstraintError as in `compiled_matcher`.
-        """
-        return self._ready.pop() if self._ready else compiled_matcher(self.constraint, self.table)
-
-
-def compiled_matcher(constraint: Constraint, table: TokenTable) -> LLMatcher:
-    """Compiles a constraint; ConstraintError with llguidance's reason if it is invalid or allows no first token."""
-    matcher = LLMatcher(table.tokenizer, to_grammar(constraint, table.special_ids), log_level=0, limits=LIMITS)
-    beginning = matcher if matcher.is_error() else matcher.deep_copy()
-    if not beginning.is_error():
-        beginning.compute_bitmask()
-    if why := failure(beginning, constraint):
-        raise ConstraintError(why)
-    return matcher
-
-
-def failure(matcher: LLMatcher, constraint: Constraint) -> str:
-    """Returns a failed matcher's llguidance error on one line; "" if the matcher did not fail.
-
-    Omits line and column unless the user wrote the grammar: otherwise they refer to generated source.
-    """
-    said = _EXCERPT.sub("", str(matcher.get_error()).replace("<non-verbose/>", "").strip())
-    if constraint.kind == "grammar":
-        said = _PLACE.sub(r"line \1, column \2: ", said)
-    else:
-        said = _PLACE.sub("", said).removeprefix("failed to compile JSON schema: ")
-    said = " ".join(said.split())
-    if "NoExtension" in said:
-        said = NO_TEXT
-    for pattern, words in _WORDS if constraint.kind != "regex" else ():
-        said = pattern.sub(words, said)
-    return sanitize(said if len(said) <= 2 * MAX_END else f"{said[:MAX_END]} ... {said[-MAX_END:]}")
-
-
-def without_place(why: str) -> str:
-    """Removes line and column from the error of a generated grammar, which the user never saw."""
-    return re.sub(r"^line \d+, column \d+: (?:failed to compile JSON schema: )?", "", why)
-
-
-Compiled: TypeAlias = CompiledConstraint | ConstraintError
+Compiled: TypeAlias = Matcher | ConstraintError
 """Result of compiling a constraint."""
 
 
@@ -136,7 +35,7 @@ class Constraints:
         self._table: TokenTable | None = None
         self._reading = Lock()
         self._lock = Lock()
-        self._held: dict[bytes, list[CompiledConstraint]] = {}  # by session
+        self._held: dict[bytes, list[Matcher]] = {}  # by session
 
     @property
     def table(self) -> TokenTable:
@@ -157,9 +56,11 @@ class Constraints:
             with suppress(ConstraintError):  # the first constraint is told
                 self.table  # noqa: B018
 
-    def get(self, constraint: Constraint) -> CompiledConstraint:
-        """Compiles a constraint now, without a trial; ConstraintError as in `compiled_matcher`."""
-        return CompiledConstraint(self.table, constraint, [compiled_matcher(constraint, self.table)])
+    def get(self, constraint: Constraint) -> Matcher:
+        """Compiles a constraint now, without a trial; ConstraintError as in `grammars.compiled_matcher`."""
+        matcher = Matcher(self.table, constraint)
+        matcher.begin()
+        return matcher
 
     def tried(self, constraint: Constraint) -> str | None:
         """Runs the trial of a constraint; returns the reason if the constraint cannot be served, else None."""
@@ -179,8 +80,8 @@ class Constraints:
         except ConstraintError as error:
             return ConstraintError(str(error))  # without the cause and traceback, which may be large
 
-    def hold(self, session_id: bytes, compiled: CompiledConstraint) -> None:
-        """Holds a session's compiled constraint until `release`.
+    def hold(self, session_id: bytes, compiled: Matcher) -> None:
+        """Holds a session's compiled constraint, which follows its text, until `release`.
 
         A reopened session holds at most two: the one of the round in flight, and the newest.
         """
@@ -199,8 +100,7 @@ class Constraints:
 
     def holds(self, session_id: bytes, constraint: Constraint) -> bool:
         """True if the session holds this constraint compiled."""
-        with self._lock:
-            return any(each.constraint == constraint for each in self._held.get(session_id, ()))
+        return self.of(session_id, constraint) is not None
 
     @property
     def holders(self) -> list[bytes]:
@@ -208,8 +108,7 @@ class Constraints:
         with self._lock:
             return list(self._held)
 
-    def of(self, session_id: bytes, constraint: Constraint) -> CompiledConstraint:
-        """Returns the session's compiled constraint; compiles as in `get` if the session does not hold it."""
+    def of(self, session_id: bytes, constraint: Constraint) -> Matcher | None:
+        """Returns the session's compiled constraint; None: the session does not hold it."""
         with self._lock:
-            found = [each for each in self._held.get(session_id, ()) if each.constraint == constraint]
-        return found[0] if found else self.get(constraint)
+            return next((each for each in self._held.get(session_id, ()) if each.constraint == constraint), None)

@@ -12,8 +12,10 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from goodspeed.constraint.compiling import CompiledConstraint, failure
+from goodspeed.constraint import grammars
+from goodspeed.constraint.tokens import TokenTable
 from goodspeed.exact.counts import num_common
+from goodspeed.wire.generation import Constraint
 
 ANY = -1
 """A mask word that allows all of its tokens."""
@@ -34,33 +36,26 @@ class State(Enum):
 
 
 class Matcher:
-    """One text's position in a grammar."""
+    """A constraint compiled for one text, and the text's position in its grammar."""
 
-    def __init__(
-        self, compiled: CompiledConstraint, after: Sequence[int] = (), stop_ids: Collection[int] | None = None
-    ) -> None:
-        """after: the text is free through the first occurrence of this token sequence, but may not end before it.
-
-        stop_ids: as in `stop_at`.
-        """
-        self._compiled = compiled
-        self._after = tuple(after)
-        self._eos_ids = compiled.table.eos_ids
-        self.stop_at(stop_ids)
+    def __init__(self, table: TokenTable, constraint: Constraint) -> None:
+        """The text is free through the first occurrence of `constraint.after`, but may not end before it."""
+        self.constraint = constraint
+        self._table = table
+        self._after = constraint.after
+        self._closed: Collection[int] = ()
         self.problem = ""  # why the latest `allowed` call has an empty row (the first one); "": it has none
         self._may_begin_anew = True
         self._begun: LLMatcher | None = None
-        self._tokens: list[int] = []
-        self._states: list[State] = []  # at the start, and after each token
         self._restart()
 
-    def stop_at(self, stop_ids: Collection[int] | None) -> None:
-        """Sets the text's stop tokens.
+    def stop_at(self, stop_ids: Collection[int]) -> None:
+        """Sets the text's stop tokens; until then they are the vocabulary's EOS tokens.
 
-        Where the grammar may end, the vocabulary's EOS tokens among them are allowed; None: all EOS tokens. Other stop
-        ids are ordinary tokens: a text that draws one ends in mid-grammar.
+        Where the grammar may end, the EOS tokens among them are allowed. Other stop ids are ordinary tokens: a text
+        that draws one ends in mid-grammar.
         """
-        self._closed = self._eos_ids - frozenset(stop_ids) if stop_ids is not None else frozenset[int]()
+        self._closed = self._table.eos_ids.difference(stop_ids)
 
     def allowed(
         self, output: Sequence[int], drafted: Sequence[int] = (), parents: Sequence[int] | None = None
@@ -74,7 +69,7 @@ class Matcher:
         self.problem = ""
         self._may_begin_anew = True
         self._follow(output)
-        rows = np.full((len(drafted) + 1, self._compiled.table.num_words), ANY, np.int32)
+        rows = np.full((len(drafted) + 1, self._table.num_words), ANY, np.int32)
         self._fill(rows[0])
         path: list[int] = []  # drafted nodes consumed after the output
         for node in range(len(drafted)):
@@ -98,11 +93,6 @@ class Matcher:
         return self._states[-1] is State.WITHIN and not self._closed
 
     @property
-    def has_begun(self) -> bool:
-        """True if `inner` is compiled already."""
-        return self._begun is not None
-
-    @property
     def is_spent(self) -> bool:
         """True if llguidance gave up: this matcher exceeded its cost limits."""
         return self._begun is not None and bool(self._begun.is_error())
@@ -110,16 +100,19 @@ class Matcher:
     @property
     def inner(self) -> LLMatcher:
         """llguidance's matcher, for calls that do not change it; ConstraintError if it no longer compiles."""
-        if self._begun is None:
-            self._begun = self._compiled.begin()
+        return self.begin() if self._begun is None else self._begun
+
+    def begin(self) -> LLMatcher:
+        """Compiles the constraint; ConstraintError as in `grammars.compiled_matcher`."""
+        self._begun = grammars.compiled_matcher(self.constraint, self._table)
         return self._begun
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
     def _restart(self) -> None:
         self._begun = None
-        self._tokens = []
-        self._states = [State.WITHIN if not self._after else State.FREE]
+        self._tokens: list[int] = []
+        self._states = [State.FREE if self._after else State.WITHIN]  # at the start, and after each token
 
     def _follow(self, output: Sequence[int]) -> None:
         """Moves to the end of the output: rolls back to the common prefix, then consumes the rest."""
@@ -146,7 +139,7 @@ class Matcher:
         """Consumes tokens in order; those before the first EOS token in one llguidance call, if within the grammar."""
         num_read = 0
         if self._states[-1] is State.WITHIN:
-            run = list(takewhile(lambda token: token not in self._eos_ids, tokens))
+            run = list(takewhile(lambda token: token not in self._table.eos_ids, tokens))
             num_read = self.inner.try_consume_tokens(run) if run else 0
             self._tokens += run[:num_read]
             self._states += [State.WITHIN] * num_read
@@ -158,14 +151,14 @@ class Matcher:
         state = self._states[-1]
         if state is State.FREE and tuple(self._tokens[-len(self._after) :]) == self._after:
             state = State.WITHIN
-        elif state is State.FREE and token in self._eos_ids:
+        elif state is State.FREE and token in self._table.eos_ids:
             state = State.OVER
         elif state is State.WITHIN:
             state = self._consume(token)
         self._states.append(state)
 
     def _consume(self, token: int) -> State:
-        if token in self._eos_ids:
+        if token in self._table.eos_ids:
             return State.OVER
         return State.WITHIN if self.inner.try_consume_tokens([token]) == 1 else State.BROKEN
 
@@ -193,12 +186,12 @@ class Matcher:
     def _write(self, row: NDArray[np.int32]) -> None:
         state = self._states[-1]
         if state is State.FREE:
-            _clear(row, self._eos_ids)
+            _clear(row, self._table.eos_ids)
         elif state is State.WITHIN:
             self.inner.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
             _clear(row, self._closed)
         if state is State.BROKEN or self.is_spent:
-            found = failure(self.inner, self._compiled.constraint) or NOT_KEPT
+            found = grammars.failure(self.inner, self.constraint) or NOT_KEPT
             self.problem = self.problem or found
             row[:] = 0
 

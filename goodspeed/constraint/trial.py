@@ -35,7 +35,6 @@ class Trial:
         self._vocabulary = vocabulary
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self.num_killed = 0  # trials that ended the process
 
     def start(self) -> None:
         """Starts the process beside the caller; constraints wait until it has read the tokenizer."""
@@ -58,15 +57,9 @@ class Trial:
             answer = _ask(process, [constraint.kind, constraint.source], ANSWER_S)
             if not answer:
                 self._end()
-                self.num_killed += 1
                 return KILLED
         problem = json.loads(answer)
         return None if problem is None else str(problem)
-
-    def close(self) -> None:
-        """Ends the process; the next trial starts a new one."""
-        with self._lock:
-            self._end()
 
     def _started(self) -> "subprocess.Popen[bytes]":
         first = [as_json(self._vocabulary), list(self._vocabulary.eos_ids)]

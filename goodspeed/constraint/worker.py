@@ -14,7 +14,7 @@ from pathlib import Path
 
 from llguidance import LLMatcher
 
-from goodspeed.constraint.compiling import compiled_matcher, failure
+from goodspeed.constraint.grammars import compiled_matcher, failure
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import LESS
 from goodspeed.errors import ConstraintError

@@ -1,4 +1,4 @@
-"""A draft model: its unfinished proposals, and the matchers of their constraints."""
+"""A draft model: its unfinished proposals, and what their constraints allow."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.masks import Matchers
 from goodspeed.drafting.job import Job
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
 
 if TYPE_CHECKING:  # torch
@@ -33,7 +31,6 @@ class DraftModel(ABC):
     def __init__(self, constraints: Constraints | None) -> None:
         """constraints: compiler for structured output; None: drafts ignore constraints."""
         self.constraints = constraints
-        self._matchers = None if constraints is None else Matchers(constraints)
         self._jobs: dict[bytes, Job] = {}
 
     def add(self, propose: Propose) -> None:
@@ -47,8 +44,6 @@ class DraftModel(ABC):
     def forget(self, session_id: bytes) -> None:
         """Drops the state of a closed session."""
         self._jobs.pop(session_id, None)
-        if self._matchers is not None:
-            self._matchers.forget(session_id)
 
     @abstractmethod
     def step(self) -> list[Proposed]:
@@ -88,13 +83,11 @@ class DraftModel(ABC):
 
         The verify node applies its own masks, so that a missing mask here only costs acceptance.
         """
-        request, matchers = job.propose.request, self._matchers
-        if matchers is None or request.constraint is None:
+        request = job.propose.request
+        if self.constraints is None or request.constraint is None:
             return None
-        if not matchers.constraints.holds(request.session_id, request.constraint):
+        matcher = self.constraints.of(request.session_id, request.constraint)
+        if matcher is None:
             return None
-        try:
-            matcher = matchers.of(request.session_id, request.constraint, request.stop_ids)
-        except ConstraintError:
-            return None
+        matcher.stop_at(request.stop_ids)
         return matcher.allowed([*job.text[len(request.prompt) :], *path])

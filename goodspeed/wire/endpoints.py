@@ -24,7 +24,6 @@ class Endpoint(NamedTuple):
     """The address that a socket binds or connects to."""
 
     endpoint: str
-    port: int
     ipv6: bool
 
 
@@ -45,7 +44,7 @@ def parse_endpoint(endpoint: str, trusted_network: bool, doing: str) -> Endpoint
             "on the way can read the text, and anybody who reaches the port can use it"
         )
     # IPv6 only where needed: with it, ZeroMQ takes the first address even if the peer listens on IPv4 alone.
-    return Endpoint(f"tcp://{match[1]}:{port}", port, ipv6=all(":" in address for address in addresses))
+    return Endpoint(f"tcp://{match[1]}:{port}", ipv6=all(":" in address for address in addresses))
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -56,18 +55,6 @@ def is_loopback(endpoint: str) -> bool:
 
 def _are_loopback(addresses: Sequence[str]) -> bool:
     return all(ipaddress.ip_address(address).is_loopback for address in addresses)
-
-
-def check_free(address: Endpoint) -> None:
-    """Raises TransportError if the address cannot be bound now. Port 0 is always free."""
-    host = address.endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
-    with socket.socket(socket.AF_INET6 if address.ipv6 else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does: ignores closing connections
-        try:
-            probe.bind(("" if host == "*" else host, address.port))
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):  # ZeroMQ reports all other errors
-                raise cannot_bind(address.endpoint, error.errno, str(error.strerror)) from None
 
 
 def cannot_bind(endpoint: str, number: int, why: str) -> TransportError:

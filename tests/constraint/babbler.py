@@ -80,6 +80,8 @@ class Babbler:
 
     def round(self, output: Sequence[int], draft: Draft = NOTHING, verification: Verification = "match") -> Outcome:
         """One round after this output."""
+        if self.constraint is not None and not CONSTRAINTS.holds(SESSION, self.constraint):
+            CONSTRAINTS.hold(SESSION, CONSTRAINTS.get(self.constraint))
         text = (*PROMPT, *output)
         entry = Entry(
             session_id=SESSION,

@@ -18,19 +18,13 @@ def _schema(**schema: Any) -> Constraint:
 
 HOSTILE_ROWS = {
     "60,000 digits": _schema(const="7" * 60_000),
-    "4,000 digits": _schema(const="7" * 4_000),
     "15 long values": _schema(enum=[f"{each}{LONG}" for each in range(15)]),
-    "a long beginning": _schema(enum=[f"{LONG}{each}" for each in range(15)]),
     "400 long items": _schema(type="array", minItems=400, maxItems=400, items={"const": LONG}),
     "items apart from their number": _schema(
         allOf=[{"type": "array", "items": {"const": LONG[:900]}}, {"minItems": 1000}]
     ),
-    "choices in choices": _schema(
-        anyOf=[{"anyOf": [{"const": f"{m} {n}" + LONG[:200]} for n in range(12)]} for m in range(12)]
-    ),
     "a long pattern": _schema(type="string", pattern=f"^{LONG[:4000]}$"),
     "1,000 repetitions": _schema(type="string", pattern="^(abc){1000}[0-9]$"),
-    "1,000 false choices": _schema(type="string", pattern="^(x|xx){1000}$"),
     "a pattern and a length": _schema(type="string", pattern="^a*$", minLength=60_000),
     "long names": _schema(
         type="object",
@@ -40,29 +34,15 @@ HOSTILE_ROWS = {
     "a name of stars": _schema(
         type="object", properties={"*" * 4_000: {"const": 1}}, additionalProperties=False, minProperties=1
     ),
-    "deep references": _schema(
-        **{
-            "$defs": {
-                f"d{n}": {"required": ["k"], "properties": {"k": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(29)
-            }
-            | {"d29": {"const": LONG}},
-            "$ref": "#/$defs/d0",
-        }
-    ),
     "a tree with a long end": _schema(
         **{"$defs": {"t": {"type": "object", "properties": _NODE, "required": ["n", "z"]}}, "$ref": "#/$defs/t"}
     ),
-    "long numbers": _schema(type="array", minItems=300, items={"const": 10**300}),
     "long choices": Constraint("choice", json.dumps([LONG[:4000] + str(each) for each in range(8)])),
-    "1,000 choices": Constraint("choice", json.dumps([f"{each:04}" + "x" * 20 for each in range(1000)])),
-    "exponential states": Constraint("regex", "(a|b)*a(a|b){18}"),
-    "catastrophic": Constraint("regex", "(a*)*(a|aa)+(a*)*b{1,999}(.*a.{40}.*){20}"),
     "doubled rules": Constraint(
         "grammar",
         "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(40)) + f'\nr40: "{LONG[:1000]}"',
     ),
     "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
-    "words in rules": Constraint("grammar", "start: w+\nw: " + " | ".join(f'"k{each}"' for each in range(1000))),
 }
 """The most that a row of a mask may cost."""
 

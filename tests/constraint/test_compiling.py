@@ -8,9 +8,9 @@ import weakref
 
 import pytest
 
-from goodspeed.constraint import compiling
-from goodspeed.constraint.compiling import CompiledConstraint, Constraints
-from goodspeed.constraint.masks import Matchers
+from goodspeed.constraint import grammars
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
@@ -94,7 +94,7 @@ REFUSED = [
 def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
     """The library's own, on one line and not too long, without the grammar that was made of what was sent."""
     with pytest.raises(ConstraintError) as error:
-        compiling.compiled_matcher(Constraint(kind, source), TABLE)
+        grammars.compiled_matcher(Constraint(kind, source), TABLE)
     said = str(error.value)
     assert why in said
     assert said.isprintable()
@@ -105,8 +105,8 @@ def test_what_is_wrong_is_refused_with_the_reason(kind, source, why):
 
 
 def test_lines_of_a_grammar_that_was_made_of_something_else_are_left_out():
-    assert compiling.without_place("line 3, column 7: failed to compile JSON schema: the type") == "the type"
-    assert compiling.without_place("the type of line 3, column 7: x") == "the type of line 3, column 7: x"
+    assert grammars.without_place("line 3, column 7: failed to compile JSON schema: the type") == "the type"
+    assert grammars.without_place("the type of line 3, column 7: x") == "the type of line 3, column 7: x"
 
 
 def test_options_are_put_into_each_schema_of_a_grammar() -> None:
@@ -115,26 +115,13 @@ def test_options_are_put_into_each_schema_of_a_grammar() -> None:
     assert '"lenient": true' in to_grammar(Constraint("grammar", f"one: %json {lenient}"))
 
 
-def nested(num: int, word: str = "items") -> str:
-    return f'{{"type": "array", "{word}": ' * num + "{}" + "}" * num
-
-
 def patterns(num: int) -> list[dict[str, str]]:
     return [{"type": "string", "pattern": f".*a.{{{each}}}"} for each in range(1, num + 1)]
 
 
-def circle() -> str:
-    """Each of `a` and `b` leads to the other; `b`, met inside of `a` first, has its patterns and those of `a`."""
-    a = {"allOf": patterns(2), "properties": {"x": {"$ref": "#/$defs/b"}}}
-    b = {"allOf": patterns(1), "properties": {"x": {"$ref": "#/$defs/a"}}}
-    both = {"$ref": "#/$defs/b", "allOf": patterns(2)}
-    return json.dumps({"$defs": {"a": a, "b": b}, "prefixItems": [{"$ref": "#/$defs/a"}, both]})
-
-
 PRIMES = (997, 991, 983, 977, 971, 967)
 HOSTILE = {
-    "nested": nested(3000),
-    "nested less": nested(90),
+    "nested": '{"type": "array", "items": ' * 3000 + "{}" + "}" * 3000,
     "many patterns at once": json.dumps({"allOf": patterns(30)}),
     "patterns through references": json.dumps(
         {
@@ -143,71 +130,38 @@ HOSTILE = {
             "$ref": "#/$defs/d0",
         }
     ),
-    "patterns of one property": json.dumps({"allOf": [{"properties": {"x": each}} for each in patterns(20)]}),
     "many properties": json.dumps({"properties": {f"p{each}": {} for each in range(2500)}}),
-    "many objects": json.dumps({"prefixItems": [{"properties": {f"p{n}": {} for n in range(200)}}] * 20}),
     "many pattern properties": json.dumps({"patternProperties": {f"^a.{{{each}}}b": {} for each in range(30)}}),
     "a product": json.dumps(
         {"allOf": [{"anyOf": [{"properties": {f"x{i}_{j}": {"const": j}}} for j in range(4)]} for i in range(12)]}
     ),
     "a large multiple": json.dumps({"type": "integer", "multipleOf": 987_654_321}),
     "a multiple": json.dumps({"type": "integer", "multipleOf": 999_999}),
-    "a negative multiple": json.dumps({"type": "number", "multipleOf": -99_999.9}),
-    "many multiples": json.dumps({"properties": {f"p{n}": {"type": "integer", "multipleOf": n} for n in PRIMES}}),
-    "multiples of multiples": json.dumps({"allOf": [{"type": "integer", "multipleOf": n} for n in PRIMES[:3]]}),
     "one of three multiples": json.dumps({"anyOf": [{"type": "integer", "multipleOf": n} for n in PRIMES[:3]]}),
-    "multiples of what is referred to": json.dumps(
-        {
-            "$defs": {"a": {"type": "integer", "multipleOf": 997}, "b": {"$ref": "#/$defs/a"}},
-            "items": {"$ref": "#/$defs/b", "multipleOf": 991},
-        }
-    ),
-    "patterns through a circle": circle(),
     "repetitions": json.dumps({"type": "string", "pattern": "^(ab{100}){1000}$"}),
-    "repetitions of a name": json.dumps({"patternProperties": {"a{200}{200}": {}}}),
     "endless references": json.dumps(
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    ),
+    "an endless object": '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}',
+    "enum": json.dumps({"enum": [f"v{each:05}" for each in range(6000)]}),
+    "long text": '{"type": "string", "minLength": 60000, "maxLength": 65000}',
+    "doubled": json.dumps(
+        {
+            "$defs": {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)} | {"a20": {}},
+            "$ref": "#/$defs/a0",
+        }
     ),
 }
 HOSTILE_OTHERS = {
     "repetitions": Constraint("regex", "a{99999}{9999}"),
-    "repetitions in classes and groups": Constraint("regex", "(x(?:[]a]{10}\\){9}){10,}){199}"),
-    "repetitions with blanks": Constraint("regex", "(?ix:(a{100}) {1 000 0})"),
-    "repetitions with blanks in a grammar": Constraint("grammar", "start: /a{9 99999}/x"),
-    "repetitions beside classes": Constraint("regex", "(a{1000}[[b])]){1000}"),
     "repetitions of a terminal": Constraint("grammar", 'start: A\nA: B{1000}\nB: "a"{300}'),
-    "repetitions in a grammar": Constraint("grammar", "start: /a{300}{300}/"),
     "parentheses": Constraint("regex", "(" * 8000 + "a" + ")" * 8000),
     "long": Constraint("regex", "a|" * 30_000),
     "intersections": Constraint("grammar", "start: A\nA: " + " & ".join(f"/.*a.{{{each}}}b.*/" for each in range(30))),
-    "hidden intersections": Constraint(
-        "grammar", "start: A0\n" + "\n".join(f'A{n}: A{n + 1} & /.*"&.{{{n}}}b.*/' for n in range(12)) + "\nA12: /.*/"
-    ),
     "brackets": Constraint("grammar", "start: " + "(" * 8000 + '"a"' + ")" * 8000),
     "long grammar": Constraint("grammar", "start: " + " | ".join(f'"k{each}"' for each in range(8000))),
-    "multiples of several schemas": Constraint(
-        "grammar",
-        "start: a | b\n" + "\n".join(f'{r}: %json {{"multipleOf": {n}}}' for r, n in (("a", 997), ("b", 991))),
-    ),
     "many choices": Constraint("choice", json.dumps([f"c{each}" for each in range(5000)])),
-}
-COSTLY = {
-    "enum": Constraint("json_schema", json.dumps({"enum": [f"v{each:05}" for each in range(6000)]})),
-    "counted": Constraint("json_schema", '{"type": "string", "pattern": "^((a{1,100}){1,100}){1,100}$"}'),
-    "long text": Constraint("json_schema", '{"type": "string", "minLength": 60000, "maxLength": 65000}'),
-    "long array": Constraint("json_schema", '{"type": "array", "minItems": 100000, "items": {"type": "integer"}}'),
     "catastrophic": Constraint("regex", "(a*)*(a|aa)+(a*)*b{1,999}(.*a.{40}.*){20}"),
-    "doubled": Constraint(
-        "json_schema",
-        json.dumps(
-            {
-                "$defs": {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)} | {"a20": {}},
-                "$ref": "#/$defs/a0",
-            }
-        ),
-    ),
-    "endless": Constraint("json_schema", '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}'),
-    "choices": Constraint("choice", json.dumps([f"c{each}" for each in range(3000)])),
     "rules": Constraint(
         "grammar", "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(700)) + '\nr700: "a"'
     ),
@@ -221,12 +175,10 @@ ALL_HOSTILE |= {f"{name} (another kind)": each for name, each in HOSTILE_OTHERS.
 
 @pytest.fixture(scope="module")
 def trial():
-    trial = Trial(VOCABULARY)
-    yield trial
-    trial.close()
+    return Trial(VOCABULARY)
 
 
-@pytest.mark.parametrize("constraint", [*ALL_HOSTILE.values(), *COSTLY.values()], ids=[*ALL_HOSTILE, *COSTLY])
+@pytest.mark.parametrize("constraint", ALL_HOSTILE.values(), ids=ALL_HOSTILE)
 def test_hostile_ones_are_refused_or_cost_little(trial, constraint):
     """Those that pass the trial are written; a constraint of the next session passes in any case."""
     started = time.monotonic()
@@ -276,26 +228,26 @@ TAKEN = {
 
 @pytest.mark.parametrize("schema", TAKEN.values(), ids=TAKEN)
 def test_what_costs_little_is_taken(schema):
-    assert not compiling.compiled_matcher(Constraint("json_schema", json.dumps(schema)), TABLE).is_error()
+    assert not grammars.compiled_matcher(Constraint("json_schema", json.dumps(schema)), TABLE).is_error()
 
 
 @pytest.fixture
 def compiled(monkeypatch) -> list[Constraint]:
     """All that was compiled."""
-    found, real = list[Constraint](), compiling.compiled_matcher
+    found, real = list[Constraint](), grammars.compiled_matcher
 
     def noting(one, table):
         found.append(one)
         return real(one, table)
 
-    monkeypatch.setattr(compiling, "compiled_matcher", noting)
+    monkeypatch.setattr(grammars, "compiled_matcher", noting)
     return found
 
 
 def test_what_was_compiled_beforehand_is_not_compiled_again(compiled):
     constraints, one = Constraints(VOCABULARY), Constraint("regex", "ab")
     constraints.hold(b"1", constraints.get(one))
-    assert Matchers(constraints).of(b"1", one, ()).allowed([]).any()
+    assert constraints.of(b"1", one).allowed([]).any()
     assert compiled == [one]
 
 
@@ -303,10 +255,11 @@ def test_other_stop_ids_need_nothing_compiled_again(compiled):
     """The end is allowed where the grammar may end, by the newest stop ids, and the text is not read again."""
     constraints, one = Constraints(VOCABULARY), Constraint("regex", "a*")
     constraints.hold(b"1", constraints.get(one))
-    matchers, text = Matchers(constraints), encode("a")
+    matcher, text = constraints.of(b"1", one), encode("a")
     may_end = []
     for stop_ids in ((END,), (END, text[0]), (text[0],), (END,)):
-        row = matchers.of(b"1", one, stop_ids).allowed(text)[0]
+        matcher.stop_at(stop_ids)
+        row = matcher.allowed(text)[0]
         may_end.append(bool(row[END // 32] >> END % 32 & 1))
     assert may_end == [True, True, False, True]
     assert compiled == [one]
@@ -325,7 +278,7 @@ def test_of_a_wrong_one_only_the_reason_is_kept(monkeypatch):
         parsed.append(weakref.ref(local))
         raise ConstraintError("wrong")
 
-    monkeypatch.setattr(compiling, "compiled_matcher", refuse)
+    monkeypatch.setattr(grammars, "compiled_matcher", refuse)
     compiled = Constraints(VOCABULARY).compiled(Constraint("regex", "a"))
     gc.collect()
     assert str(compiled) == "wrong"
@@ -343,8 +296,6 @@ def test_what_one_session_holds_no_other_has(compiled):
     constraints.release(b"1")
     assert constraints.holders == [b"2"]
     assert not constraints.holds(b"1", one)
-    constraints.of(b"3", one)
-    assert compiled == [one] * 3
 
 
 def test_a_session_holds_two_at_most_the_first_and_the_newest():
@@ -355,13 +306,6 @@ def test_a_session_holds_two_at_most_the_first_and_the_newest():
     assert [constraints.holds(b"1", each) for each in several] == [True, False, False, True]
     constraints.release(b"1", but=several[3])
     assert [constraints.holds(b"1", each) for each in several] == [False, False, False, True]
-
-
-def test_a_wrong_one_is_an_error():
-    constraints, wrong = Constraints(VOCABULARY), Constraint("regex", "a(")
-    assert isinstance(constraints.compiled(wrong), ConstraintError)
-    with pytest.raises(ConstraintError):
-        constraints.of(b"1", wrong)
 
 
 def test_several_threads_may_ask():
@@ -376,7 +320,7 @@ def test_several_threads_may_ask():
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [CompiledConstraint] * 32
+    assert found == [Matcher] * 32
 
 
 def test_a_vocabulary_that_cannot_be_read_is_named():

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goodspeed.constraint.compiling import CompiledConstraint
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
@@ -94,9 +93,9 @@ def test_patterns_by_hand() -> None:
     assert of_pattern("a{17}") == INF
 
 
-def walk(grammar: CompiledConstraint, seed: int, num_tokens: int = 40) -> list[int]:
+def walk(compiled: Matcher, seed: int, num_tokens: int = 40) -> list[int]:
     """Returns how many tokens were forced at each place of a random text."""
-    matcher, choose, found = grammar.begin(), random.Random(seed), list[int]()
+    matcher, choose, found = compiled.inner, random.Random(seed), list[int]()
     for _ in range(num_tokens):
         found.append(len(matcher.compute_ff_tokens()))
         bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
@@ -129,7 +128,7 @@ def test_ordinary_constraints_still_force_what_must_follow() -> None:
 
 
 def test_a_constraint_that_forces_nothing_is_kept_all_the_same() -> None:
-    matcher = Matcher(CONSTRAINTS.get(Constraint("json_schema", json.dumps({"const": LONG}))))
+    matcher = CONSTRAINTS.get(Constraint("json_schema", json.dumps({"const": LONG})))
     whole = CONSTRAINTS.table.tokenizer.tokenize_str(json.dumps(LONG))
     assert may_end(matcher, whole, END)
     assert not may_end(matcher, whole[:-1], END)

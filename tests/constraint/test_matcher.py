@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 from llguidance import LLParserLimits
+from msgspec.structs import replace
 
-from goodspeed.constraint import compiling
+from goodspeed.constraint import grammars
 from goodspeed.constraint.masks import Asked, Batch
-from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END, NUM_TOKENS, Babbler, Draft, decode, encode
 from tests.constraint.ending import may_end
@@ -17,8 +17,11 @@ A, B, C, D = (encode(letter)[0] for letter in "abcd")
 ABC = Constraint("regex", "a[bc]{2}")
 
 
-def matcher(constraint=ABC, **more):
-    return Matcher(CONSTRAINTS.get(constraint), **more)
+def matcher(constraint=ABC, after=(), stop_ids=None):
+    found = CONSTRAINTS.get(replace(constraint, after=tuple(after)))
+    if stop_ids is not None:
+        found.stop_at(stop_ids)
+    return found
 
 
 def texts(row):
@@ -76,7 +79,7 @@ def test_what_is_thought_is_free_also_where_it_ends_inside_a_draft():
 
 def test_a_text_does_not_end_before_its_form_began_also_in_a_batch():
     one = matcher(Constraint("regex", "ab"), after=[D, D], stop_ids=[END, 77])
-    [rows] = Batch().prepare([Asked(one, [A], [B, D])], 128).make()
+    [rows] = Batch().prepare([Asked(one, [A], [B, D])], 128)()
     assert [texts(row) for row in rows] == ["FREE"] * 3
 
 
@@ -158,7 +161,7 @@ def test_one_that_has_read_other_texts_says_what_a_new_one_says(seed, more):
         parents = [rng.randint(-1, node - 1) for node in range(len(drafted))] if rng.random() < 0.3 else None
         expected = matcher(constraint, **more).allowed(output, drafted, parents)
         if rng.random() < 0.5:
-            [rows] = batch.prepare([Asked(kept, output, drafted, parents)], 128).make()
+            [rows] = batch.prepare([Asked(kept, output, drafted, parents)], 128)()
             is_reached = reached(expected, drafted, parents)
             assert (rows[is_reached] == expected[is_reached]).all(), (output, drafted, parents)
         else:
@@ -171,8 +174,7 @@ COSTLY = Constraint("regex", "([ab]*a[ab]{7}c)+")
 
 
 def few_states(monkeypatch, number):
-    monkeypatch.setattr(compiling, "LIMITS", LLParserLimits(max_lexer_states=number, verbose_errors=False))
-    return CONSTRAINTS.get(COSTLY)
+    monkeypatch.setattr(grammars, "LIMITS", LLParserLimits(max_lexer_states=number, verbose_errors=False))
 
 
 def spend(one, rng):
@@ -183,41 +185,41 @@ def spend(one, rng):
 
 
 def test_what_one_text_costs_ends_no_other_of_its_form(monkeypatch):
-    grammar = few_states(monkeypatch, 150)
-    first, second = Matcher(grammar), Matcher(grammar)
+    few_states(monkeypatch, 150)
+    first, second = matcher(COSTLY), matcher(COSTLY)
     expected = second.allowed([A, B])
     spend(first, random.Random(0))
     assert (second.allowed([A, B]) == expected).all()
-    assert (Matcher(grammar).allowed([A, B]) == expected).all()
+    assert (matcher(COSTLY).allowed([A, B]) == expected).all()
 
 
 @pytest.mark.parametrize("parents", [None, [-1, -1, 0]])
 def test_what_was_read_before_decides_nothing_when_it_becomes_too_much(monkeypatch, parents):
     """The library gives up at the base, or at a drafted token: a new matcher reads the text, and has room for it."""
-    grammar, rng = few_states(monkeypatch, 150), random.Random(1)
-    kept, num_anew = Matcher(grammar), 0
+    few_states(monkeypatch, 150)
+    kept, num_anew, rng = matcher(COSTLY), 0, random.Random(1)
     for _ in range(60):
         output, drafted = rng.choices([A, B], k=9), rng.choices([A, B], k=3)
         begun = kept._begun
-        assert (kept.allowed(output, drafted, parents) == Matcher(grammar).allowed(output, drafted, parents)).all()
+        assert (kept.allowed(output, drafted, parents) == matcher(COSTLY).allowed(output, drafted, parents)).all()
         num_anew += begun is not kept._begun
         assert not kept.problem
     assert num_anew > 5
 
 
 def test_a_form_that_is_too_costly_for_any_matcher_is_tried_once_more_only(monkeypatch):
-    grammar, begun = few_states(monkeypatch, 40), list[int]()
-    one, begin = Matcher(grammar), compiling.CompiledConstraint.begin
+    few_states(monkeypatch, 40)
+    one, begun, begin = matcher(COSTLY), list[int](), grammars.compiled_matcher
 
-    def counting(grammar):
+    def counting(constraint, table):
         begun.append(1)
-        return begin(grammar)
+        return begin(constraint, table)
 
-    monkeypatch.setattr(compiling.CompiledConstraint, "begin", counting)
+    monkeypatch.setattr(grammars, "compiled_matcher", counting)
     rows = one.allowed(random.Random(2).choices([A, B], k=30), [A, B, A], [-1, -1, -1])
     assert (rows == 0).all()
     assert "too many states" in one.problem
-    assert len(begun) == 2
+    assert len(begun) == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -233,7 +235,7 @@ def test_many_chains_at_once_are_as_each_alone(seed):
             drafted = [rng.choice([A, B, C, D, END]) for _ in range(rng.randint(0, 4))]
             parents = [rng.randint(-1, node - 1) for node in range(len(drafted))] if rng.random() < 0.3 else None
             asked.append(Asked(each, output, drafted, parents))
-        for one, rows in zip(asked, batch.prepare(asked, 128).make(), strict=True):
+        for one, rows in zip(asked, batch.prepare(asked, 128)(), strict=True):
             own = one.matcher.allowed(one.output, one.drafted, one.parents)
             is_reached = reached(own, one.drafted, one.parents)
             assert (rows[is_reached] == own[is_reached]).all()

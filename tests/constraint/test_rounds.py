@@ -6,25 +6,17 @@ from math import isfinite
 import pytest
 from msgspec.structs import replace
 
-from goodspeed.constraint.masks import Matchers
-from goodspeed.errors import NOT_NUMBERS, ConstraintError
+from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.positions import certain
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
-from tests.constraint.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode
+from tests.constraint.babbler import CONSTRAINTS, END, NUM_TOKENS, Babbler, Draft, decode, encode
 from tests.fakes import Desk, session_id
 
 FIXED = Constraint("choice", '["abc"]')
 DEAD_END = Constraint("grammar", 'start: "a" | "b" X\nX: /[a-z]+/ & /[0-9]+/\n')
 LIST = Constraint("json_schema", '{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}')
 A, B = (encode(letter)[0] for letter in "ab")
-
-
-def kept(babbler: Babbler) -> Matchers:
-    """The matchers of its target."""
-    matchers = babbler.target._constraint_masks._matchers
-    assert matchers is not None
-    return matchers
 
 
 def test_where_the_form_is_complete_the_end_is_forced():
@@ -69,7 +61,7 @@ def test_the_ratio_rule_draws_within_the_form(right):
     for seed in range(8):
         babbler, output = Babbler(seed, LIST), list[int]()
         while not output or output[-1] != END:
-            drafted = list(kept(babbler).of(SESSION, LIST, (END,)).forced(output)) if right else [B]
+            drafted = list(CONSTRAINTS.get(LIST).forced(output)) if right else [B]
             babbler.more = {"proposal": certain(drafted)}
             outcome = babbler.round(output, Draft(drafted), "ratio")
             assert outcome.failed == ""
@@ -77,26 +69,6 @@ def test_the_ratio_rule_draws_within_the_form(right):
             assert outcome.forced == ()  # no tokens are drafted here for this rule
             output += outcome.tokens
         assert all(0 <= each <= 9 for each in json.loads(decode(output[:-1])))
-
-
-def test_sessions_that_are_over_are_forgotten():
-    """Not those without key-value memory: to compile for them again would hold up a round."""
-    babbler = Babbler(6, FIXED)
-    babbler.round([])
-    matchers = kept(babbler)
-    matchers.constraints.hold(SESSION, matchers.constraints.get(FIXED))
-    babbler.target._constraint_masks.keep_held()
-    assert len(matchers) == 1
-    matchers.constraints.release(SESSION)
-    babbler.target._constraint_masks.keep_held()
-    assert len(matchers) == 0
-
-
-def test_a_target_without_grammars_serves_no_form():
-    babbler = Babbler(7, FIXED)
-    babbler.target._constraint_masks._matchers = None
-    with pytest.raises(ConstraintError, match="constraints are not supported"):
-        babbler.round([])
 
 
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(), Sampling(top_k=5), Sampling(top_p=0.9)])

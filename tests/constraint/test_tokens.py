@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
-from goodspeed.constraint.compiling import Constraints, compiled_matcher
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.grammars import compiled_matcher
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
-from goodspeed.constraint.compiling import Constraints, compiled_matcher
+from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.grammars import compiled_matcher
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.engine import checkpoints
 from goodspeed.engine.runner import Chunk, Runner

@@ -42,6 +42,7 @@ class Proxy:
         self.num_connections = 0  # that came in so far
         self.num_resets = 0  # at random
         self.num_bytes = 0  # delivered, both ways
+        self.recorded: bytearray | None = None  # what is delivered upwards, unless None
         host, _, port = target.partition("://")[2].rstrip("/").rpartition(":")
         self._target = (host, int(port))
         self._random = random.Random(seed)
@@ -229,6 +230,8 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
             self.num_bytes += len(data)
+            if self.recorded is not None and lane is connection.lanes["up"]:
+                self.recorded += data
             if self.bytes_per_s is not None:
                 await asyncio.sleep(len(data) / self.bytes_per_s)
 

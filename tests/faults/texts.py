@@ -71,6 +71,7 @@ class Stream:
         self.finish_reason: str | None = None
         self.error: openai.OpenAIError | None = None
         self._url = url
+        self._is_left = False
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -100,6 +101,10 @@ class Stream:
         assert self.error is not None, f"{self} ended as if it were complete"
         return self.error
 
+    def leave(self) -> None:
+        """Hangs up at the next token."""
+        self._is_left = True
+
     def __str__(self) -> str:
         return f"a text of {len(self.tokens)} tokens ({self.finish_reason}, {self.error!r}; {self.wanted.sampling})"
 
@@ -123,6 +128,8 @@ class Stream:
                     extra_body={"ignore_eos": True, "top_k": sampling.top_k},
                 ):
                     self._take(chunk)
+                    if self._is_left:
+                        return
         except openai.OpenAIError as error:
             self.error = error
         except Exception as error:  # what the HTTP library below raises in mid-stream

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import resource
-import secrets
 import statistics
 import sys
 import time
@@ -21,22 +20,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
-from draft_node.process import assembly
 from draft_node.process.daemon import DraftDaemon
-from draft_node.process.preflight import read_keys
 from goodspeed.serving.running import KERNELS
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import keys
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.messages import UpMessage
-from goodspeed.wire.zmq.transport import DraftChannel, connect_draft
+from goodspeed.wire.zmq.transport import DraftChannel
 from tests import nodes
 from tests.faults.conftest import make_keys
 from tests.nodes import ROOT, VerifyNode
-from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
+from tests.together.cluster.cluster import alone, draft_daemon, load, make_request, prompt_ids
 
 NUM_CLIENTS = 2
 NUM_TEXTS = 2  # of each client, at once
@@ -336,11 +332,8 @@ async def _attacker(endpoint: str, seed: int, site: Site) -> Any:
 async def _honest(endpoint: str, site: Site, attacker: Attacker) -> Any:
     daemons = []
     for options in site.honest:
-        config = DraftConfig(model="tiny-draft-s", verify=(endpoint,), **options)  # type: ignore[arg-type]
-        boot_id = secrets.token_bytes(8)
-        channel = connect_draft(config.verify[0], keys=read_keys(config))
-        _tap(channel, attacker.overhear)
-        daemons.append(assembly.build(config, load(config.model), channel, boot_id))
+        daemons.append(draft_daemon(model="tiny-draft-s", verify=(endpoint,), **options))
+        _tap(daemons[-1].channel, attacker.overhear)
     serving = [asyncio.create_task(daemon.serve()) for daemon in daemons]
     try:
         yield Honest(daemons)

@@ -7,9 +7,8 @@ import pytest
 
 from draft_node.core.generation import Generation
 from goodspeed.app import generation
-from goodspeed.constraint import compiling
+from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.matcher import Matcher
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.engine import checkpoints
@@ -39,7 +38,7 @@ def decode(tokens: Sequence[int]) -> str:
 
 
 def alone(constraint: Constraint, sampling: Sampling, most: int = 60) -> list[int]:
-    matcher = Matcher(CONSTRAINTS.get(constraint), constraint.after)
+    matcher = CONSTRAINTS.get(constraint)
     return list(
         generation.generate(TARGET, Runner(TARGET, num_pages=16), PROMPT, sampling, most, (END,), matcher=matcher)
     )
@@ -53,6 +52,7 @@ class Pair:
             session_id(1), PROMPT, sampling, 60, (END,), verification, constraint=constraint if drafts_in_form else None
         )
         self.constraint = constraint
+        CONSTRAINTS.hold(session_id(1), CONSTRAINTS.get(constraint))
         self.drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), k=16, constraints=CONSTRAINTS)
         self.target = Target(TARGET, Runner(TARGET, num_pages=64), constraints=CONSTRAINTS)
         self.num_drafted = self.num_accepted = 0
@@ -160,7 +160,7 @@ def test_no_form_is_compiled_in_a_round_for_a_text_that_is_preempted_or_opened_a
     desk.up("a", make_hello("a", draft_model=""))
     for number in range(1, 4):
         desk.up("a", opening(constraint, number))
-    monkeypatch.setattr(compiling, "compiled_matcher", None)
+    monkeypatch.setattr(grammars, "compiled_matcher", None)
     desk.round()
     desk.core.pool.free(session_id(1))  # as a preemption does
     desk.round()

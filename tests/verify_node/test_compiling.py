@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.constraint.compiling import CompiledConstraint
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Verdict
 from tests.fakes import STOP, make_open, session_id
@@ -42,7 +42,7 @@ class SlowForms:
         assert self.goes_on.wait(30)
         if constraint.source == "raises":
             raise ZeroDivisionError
-        return CompiledConstraint(self.table, constraint)
+        return Matcher(self.table, constraint)
 
 
 @pytest.fixture

@@ -83,17 +83,6 @@ def test_every_message_is_among_the_samples() -> None:
     assert {type(message) for message in SAMPLES} == {*UpMessage.__args__, *DownMessage.__args__}
 
 
-@pytest.mark.parametrize("message", SAMPLES, ids=name)
-def test_bytes_without_the_last_default_fields_still_decode(message: msgspec.Struct) -> None:
-    decoder = msgspec.msgpack.Decoder(type(message))
-    values = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
-    for field in reversed(msgspec.structs.fields(message)):
-        if field.required:
-            break
-        values.pop()
-        assert decoder.decode(msgspec.msgpack.encode(values)) == message
-
-
 BAD_FIELDS: dict[str, tuple[object, ...]] = {
     "hello.name": ("", "line\n", "x" * 65),
     "hello.boot_id": (b"short",),

@@ -6,8 +6,9 @@ it. Invalid requests are answered by a `Rejection`.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 
-from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
+from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.engine.paged.pages import PagePool
+from goodspeed.errors import ConstraintError
 from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import SloTerms, Welcome
@@ -132,7 +133,7 @@ class Sessions(Mapping[bytes, Session]):
             return None
         if self.constraints is None or not session.is_compiling:
             return None
-        if not isinstance(result, CompiledConstraint):
+        if isinstance(result, ConstraintError):
             return does_not_compile(str(result))
         self.constraints.hold(session.session_id, result)  # so that no round has to compile it
         self._mark_active(session.client, num_rounds)

@@ -1,14 +1,11 @@
-"""Token masks of a round's sessions with a constraint, and the tokens that constraints force after the round.
-
-Holds each session's matcher, on the model thread, while the session holds its compiled constraint.
-"""
+"""Token masks of a round's sessions with a constraint, and the tokens that constraints force after the round."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.masks import Asked, Batch, Matchers
+from goodspeed.constraint.masks import Asked, Batch
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import NOT_NUMBERS, ConstraintError
 from goodspeed.exact.masks import Words
@@ -23,7 +20,7 @@ class ConstraintMasks:
 
     def __init__(self, constraints: Constraints | None) -> None:
         """constraints: for the target's tokenizer; None: no session has one."""
-        self._matchers = None if constraints is None else Matchers(constraints)
+        self._constraints = constraints
         self._batch = Batch()
         self._num_words = 0 if constraints is None else constraints.table.num_words
 
@@ -36,7 +33,7 @@ class ConstraintMasks:
         asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
         masks = self._batch.prepare(asked, self._num_words)
         session_ids = [entry.session_id for entry in entries]
-        return lambda: dict(zip(session_ids, masks.make(), strict=True))
+        return lambda: dict(zip(session_ids, masks(), strict=True))
 
     def told(self, outcomes: Sequence[Outcome], entries: Sequence[Entry]) -> list[Outcome]:
         """Adds to the outcomes the forced tokens (match rule), or the reason why no token can follow."""
@@ -54,15 +51,14 @@ class ConstraintMasks:
             found.append(outcome)
         return found
 
-    def keep_held(self) -> None:
-        """Drops the matchers of sessions that hold no compiled constraint: a matcher is compiled once for each."""
-        if self._matchers is not None:
-            self._matchers.keep(frozenset(self._matchers.constraints.holders))
-
     def _matcher(self, entry: Entry) -> Matcher:
-        if self._matchers is None or entry.constraint is None:
-            raise ConstraintError("constraints are not supported here; the core refuses sessions with a constraint")
-        return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
+        matcher = None
+        if self._constraints is not None and entry.constraint is not None:
+            matcher = self._constraints.of(entry.session_id, entry.constraint)
+        if matcher is None:
+            raise ConstraintError("the session has no compiled constraint; the core begins it with one, or refuses it")
+        matcher.stop_at(entry.stop_ids)
+        return matcher
 
 
 def _drafted(entry: Entry) -> tuple[int, ...]:

@@ -74,7 +74,6 @@ class Target:
             masks = making.result() if making is not None else {}
         forwarded, end = time.perf_counter(), mark(self.checkpoint.device)
         outcomes = self.verify(planned, logits, masks)
-        self._constraint_masks.keep_held()
         self._counted.keep(self.runner.pool)
         if begin is not None and end is not None:
             end.synchronize()  # a round that samples nothing has not waited yet

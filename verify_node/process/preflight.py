@@ -10,10 +10,9 @@ from goodspeed.fair import policies
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.slo.objectives import parse_tiers
-from goodspeed.wire.endpoints import check_free, parse_endpoint
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import checked_pair
-from goodspeed.wire.zmq.transport import ServerKeys
+from goodspeed.wire.zmq.transport import ServerKeys, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.process.enrolment import Enrolment
 from verify_node.process.member import Member, join
@@ -35,20 +34,19 @@ class Found:
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     """Checks all that is possible without torch; raises the named error of the first fault."""
     found = check_settings(config)
+    bind_verify(config.bind, trusted_network=config.trusted_network, keys=found.keys).close()
     check_models(config, reporter)
     return found
 
 
 def check_settings(config: VerifyConfig) -> Found:
     """Checks files and addresses; raises the named error of the first fault."""
-    address = parse_endpoint(config.bind, config.trusted_network or config.key is not None, "binding")
     if config.trusted_network:
         warn_trusted_network(config.bind)
     policies.create(config.policy)  # raises
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
     member = join(config.peers, public_key, config.bind)
-    check_free(address)
     return Found(keys, enrolment, bind_http(config.http, config.api_key), member)
 
 

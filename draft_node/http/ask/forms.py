@@ -21,7 +21,7 @@ from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.formats import Formats
 from draft_node.parsing.grammars import Form, Tool, grammar, loosened
 from draft_node.service.chat_forms import opened
-from goodspeed.constraint.compiling import without_place
+from goodspeed.constraint.grammars import without_place
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint

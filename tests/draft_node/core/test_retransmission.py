@@ -9,18 +9,6 @@ from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
 
 
-def test_a_long_way_is_waited_for_twice_as_long():
-    timer = RetransmissionTimer()
-    for start in (0.0, 10.0, 20.0):
-        timer.said(start, is_timed=True)
-        timer.answered(start + 3.0)
-        assert timer.silence_s == pytest.approx(6.0)
-    for start in range(100, 150):
-        timer.said(float(start), is_timed=True)
-        timer.answered(start + 0.1)
-    assert timer.silence_s == RESEND_S
-
-
 def test_the_answer_to_a_word_that_was_repeated_tells_nothing_and_the_silence_stays():
     timer = RetransmissionTimer()
     timer.said(0.0, is_timed=True)

@@ -114,14 +114,6 @@ def test_a_verdict_is_delivered_and_drafted_on(session):
     assert session.statistics.draft_acceptance_rate == 0.5
 
 
-def test_the_end(running):
-    actions = running.receive(verdict(4, [8, 9], finish_reason="stop"), 3.0)
-    assert actions == [Deliver((8, 9)), Send(Close(ID, 1)), Finish("stop")]
-    assert running.done
-    assert running.tick(99.0) == running.cancel() == running.connect(99.0, make_welcome()) == []
-    assert running.receive(verdict(6, [1]), 99.0) == []
-
-
 @pytest.mark.parametrize("num_before", [0, 1])
 def test_a_verify_node_that_exceeds_max_tokens_ends_the_text(running, num_before):
     text = [1, 2, 3, 7]

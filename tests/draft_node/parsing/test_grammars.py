@@ -10,7 +10,7 @@ from jsonschema import validate
 from draft_node.parsing.formats import Call, Content, Formats, Part, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser
-from goodspeed.constraint.compiling import CompiledConstraint, Constraints
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
 from goodspeed.engine.tokenizing.text_stream import TextStream
@@ -49,15 +49,15 @@ ENDS = [token for text in ('"', "}", '"}', "]", "\n") for token in ids_of(text)]
 (BRACE,) = ids_of("{")
 
 
-def is_whole(compiled: CompiledConstraint, text: str) -> bool:
+def is_whole(compiled: Matcher, text: str) -> bool:
     """True if the text may end as it is."""
-    return may_end(Matcher(compiled, (), (EOS,)), ids_of(text), EOS)
+    return may_end(compiled, ids_of(text), EOS)
 
 
 def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
     """Tokens that the grammar allows, drawn at random, such that texts come to their end; None where one does not."""
     rng = np.random.default_rng(seed)
-    matcher = Matcher(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), (), (EOS,))
+    matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     output = list[int]()
     for _ in range(most):
         row = matcher.allowed(output)[0].view(np.uint32)
@@ -164,9 +164,9 @@ def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[s
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     for text in (WRONG[name], f"Sure.\n{WRONG[name]}"):
         assert any(isinstance(part, Call) for part in parts_of(form, spelled(text)))
-        assert not may_end(Matcher(compiled, (), (EOS,)), spelled(text), EOS)
+        assert not may_end(compiled, spelled(text), EOS)
     for text in ("a <tool [TOOL <function <|python", ""):
-        assert may_end(Matcher(compiled, (), (EOS,)), spelled(text), EOS)
+        assert may_end(compiled, spelled(text), EOS)
 
 
 @pytest.mark.parametrize("end", ["", "\n</tool_call>", " and\n<tool_call>\n<function=time>\n<parameter=b>\nfalse\n"])
@@ -185,7 +185,7 @@ def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     for thought, is_allowed in (("the tag </thin", True), ("the tag </think> does not end it", True)):
         tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
-        assert may_end(Matcher(compiled, (), (EOS,)), tokens, EOS) is is_allowed
+        assert may_end(compiled, tokens, EOS) is is_allowed
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ HOSTILE = [
 def hostile(form: Form, seed: int) -> list[int] | None:
     """Tokens that the grammar allows, which spell markers and calls wherever they can; None where they do not end."""
     rng = np.random.default_rng(seed)
-    matcher = Matcher(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), (), (EOS,))
+    matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     output = list[int]()
     while len(output) < 400:
         row = matcher.allowed(output)[0].view(np.uint32)

@@ -10,7 +10,7 @@ import pytest
 
 from draft_node.core.generation import Generation
 from draft_node.service.queues import Forms
-from goodspeed.constraint import compiling
+from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.drafting.job import Job
 from goodspeed.drafting.model import DraftModel
@@ -38,7 +38,7 @@ def masks(constraints: Constraints, request: Generation) -> bool:
     """True if the draft model finds the form, without compiling anything."""
     job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "compiled_matcher", _refuse)
+        patch.setattr(grammars, "compiled_matcher", _refuse)
         return Idle(constraints)._allowed(job, ()) is not None
 
 

@@ -27,9 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     result = report.to_json(outcome)
-    print(report.to_text(outcome), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps(result, ensure_ascii=False))
+    print(json.dumps(result, ensure_ascii=False, indent=None if options.json else 2))
     return 0 if result["kept"] else 1
 
 
@@ -41,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--texts", type=int, default=12, help="users: texts that are written at a time, at most")
     parser.add_argument("--gap-s", type=float, default=8.0, help="seconds between two faults, on average")
     parser.add_argument("--schedule", action="store_true", help="tell the faults, and do nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
+    parser.add_argument("--json", action="store_true", help="the report on one line")
     return parser
 
 

@@ -1,11 +1,9 @@
-"""The result of a soak: promises that held and slopes, as JSON and as a table. No I/O."""
+"""The result of a soak as JSON: promises that held, and slopes. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.faults.soak.resources import Life, Series
 from tests.faults.soak.run import Outcome
 from tests.faults.soak.slopes import Slope, slope
 
@@ -13,7 +11,7 @@ WARM_UP_S = 120.0
 """The warm-up of each life: the first texts of every kind make libraries allocate what they keep."""
 
 JUDGED_S = 600.0
-"""A life that is shorter after that is told, and not judged: a line through minutes says nothing of an hour."""
+"""A life that is shorter after that is not judged: a line through minutes says nothing of an hour."""
 
 FLAT_PER_HOUR = {"rss_mb": 5.0, "fds": 2.0, "threads": 1.0}
 """A node of 400 MB that grows by 5 MB an hour doubles in three days; files, sockets and threads are whole things, and
@@ -23,8 +21,6 @@ OF_VERIFY = {"pages (share)": 0.01, "sessions running": 1.0, "sessions waiting":
              "entries of clients": 1.0}  # fmt: skip
 """Over the whole run. That all sessions and pages are given back in the end is looked at besides."""
 
-UNITS = {"rss_mb": "MB/h", "anonymous_mb": "MB/h"}
-
 
 @dataclass(frozen=True)
 class Row:
@@ -33,7 +29,7 @@ class Row:
     whose: str
     figure: str
     slope: Slope
-    is_flat: bool | None  # None: not judged
+    is_flat: bool
 
 
 @dataclass(frozen=True)
@@ -44,35 +40,27 @@ class Promise:
 
 
 def rows(outcome: Outcome) -> list[Row]:
-    """The rows of each life's figures that are long enough to have a slope, then those of the verify node's metrics."""
+    """The rows of each long life's figures, then those of the verify node's metrics."""
+    of_lives = [
+        (f"{life.name} (life {life.generation + 1})", figure, series, FLAT_PER_HOUR)
+        for (life, figure), series in outcome.records.of_processes.items()
+    ]
+    of_verify = [("verify", figure, series, OF_VERIFY) for figure, series in outcome.records.of_verify.items()]
     found = []
-    for (life, figure), series in outcome.records.of_processes.items():
-        found += list(_row(_name(life), figure, series, FLAT_PER_HOUR.get(figure)))
-    for figure, series in outcome.records.of_verify.items():
-        found += list(_row("verify", figure, series, OF_VERIFY.get(figure)))
+    for whose, figure, series, flat in (*of_lives, *of_verify):
+        warm = series.after(series.times_s[0] + WARM_UP_S)
+        if warm.times_s and warm.times_s[-1] - warm.times_s[0] >= JUDGED_S:
+            told = slope(warm.times_s, warm.values)
+            found.append(Row(whose, figure, told, told.is_flat(flat[figure])))
     return found
-
-
-def _row(whose: str, figure: str, series: Series, per_hour: float | None) -> Iterator[Row]:
-    warm = series.after(series.times_s[0] + WARM_UP_S) if series.times_s else series
-    if len(warm) < 3:
-        return
-    told = slope(warm.times_s, warm.values)
-    is_judged = per_hour is not None and told.span_s >= JUDGED_S
-    yield Row(whose, figure, told, told.is_flat(per_hour) if is_judged and per_hour is not None else None)
-
-
-def _name(life: Life) -> str:
-    return f"{life.name} (life {life.generation + 1})"
 
 
 def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
     """The promises; a soak without texts proves nothing and keeps nothing."""
     tally = outcome.tally
-    growing = [f"{row.whose} {row.figure} {row.slope.least_squares:+.2f}/h" for row in told if row.is_flat is False]
+    growing = [f"{row.whose} {row.figure} {row.slope.per_hour:+.2f}/h" for row in told if not row.is_flat]
     silent = [role.name for role in outcome.plan.cast if not outcome.tokens_by_node[role.name]]
     unclean = {name: status for name, status in outcome.statuses.items() if status != 0}
-    judged = sum(row.is_flat is not None for row in told)
     return [
         Promise(
             "every text exact, complete, in time, or excused",
@@ -89,7 +77,7 @@ def promises(outcome: Outcome, told: list[Row]) -> list[Promise]:
         Promise("no traceback in a log", not outcome.tracebacks, "; ".join(outcome.tracebacks[:5]) or "none"),
         Promise("sessions and pages are given back", not outcome.left_over, str(outcome.left_over or "all")),
         Promise("memory, files, sockets, threads, sessions are flat", not growing,
-                "; ".join(growing) or (f"{judged} slopes" if judged else "the run is too short to tell")),
+                "; ".join(growing) or (f"{len(told)} slopes" if told else "the run is too short to tell")),
         Promise("every node ends in good order", not unclean, str(unclean or "status 0")),
     ]  # fmt: skip
 
@@ -122,23 +110,3 @@ def faults(outcome: Outcome) -> Counter[str]:
     return Counter(
         f"{one.kind} of the verify node" if one.whom == "verify" else one.kind for one in outcome.weather.episodes
     )
-
-
-def to_text(outcome: Outcome) -> str:
-    """Writes the report for a terminal."""
-    told = rows(outcome)
-    lines = [f"{'kept' if one.is_kept else 'BROKEN':<7} {one.what}: {one.said}" for one in promises(outcome, told)]
-    lines += ["", "texts   " + ", ".join(f"{num} {name}" for name, num in sorted(outcome.tally.verdicts.items()))]
-    lines += [
-        f"tokens  {outcome.tally.num_tokens}, {outcome.tally.num_compared} compared, "
-        f"{outcome.tally.num_near_ties} near-ties",
-        "faults  " + ", ".join(f"{num} {name}" for name, num in faults(outcome).most_common()),
-        f"not let in while something was wrong: {dict(outcome.refusals)}; otherwise: {dict(outcome.odd_refusals)}",
-        "",
-    ]
-    for row in told:
-        one, word = row.slope, {True: "flat", False: "GROWS", None: ""}[row.is_flat]
-        growth = f"{one.least_squares:+10.2f} +- {one.error:<8.2f} {UNITS.get(row.figure, '/h'):<5}"
-        between = f"{one.first:8.1f} -> {one.last:8.1f} in {one.span_s / 60:4.1f} min"
-        lines.append(f"{row.whose:<18} {row.figure:<18} {growth} {between}  {word}".rstrip())
-    return "\n".join(lines)

@@ -35,9 +35,6 @@ class Series:
         kept = [(t, v) for t, v in zip(self.times_s, self.values, strict=True) if t >= time_s]
         return Series([t for t, _ in kept], [v for _, v in kept])
 
-    def __len__(self) -> int:
-        return len(self.values)
-
 
 @dataclass(frozen=True)
 class Life:
@@ -77,7 +74,6 @@ def process(pid: int) -> dict[str, float]:
         raise ProcessLookupError(f"process {pid} has ended")
     return {
         "rss_mb": int(status["VmRSS"].split()[0]) * 1024 / 1e6,
-        "anonymous_mb": int(status["RssAnon"].split()[0]) * 1024 / 1e6,  # without what files back: weights, libraries
         "fds": len(list((PROC / str(pid) / "fd").iterdir())),
         "threads": int(status["Threads"]),
     }

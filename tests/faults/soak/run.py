@@ -18,7 +18,7 @@ from tests.faults.soak.judging import Tally, Text, Weather
 from tests.faults.soak.plan import VERIFY, Plan
 from tests.faults.soak.resources import Life, Records
 from tests.faults.soak.site import Site
-from tests.faults.soak.users import Desk, HttpUser, pool
+from tests.faults.soak.users import Desk, User, pool
 from tests.faults.texts import Comparison, Wanted
 
 SAMPLE_S = 5.0
@@ -108,7 +108,7 @@ class _Running:
         for name, num in places.items():
             role, seed = site.cast[name], f"{self.plan.seed}/{name}"
             url = str(site.nodes[name].events[0]["url"])
-            asking += [HttpUser(role, url, wanted, self.desk, f"{seed}/{n}").ask_on() for n in range(num)]
+            asking += [User(role, url, wanted, self.desk, f"{seed}/{n}").ask_on() for n in range(num)]
         return asking
 
     async def _strike(self) -> None:

@@ -5,19 +5,14 @@ in `Text`s; what that is worth is judged elsewhere.
 """
 
 import asyncio
-import json
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-
-import httpx2
 
 from goodspeed.embedded import prompts
 from tests.faults.soak.judging import Text
 from tests.faults.soak.plan import Role
-from tests.faults.texts import SAMPLINGS, Wanted
-from tests.nodes import Event
+from tests.faults.texts import SAMPLINGS, Wanted, ask
 
 NUM_WANTED = 40
 """Different prompts: what the target alone writes is computed once for each text."""
@@ -26,6 +21,8 @@ LENGTHS = (20, 80)
 LEAVING_SHARE = 0.08
 THINKING_S = 1.0
 RETRY_S = 0.5
+LOOK_S = 0.02
+MOST = 1 << 20  # tokens of a text whose user stays
 
 
 def pool(seed: int) -> list[Wanted]:
@@ -62,11 +59,7 @@ class Desk:
             self.on_refusal(text, why)
 
 
-class NotLetInError(Exception):
-    """The node does not take the text now."""
-
-
-class HttpUser:
+class User:
     """A user who asks for one text at a time, over and over."""
 
     def __init__(self, role: Role, url: str, wanted: list[Wanted], desk: Desk, seed: str) -> None:
@@ -74,70 +67,27 @@ class HttpUser:
         self._rng = random.Random(seed)
 
     async def ask_on(self) -> None:
-        patience = httpx2.Timeout(None, connect=5.0)
-        fresh = httpx2.Limits(max_keepalive_connections=0)  # one that is kept may be closed when it is to be used again
-        async with httpx2.AsyncClient(timeout=patience, limits=fresh, trust_env=False) as client:
-            while self._desk.is_open:
-                await asyncio.sleep(self._rng.expovariate(1 / THINKING_S))
-                if not await self._ask(client):
-                    await asyncio.sleep(RETRY_S)
+        while self._desk.is_open:
+            await asyncio.sleep(self._rng.expovariate(1 / THINKING_S))
+            if not await self._ask():
+                await asyncio.sleep(RETRY_S)
 
-    async def _ask(self, client: httpx2.AsyncClient) -> bool:
+    async def _ask(self) -> bool:
         """Asks for one text, and reads it to its end; False when it was not let in."""
         wanted = replace(self._rng.choice(self._wanted), max_tokens=self._rng.randint(*LENGTHS))
-        leaves_after = self._rng.randrange(wanted.max_tokens) if self._rng.random() < LEAVING_SHARE else None
+        leaves_after = self._rng.randrange(wanted.max_tokens) if self._rng.random() < LEAVING_SHARE else MOST
         number, text = self._desk.begin(self._role, wanted)
-        try:
-            await self._read(client, text, leaves_after)
-        except NotLetInError as error:
-            self._desk.not_let_in(number, str(error))
+        stream, is_over = ask(self._url, wanted), False
+        while not is_over and text.ending is None:
+            await asyncio.sleep(LOOK_S)
+            is_over, text.tokens = stream.is_over, list(stream.tokens)
+            if len(text.tokens) > leaves_after:
+                text.end("left", "", self._desk.clock())
+        stream.leave()
+        if stream.error is not None and not text.tokens:
+            self._desk.not_let_in(number, getattr(stream.error, "code", None) or type(stream.error).__name__)
             return False
-        except (httpx2.HTTPError, OSError) as error:
-            if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-                self._desk.not_let_in(number, "unreachable")
-                return False
-            text.end("broke", repr(error), self._desk.clock())
-        finally:
-            self._desk.end(number)
+        reason = stream.finish_reason
+        text.end("finished" if reason else "broke", reason or f"it broke: {stream.error!r}", self._desk.clock())
+        self._desk.end(number)
         return True
-
-    async def _read(self, client: httpx2.AsyncClient, text: Text, leaves_after: int | None) -> None:
-        async with aclosing(_chunks(client, self._url, text.wanted)) as chunks:
-            async for chunk in chunks:
-                if "error" in chunk and not text.tokens:  # the stream's header went before the refusal
-                    raise NotLetInError(chunk["error"]["code"])
-                if "error" in chunk:
-                    text.end("broke", str(chunk["error"]), self._desk.clock())
-                    return
-                for choice in chunk["choices"]:
-                    text.tokens += (choice.get("logprobs") or {}).get("tokens") or []
-                    if choice.get("finish_reason"):
-                        text.end("finished", choice["finish_reason"], self._desk.clock())
-                if leaves_after is not None and len(text.tokens) > leaves_after:
-                    text.end("left", "", self._desk.clock())
-                    return
-        text.end("broke", "the stream ended without a word", self._desk.clock())
-
-
-async def _chunks(client: httpx2.AsyncClient, url: str, wanted: Wanted) -> AsyncGenerator[Event, None]:
-    """Events of one stream, an error that breaks it among them."""
-    sampling = wanted.sampling
-    body = {
-        "prompt": wanted.prompt,
-        "max_tokens": wanted.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "seed": sampling.seed,
-        "logprobs": 0,
-        "ignore_eos": True,
-        "stream": True,
-    }
-    async with client.stream("POST", f"{url}/v1/completions", json=body) as answer:
-        if answer.status_code != 200:
-            error = json.loads(await answer.aread())["error"]
-            raise NotLetInError(f"{answer.status_code} {error['code']}")
-        async for line in answer.aiter_lines():
-            data = line.removeprefix("data: ")
-            if data != line and data != "[DONE]":  # other lines are blank, or comments
-                yield json.loads(data)

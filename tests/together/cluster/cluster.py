@@ -16,6 +16,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail, Finish, Statistics
 from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
+from draft_node.process import preflight as draft_preflight
 from draft_node.process.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
@@ -29,6 +30,7 @@ from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
 from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
+from verify_node.process import preflight as verify_preflight
 from verify_node.process.daemon import VerifyDaemon
 
 torch.set_num_threads(1)
@@ -64,6 +66,22 @@ def alone(
     target = load("tiny-target")
     runner = Runner(target, num_pages=64)
     return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
+
+
+def verify_daemon(**options: Any) -> VerifyDaemon:
+    """A verify node that measures nothing."""
+    config, target = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **options), load("tiny-target")
+    welcome = verify_assembly.make_welcome(config, target)
+    keys, enrolment = verify_preflight.read_keys(config)
+    channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=keys)
+    runner, events = verify_assembly.make_runner(config, target), EventLog(enabled=False)
+    return verify_assembly.build(config, runner, channel, welcome, events, Refined(), enrolment)
+
+
+def draft_daemon(**options: Any) -> DraftDaemon:
+    config = DraftConfig(**options)
+    channel = connect_draft(config.verify[0], keys=draft_preflight.read_keys(config))
+    return draft_assembly.build(config, load(config.model), channel, secrets.token_bytes(8))
 
 
 @dataclass
@@ -110,17 +128,11 @@ class Cluster:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _start(self) -> None:
-        config = VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", **self.verify_options)
-        target = load("tiny-target")
-        welcome = verify_assembly.make_welcome(config, target)
-        channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes)
-        runner = verify_assembly.make_runner(config, target)
-        self.verify = verify_assembly.build(config, runner, channel, welcome, EventLog(enabled=False), Refined())
-        for name, options in self.clients.items():
-            draft = DraftConfig(name=name, verify=(channel.endpoint,), **options)
-            boot_id = secrets.token_bytes(8)
-            line = connect_draft(draft.verify[0])
-            self.drafts[name] = draft_assembly.build(draft, load(draft.model), line, boot_id)
+        self.verify = verify_daemon(**self.verify_options)
+        endpoint = self.verify.channel.endpoint
+        self.drafts = {
+            name: draft_daemon(name=name, verify=(endpoint,), **options) for name, options in self.clients.items()
+        }
 
     @staticmethod
     async def use(daemon: DraftDaemon, request: Generation) -> Served:

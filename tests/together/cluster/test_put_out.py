@@ -72,9 +72,6 @@ def test_a_message_without_an_end_is_not_kept(verify: VerifyNode) -> None:
 async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) -> None:
     """Its connection is cut and the next ones are not taken; others write on; when it is over its text goes on."""
     async with site(tmp_path) as here:
-        for name in ("a", "b"):
-            here.key(name)
-            here.enrol(name)
         verify = here.start_verify()
         requests, nodes, texts = await here.two_write(verify)
         for _ in range(int(rate_limit.BARRED) + 1):

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from experiments.simulation.checking.worlds import Phases
-from goodspeed.constraint.compiling import Compiled, CompiledConstraint, Constraints
+from goodspeed.constraint.compiling import Compiled, Constraints
+from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.exact.positions import certain
 from goodspeed.wire.fields import NodeSource
@@ -47,7 +48,7 @@ class Forms(Constraints):
     table: Any = SimpleNamespace(eos_ids=frozenset({END}))
 
     def compiled(self, constraint: Constraint) -> Compiled:
-        return ConstraintError("wrong") if constraint == FORMS[-1] else CompiledConstraint(self.table, constraint)
+        return ConstraintError("wrong") if constraint == FORMS[-1] else Matcher(self.table, constraint)
 
 
 class CoreLaws(RuleBasedStateMachine):

@@ -1,32 +1,20 @@
 """Both nodes with keys, in one process, on real sockets, with the embedded models: who gets texts, and until when."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
-from draft_node.process import assembly as draft_assembly
-from draft_node.process import preflight as draft_beforehand
 from draft_node.process.daemon import DraftDaemon
 from goodspeed.errors import TransportError
-from goodspeed.fair.refined import Refined
-from goodspeed.serving.events import EventLog
-from goodspeed.wire import keys
-from goodspeed.wire.enrolled import Enrolled
-from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import bind_verify, connect_draft
-from tests.together.cluster.cluster import alone, load, make_request, prompt_ids
+from tests.faults.conftest import make_keys
+from tests.together.cluster.cluster import alone, draft_daemon, make_request, prompt_ids, verify_daemon
 from tests.waiting import run_async, until
-from verify_node.config import VerifyConfig
-from verify_node.process import assembly as verify_assembly
-from verify_node.process import preflight as verify_beforehand
 from verify_node.process.daemon import VerifyDaemon
 
 pytestmark = pytest.mark.nodes
@@ -43,59 +31,27 @@ class Writing(NamedTuple):
 
 
 class Site:
-    """A folder of keys, the verify node that enrols from it, and draft nodes."""
+    """A folder of keys, the verify node that enrols from it, and the draft nodes a and b."""
 
     def __init__(self, folder: Path) -> None:
-        self.enrolled = folder / "enrolled"
-        self.enrolled.mkdir()
-        self.folder = folder
-        pair = new_pair()
-        keys.write_secret(folder / "verify.key", pair)
-        keys.write_verify_key(folder / "verify.pub", pair.public_key)
+        self.folder = make_keys(folder, "ab")
         self.serving: list[asyncio.Task[None]] = []
 
-    def key(self, name: str, **limits: Any) -> None:
-        """A pair for a draft node; its public file waits beside the enrolment folder."""
-        pair = new_pair(name)
-        keys.write_secret(self.folder / f"{name}.key", pair)
-        keys.write_enrolled(self.folder / f"{name}.pub", Enrolled(name, pair.public_key, **limits))
-
     def enrol(self, name: str) -> None:
-        (self.folder / f"{name}.pub").rename(self.enrolled / f"{name}.pub")
+        (self.folder / f"{name}.pub").rename(self.folder / "enrolled" / f"{name}.pub")
 
     def revoke(self, name: str) -> None:
-        (self.enrolled / f"{name}.pub").rename(self.folder / f"{name}.pub")
+        (self.folder / "enrolled" / f"{name}.pub").rename(self.folder / f"{name}.pub")
 
     def start_verify(self) -> VerifyDaemon:
-        config = VerifyConfig(
-            model="tiny-target",
-            bind="tcp://127.0.0.1:0",
-            heartbeat_s=0.05,
-            key=str(self.folder / "verify.key"),
-            enrolled=str(self.enrolled),
-        )
-        target = load("tiny-target")
-        welcome = verify_assembly.make_welcome(config, target)
-        server_keys, enrolment = verify_beforehand.read_keys(config)
-        channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=server_keys)
-        runner = verify_assembly.make_runner(config, target)
-        events = EventLog(enabled=False)
-        verify = verify_assembly.build(config, runner, channel, welcome, events, Refined(), enrolment)
+        own = {"key": f"{self.folder}/verify.key", "enrolled": f"{self.folder}/enrolled"}
+        verify = verify_daemon(heartbeat_s=0.05, **own)
         self.serving.append(asyncio.create_task(verify.serve()))
         return verify
 
-    def draft(self, name: str, endpoint: str, **options: Any) -> DraftDaemon:
-        config = DraftConfig(
-            model="tiny-draft-s",
-            name=name,
-            verify=(endpoint,),
-            key=str(self.folder / f"{name}.key"),
-            verify_key=str(self.folder / "verify.pub"),
-            **options,
-        )
-        boot_id = secrets.token_bytes(8)
-        line = connect_draft(config.verify[0], keys=draft_beforehand.read_keys(config))
-        return draft_assembly.build(config, load(config.model), line, boot_id)
+    def draft(self, name: str, endpoint: str) -> DraftDaemon:
+        own = {"key": f"{self.folder}/{name}.key", "verify_key": f"{self.folder}/verify.pub"}
+        return draft_daemon(model="tiny-draft-s", name=name, verify=(endpoint,), **own)
 
     async def two_write(self, verify: VerifyDaemon) -> Writing:
         """Draft nodes a and b, each with a text; a's has begun."""
@@ -148,16 +104,11 @@ def expected(request: Generation) -> tuple[int, ...]:
 async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_path: Path) -> None:
     """The draft node is told why, keeps what it has, and writes on where it was once it is enrolled again."""
     async with site(tmp_path) as here:
-        for name in ("a", "b"):
-            here.key(name)
-            here.enrol(name)
         verify = here.start_verify()
         requests, nodes, texts = await here.two_write(verify)
         assert requests["a"].session_id in verify.core.sessions
         here.revoke("a")
-        assert verify.enrolment is not None
-        verify.enrolment.look()
-        assert requests["a"].session_id not in verify.core.sessions, "at once"
+        await until(lambda: requests["a"].session_id not in verify.core.sessions)
         assert not any(peer.client.name == "a" for peer in verify.core.peers.values())
         await until(lambda: nodes["a"].link.trouble)
         assert "(not_enrolled)" in str(nodes["a"].link.trouble)
@@ -169,32 +120,14 @@ async def test_a_key_revoked_in_mid_stream_ends_its_sessions_and_no_others(tmp_p
 
 
 @run_async
-async def test_the_verify_node_looks_for_revoked_keys_by_itself(tmp_path: Path) -> None:
-    async with site(tmp_path) as here:
-        here.key("a")
-        here.enrol("a")
-        verify = here.start_verify()
-        node = here.start_draft("a", verify.channel.endpoint)
-        await until(lambda: verify.core.peers and node.link.connected)
-        assert node.link.trouble is None
-        here.revoke("a")
-        await until(lambda: not verify.core.peers)
-        await until(lambda: node.link.trouble)
-        assert "(not_enrolled)" in str(node.link.trouble)
-        assert verify.enrolment is not None
-        assert verify.enrolment.enrolled == {}
-
-
-@run_async
 async def test_who_never_gets_in_is_told_why_in_the_end(tmp_path: Path) -> None:
     async with site(tmp_path) as here:
-        here.key("never")
-        verify = here.start_verify()
-        node = here.draft("never", verify.channel.endpoint)
+        here.revoke("a")
+        node = here.draft("a", here.start_verify().channel.endpoint)
         serving = asyncio.create_task(node.serve())
         await until(lambda: node.link.trouble)
         node.core.connect_timeout_s = 0.0  # it is over
         with pytest.raises(
-            TransportError, match=r"because it refuses this node: it refused this draft node's key.*never\.pub"
+            TransportError, match=r"because it refuses this node: it refused this draft node's key.*a\.pub"
         ):
             await serving

@@ -1,6 +1,5 @@
-"""Keyed channels on loopback for tests, raw sockets beside them, and a proxy that records what goes through."""
+"""Keyed channels on loopback for tests, and raw sockets beside them."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -79,56 +78,3 @@ def curve(pair: KeyPair, verify_key: str) -> dict[str, bytes]:
         "curve_secretkey": pair.secret_key.encode(),
         "curve_serverkey": verify_key.encode(),
     }
-
-
-class Tape:
-    """A TCP proxy that keeps what the first connection said upwards."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.port = int(endpoint.rpartition(":")[2])
-        self.recorded = b""
-        self.endpoint = ""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def __aenter__(self) -> "Tape":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.endpoint = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._server.close()
-        self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def cut(self) -> None:
-        """Every connection; the next ones are served again."""
-        for writer in self._writers:
-            writer.close()
-        self._writers.clear()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self.port)
-        self._writers += [writer, back]
-        for coroutine in (self._pass(reader, back, keep=True), self._pass(there, writer, keep=False)):
-            self._tasks.add(asyncio.create_task(coroutine))
-
-    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, keep: bool) -> None:
-        while data := await source.read(1 << 16):
-            if keep:
-                self.recorded += data
-            sink.write(data)
-        sink.close()
-
-    async def replay(self) -> None:
-        """Says the same again to the verify node, and returns when that has hung up."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            writer.write(self.recorded)
-            await reader.read()  # to the end
-        except ConnectionResetError:
-            pass
-        finally:
-            writer.close()

@@ -89,19 +89,6 @@ def test_a_later_redirect_to_a_verify_node_that_is_there_replaces_a_home_to_be()
 # -- where a session goes ----------------------------------------------------------------------------------------------
 
 
-def test_a_session_goes_only_where_its_target_is():
-    links = make(A, B, C)
-    arrive(links, 0, target="t")
-    for address, target in ((B, "u"), (C, "t")):
-        arrive(links, links._make(address, 0.0), target=target)
-    links.place(ONE, "t", 0.0)
-    lose(links, 0, 1.0)
-    assert links.home == 1
-    assert links.place(TWO, None, 1.0) == 1, "a new one does not wait for the link that was lost"
-    assert links.place(ONE, "t", 1.0 + 0.9 * GRACE_S) is None
-    assert links.place(ONE, "t", 1.0 + LATER) == 2
-
-
 def test_a_welcome_is_believed_before_what_others_tell_of_it():
     links = connected(A, B)
     links.learn([sibling(A, target_fingerprint="u"), sibling(B, target_fingerprint="u")])
@@ -128,16 +115,6 @@ def test_who_is_silent_for_too_long_is_not_waited_for():
 
 
 # -- which links there are ---------------------------------------------------------------------------------------------
-
-
-def test_another_is_tried_when_the_home_does_not_answer_one_at_a_time():
-    links = make(A, B, C)
-    assert links.next_to_try([], TRY_S - 0.1) is None
-    first = links.next_to_try([], TRY_S)
-    assert links.next_to_try([], TRY_S + 0.1) is None
-    second = links.next_to_try([], 2 * TRY_S)
-    assert {links.address(first), links.address(second)} == {B, C}
-    assert links.next_to_try([], 3 * TRY_S) is None
 
 
 def test_nobody_is_tried_while_the_home_is_there_and_has_what_is_wanted():
