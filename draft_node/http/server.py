@@ -1,12 +1,10 @@
 """Runs `goodspeed-draft --http`: the daemon, its service and the HTTP server in one event loop."""
 
 import asyncio
-import time
 from functools import partial
 
 from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
-from draft_node.http.ask.body import LargeWork
 from draft_node.http.metrics import create_registry
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.chat_forms import ChatForms
@@ -55,10 +53,9 @@ class HttpServer:
             chats=self.chats,
             refuses_control_tokens=self.config.refuse_control_tokens,
         )
-        work = LargeWork()
         answers = ResponseCounts()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
-        app = create_app(service, self.config, exposition, keys, work)
+        app = create_app(service, self.config, exposition, keys)
         counted = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:
             web.start_listening(listener)
@@ -71,14 +68,14 @@ class HttpServer:
                 await first_end(serving, answering, telling)
             finally:
                 is_draining = not serving.done() and self._tell_that_it_ends()
-                until = time.monotonic() + self.config.drain_timeout_s
-                is_written = await service.drain(self.config.drain_timeout_s)
-                self.all_finished = await counted.all_sent(until - time.monotonic()) and is_written
-                if is_draining and self.all_finished:
+                service.draining = True
+                self.all_finished = await counted.all_sent(self.config.drain_timeout_s)
+                if not self.all_finished:
+                    await service.cut_off(self.config.drain_timeout_s)
+                elif is_draining:
                     self.reporter.say("stopping: no text is running any more")
                 await stop(telling, answering)  # the daemon still runs, to close sessions
                 await stop(serving)
-                work.close()
                 service.close()
 
     def _tell_that_it_ends(self) -> bool:

@@ -12,8 +12,7 @@ from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Begun, Ended, Piece
-from draft_node.service.queues import FairQueue
+from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens
 
@@ -34,7 +33,7 @@ class Shape(ABC):
         self.batch = batch
         self.choices = [Choice() for _ in batch.texts]
 
-    def take(self, index: int, item: Begun | Piece | Ended) -> None:
+    def take(self, index: int, item: Item) -> None:
         """Adds an item of text number `index`."""
         self.choices[index].take(item)
 
@@ -65,7 +64,7 @@ async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Pi
                 yield index, item
 
 
-def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
+def _without_text(item: Item) -> Item:
     """Removes the one mandatory token from an item of a request for the prompt only (`is_only_echo`)."""
     match item:
         case Piece():
@@ -82,7 +81,7 @@ async def collect(shape: Shape, service: Service) -> None:
             pass
 
 
-async def events_of(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
+async def events_of(shape: Shape, service: Service, user: str) -> AsyncGenerator[bytes, None]:
     """Yields the events of a stream. Serializes long prompts and requests on the thread for large answers."""
     size_of_first = _size_of_prompts(shape.batch) + shape.num_repeated
     async with aclosing(_items(shape, service)) as items:
@@ -92,16 +91,16 @@ async def events_of(shape: Shape, service: Service, answers: FairQueue, user: st
             size = size_of_first
             size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else shape.num_repeated
             size_of_first = 0
-            for event in work() if size < LARGE else await answers.run(user, size, work):
+            for event in work() if size < LARGE else await service.answers.run(user, size, work):
                 yield event
     for event in shape.last():
         yield event
 
 
-async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
+async def to_json(shape: Shape, service: Service, user: str) -> bytes:
     """Returns the whole answer; serializes a large one in turn, on a thread."""
     size = _size(shape)
-    return shape.whole() if size < LARGE else await answers.run(user, size, shape.whole)
+    return shape.whole() if size < LARGE else await service.answers.run(user, size, shape.whole)
 
 
 def _size(shape: Shape) -> int:

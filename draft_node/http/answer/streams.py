@@ -12,13 +12,13 @@ from starlette.types import Receive, Scope, Send
 from draft_node.core.generation import Generation
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Ended, Item
 from draft_node.service.service import Service
 from goodspeed.errors import ServiceError
 from goodspeed.serving.web.errors import FAILED_HERE
 
 T = TypeVar("T")
-Items: TypeAlias = AsyncGenerator[tuple[int, Begun | Piece | Ended], None]
+Items: TypeAlias = AsyncGenerator[tuple[int, Item], None]
 
 
 async def write(service: Service, texts: Sequence[Generation], parser: ParserSettings = ONLY_CONTENT) -> Items:

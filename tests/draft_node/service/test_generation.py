@@ -2,17 +2,20 @@
 
 import pytest
 
-from draft_node.service.service import Salts
 from goodspeed.errors import RequestRefused
 from goodspeed.serving.defaults import SamplingRequest
 from tests.draft_node.http.fake import FakeService
 
 
 def test_a_users_salt_is_always_the_same_and_another_users_is_not() -> None:
-    salts = Salts()
-    assert salts.of("alice") == salts.of("alice") != Salts().of("alice"), "another process has others"
-    assert len({salts.of("alice"), salts.of("bob"), salts.of("")}) == 3
-    assert 0 < len(salts.of("alice")) <= 32
+    here, other = FakeService(), FakeService()
+
+    def salt(service: FakeService, user: str) -> bytes:
+        return service.generation((1,), SamplingRequest(seed=1), 1, user=user).cache_salt
+
+    assert salt(here, "alice") == salt(here, "alice") != salt(other, "alice"), "another process has others"
+    assert len({salt(here, user) for user in ("alice", "bob", "")}) == 3
+    assert 0 < len(salt(here, "alice")) <= 32
 
 
 def test_the_targets_eos_tokens_end_a_text_unless_it_ignores_them() -> None:

@@ -14,7 +14,7 @@ from draft_node.core.generation import Generation
 from draft_node.http.answer.logprobs import Offsets, for_completion
 from draft_node.http.answer.streams import write
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Ended, Piece
+from draft_node.service.answer import Ended, Item, Piece
 from draft_node.service.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
@@ -144,7 +144,7 @@ def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
     class Silent(FakeService):
         async def write(
             self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-        ) -> AsyncGenerator[Piece | Ended, None]:
+        ) -> AsyncGenerator[Item, None]:
             yield Ended("stop", None, 0, Statistics())
 
     api = Api(service=Silent())
@@ -232,7 +232,7 @@ async def test_no_text_goes_on_when_one_of_several_fails() -> None:
     class Service(FakeService):
         async def write(
             self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-        ) -> AsyncGenerator[Piece | Ended, None]:
+        ) -> AsyncGenerator[Item, None]:
             if generation.max_tokens == 1:
                 raise RequestRefused("failed", "as ordered")
             try:

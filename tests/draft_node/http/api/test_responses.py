@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from goodspeed.errors import VerifyAway
-from goodspeed.serving.web.errors import FAILED_HERE
 from tests.draft_node.http.fake import Api, error_of, named_events_of
 from tests.draft_node.http.speaking import SpeakingService
 
@@ -260,21 +258,3 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
 )
 def test_harmless(api: Api, body: dict[str, Any]) -> None:
     assert respond(api, max_output_tokens=1, **body).status_code == 200
-
-
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (VerifyAway("verify_away", "away"), "away"),
-        (RuntimeError("a secret"), FAILED_HERE),
-    ],
-)
-def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api, error: Exception, message: str) -> None:
-    api.fail(error, after=2)
-    *_, before, last = events_of(respond(api, max_output_tokens=5, stream=True))
-    assert before["type"] == "response.output_text.delta"
-    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
-    assert last["response"]["error"] == {"code": "server_error", "message": message}
