@@ -1,6 +1,7 @@
 """Runs `goodspeed-draft --http`: the daemon, its service and the HTTP server in one event loop."""
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 
 from draft_node.config import DraftConfig
@@ -12,36 +13,29 @@ from draft_node.service.connection import first_end, stop, tell
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.serving import web
-from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.serving.events import EventLog, Reporter
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 
 
+@dataclass
 class HttpServer:
     """Serves until cancelled; then stops admission and lets admitted texts finish within `drain_timeout_s`."""
 
-    def __init__(
-        self,
-        config: DraftConfig,
-        vocabulary: Vocabulary,
-        daemon: DraftDaemon,
-        events: EventLog,
-        bound: web.BoundAddress | None,
-        reporter: Reporter = QUIET,
-    ) -> None:
-        """bound: result of `web.bind_http`; None: binds the configured address now."""
-        self.config = config
-        self.vocabulary = vocabulary
-        self.daemon = daemon
-        self.events = events
-        self.bound = bound or web.bind_http(config.http or "", config.api_key)
-        self.reporter = reporter
-        self.all_finished = True
+    config: DraftConfig
+    vocabulary: Vocabulary
+    daemon: DraftDaemon
+    events: EventLog
+    bound: web.BoundAddress
+    reporter: Reporter
+    all_finished: bool = True
+
+    def __post_init__(self) -> None:
         self.chats = ChatForms.of(
-            vocabulary.tokenizer,
-            tools=config.tool_parser,
-            thinking=config.reasoning_parser,
-            settings=config.template_variables(),
+            self.vocabulary.tokenizer,
+            tools=self.config.tool_parser,
+            thinking=self.config.reasoning_parser,
+            settings=self.config.template_variables(),
         )
 
     async def run(self) -> None:
