@@ -144,26 +144,6 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert service.prompts[0] == service.prompts[1]
 
 
-@pytest.mark.parametrize("num_calls", [1, 2])
-def test_calls_that_follow_each_other_are_one_turn(num_calls: int) -> None:
-    service = SpeakingService("Cold.")
-    calls = [
-        {"type": "function_call", "call_id": f"c{i}", "name": "weather", "arguments": "{}"} for i in range(num_calls)
-    ]
-    said = [{"type": "function_call_output", "call_id": f"c{i}", "output": f"{i}"} for i in range(num_calls)]
-    user = {"role": "user", "content": "Well?"}
-    assert respond(Api(service=service), input=[user, *calls, *said], **TOOLS).status_code == 200
-    assert service.prompts[0].count("<|im_start|>assistant") == 2
-
-
-def test_an_output_may_be_sent_back_as_it_was() -> None:
-    api = Api(service=SpeakingService(SPOKEN))
-    user = {"role": "user", "content": "Well?"}
-    output = respond(api, input=[user], **TOOLS).json()["output"]
-    results = [{"type": "function_call_output", "call_id": item["call_id"], "output": "3"} for item in output[2:]]
-    assert respond(api, input=[user, *output, *results], **TOOLS).status_code == 200
-
-
 def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
     service = SpeakingService(SPOKEN)
     api = Api(service=service)
