@@ -15,7 +15,7 @@ from draft_node.http.api import page
 from draft_node.http.api.node import Exposition, routes_of_node
 from draft_node.http.api.texts import routes_of_texts
 from draft_node.http.api.tokens import routes_of_tokens
-from draft_node.http.ask.body import LargeWork, telling_ignored
+from draft_node.http.ask.body import telling_ignored
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.service.service import Service
 from goodspeed.errors import PromptError, ServiceError
@@ -28,11 +28,9 @@ def create_app(
     config: DraftConfig,
     exposition: Exposition,
     keys: Keys | None = None,
-    work: LargeWork | None = None,
 ) -> ASGIApp:
-    """Builds the application. exposition: returns the metrics, called at each scrape; work: closed by the caller."""
-    work = work or LargeWork()
-    texts, tokens = routes_of_texts(service, config, work), routes_of_tokens(service, config, work)
+    """Builds the application. exposition: returns the metrics, called at each scrape."""
+    texts, tokens = routes_of_texts(service, config), routes_of_tokens(service, config)
     api = Starlette(
         routes=[*texts, *tokens, *routes_of_node(service, config, exposition)],
         exception_handlers={

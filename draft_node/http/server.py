@@ -1,12 +1,11 @@
 """Runs `goodspeed-draft --http`: the daemon, its service and the HTTP server in one event loop."""
 
 import asyncio
-import time
+from dataclasses import dataclass
 from functools import partial
 
 from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
-from draft_node.http.ask.body import LargeWork
 from draft_node.http.metrics import create_registry
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.chat_forms import ChatForms
@@ -14,7 +13,7 @@ from draft_node.service.connection import first_end, stop, tell
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.serving import web
-from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.serving.events import EventLog, Reporter
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 
@@ -22,31 +21,24 @@ DRAIN_S = 30.0
 """Time for running and waiting texts when the node is told to stop."""
 
 
+@dataclass
 class HttpServer:
     """Serves until cancelled; then stops admission and lets admitted texts finish within DRAIN_S."""
 
-    def __init__(
-        self,
-        config: DraftConfig,
-        vocabulary: Vocabulary,
-        daemon: DraftDaemon,
-        events: EventLog,
-        bound: web.BoundAddress | None,
-        reporter: Reporter = QUIET,
-    ) -> None:
-        """bound: result of `web.bind_http`; None: binds the configured address now."""
-        self.config = config
-        self.vocabulary = vocabulary
-        self.daemon = daemon
-        self.events = events
-        self.bound = bound or web.bind_http(config.http or "", config.api_key)
-        self.reporter = reporter
-        self.all_finished = True
+    config: DraftConfig
+    vocabulary: Vocabulary
+    daemon: DraftDaemon
+    events: EventLog
+    bound: web.BoundAddress
+    reporter: Reporter
+    all_finished: bool = True
+
+    def __post_init__(self) -> None:
         self.chats = ChatForms.of(
-            vocabulary.tokenizer,
-            tools=config.tool_parser,
-            thinking=config.reasoning_parser,
-            settings=config.template_variables(),
+            self.vocabulary.tokenizer,
+            tools=self.config.tool_parser,
+            thinking=self.config.reasoning_parser,
+            settings=self.config.template_variables(),
         )
 
     async def run(self) -> None:
@@ -58,10 +50,9 @@ class HttpServer:
             chats=self.chats,
             refuses_control_tokens=self.config.refuse_control_tokens,
         )
-        work = LargeWork()
         answers = ResponseCounts()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
-        app = create_app(service, self.config, exposition, keys, work)
+        app = create_app(service, self.config, exposition, keys)
         counted = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:
             web.start_listening(listener)
@@ -74,14 +65,14 @@ class HttpServer:
                 await first_end(serving, answering, telling)
             finally:
                 is_draining = not serving.done() and self._tell_that_it_ends()
-                until = time.monotonic() + DRAIN_S
-                is_written = await service.drain(DRAIN_S)
-                self.all_finished = await counted.all_sent(until - time.monotonic()) and is_written
-                if is_draining and self.all_finished:
+                service.draining = True
+                self.all_finished = await counted.all_sent(DRAIN_S)
+                if not self.all_finished:
+                    await service.cut_off(DRAIN_S)
+                elif is_draining:
                     self.reporter.say("stopping: no text is running any more")
                 await stop(telling, answering)  # the daemon still runs, to close sessions
                 await stop(serving)
-                work.close()
                 service.close()
 
     def _tell_that_it_ends(self) -> bool:

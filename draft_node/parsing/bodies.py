@@ -24,6 +24,7 @@ class JsonScan:
     """Finds the end of a JSON value by counting brackets outside of strings; a decoder validates the value later."""
 
     def __init__(self) -> None:
+        self.chars = list[str]()
         self.depth = 0
         self._in_string = False
         self._escaped = False
@@ -31,6 +32,7 @@ class JsonScan:
 
     def take(self, char: str) -> bool:
         """Adds a character of an object or a list; False if the value can no longer be JSON."""
+        self.chars.append(char)
         if self._in_string:
             self._in_string = self._escaped or char != '"'
             self._escaped = char == "\\" and not self._escaped
@@ -68,19 +70,17 @@ class JsonBody:
     def __init__(self, *, known: Collection[str] | None = None) -> None:
         """known: names that a call may have, in which case arguments are required; None: any name."""
         self._known = known
-        self._chars = list[str]()
         self._scan = JsonScan()
 
     def take(self, char: str) -> tuple[Call, ...] | None:
-        if not self._chars:
+        if not self._scan.chars:
             if char.isspace():
                 return UNCERTAIN
             if char not in "{[":
                 return None
-        self._chars.append(char)
         if not self._scan.take(char):
             return None
-        return _calls("".join(self._chars), self._known) if self._scan.is_complete else UNCERTAIN
+        return _calls("".join(self._scan.chars), self._known) if self._scan.is_complete else UNCERTAIN
 
 
 class MistralBody:
@@ -90,7 +90,6 @@ class MistralBody:
         self._head = ""
         self._listed: JsonBody | None = None
         self._arguments: JsonScan | None = None
-        self._chars = list[str]()
 
     def take(self, char: str) -> tuple[Call, ...] | None:
         if self._listed is not None:
@@ -109,13 +108,12 @@ class MistralBody:
         return UNCERTAIN if len(self._head) <= MAX_HEAD and char not in "\n<" else None
 
     def _argument(self, scan: JsonScan, char: str) -> tuple[Call, ...] | None:
-        self._chars.append(char)
         if not scan.take(char):
             return None
         if not scan.is_complete:
             return UNCERTAIN
         name = self._head.removesuffix("[ARGS]").partition("[CALL_ID]")[0].strip()
-        arguments = "".join(self._chars)
+        arguments = "".join(scan.chars)
         return (Call(name, arguments),) if name and is_object(arguments) else None
 
 

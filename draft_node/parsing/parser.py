@@ -42,19 +42,12 @@ ONLY_CONTENT = ParserSettings()
 class Parser:
     """Parser of one text: `push` its pieces, then `end`."""
 
-    def __init__(
-        self,
-        formats: Formats,
-        schemas: Mapping[str, Mapping[str, Any]],
-        *,
-        is_thinking: bool,
-        is_continued: bool = False,
-    ) -> None:
-        """schemas: JSON schemas of the callable tools' parameters, by tool name. is_thinking: the prompt ends in the
-        marker that opens reasoning, or within reasoning. is_continued: the text goes on from one in the prompt."""
+    def __init__(self, settings: ParserSettings, *, is_thinking: bool) -> None:
+        """is_thinking: the prompt ends in the marker that opens reasoning, or within reasoning."""
+        formats, is_continued = settings.formats, settings.continued is not None
         self._thinking = formats.thinking
         self._tools = formats.tools
-        self._schemas = schemas
+        self._schemas = settings.schemas
         self.is_thinking = is_thinking and formats.thinking is not None
         self._body: Body | None = None
         self._raw = list[str]()  # text of the call in progress

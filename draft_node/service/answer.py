@@ -4,14 +4,17 @@ Stop strings are searched in content only: reasoning and call arguments may cont
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 from draft_node.core.actions import Deliver, Finish, Statistics
+from draft_node.core.generation import Generation
 from draft_node.parsing.formats import Call, Content, Part, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
+from draft_node.service.chat_forms import opened
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
+from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
 from goodspeed.slo.kept import Kept
 from goodspeed.wire.fields import FinishReason
@@ -45,7 +48,6 @@ class Begun:
 
     target_fingerprint: str | None
     session_id: bytes = b""
-    statistics: Statistics = field(default_factory=Statistics)  # updated while the text is generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +62,30 @@ class Ended:
     num_thinking: int = 0  # of these, reasoning tokens
 
 
+Item: TypeAlias = Begun | Piece | Ended
+
+
 class Answer:
     """Turns a session's tokens into pieces until a stop string is found or the session ends."""
 
     def __init__(
-        self,
-        tokenizer: Any,
-        texts: TokenTexts,
-        stops: Sequence[str],
-        min_tokens: int,
-        *,
-        is_trimmed: bool = False,
-        prompt: tuple[int, ...] = (),
-        parser: ParserSettings = ONLY_CONTENT,
-        is_thinking: bool = False,
+        self, tokenizer: Any, texts: TokenTexts, generation: Generation, parser: ParserSettings = ONLY_CONTENT
     ) -> None:
-        """min_tokens: number of tokens before which stop strings are ignored.
-
-        is_trimmed: strips leading whitespace from the text, not from the tokens, unless it continues another one.
-        parser: how to parse the text. is_thinking: the prompt opened reasoning.
-        """
+        """A chat's answer, unless it continues a text, begins without whitespace: in the text, not in the tokens."""
+        prompt, stops = generation.prompt, generation.stop
+        is_trimmed = leaves_blank(tokenizer, prompt, chat=generation.is_chat)
+        is_thinking = opened(tokenizer, prompt, parser) == "open"
         self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
-        is_continued = parser.continued is not None
-        self._parser = Parser(parser.formats, parser.schemas, is_thinking=is_thinking, is_continued=is_continued)
+        self._parser = Parser(parser, is_thinking=is_thinking)
         self._closes = parser.closes
         self._all_stops = stops
         self._stops = StopFinder(stops)
-        self._leading = LeadingWhitespace(is_left_out=is_trimmed and not is_continued)
+        self._leading = LeadingWhitespace(is_left_out=is_trimmed and parser.continued is None)
         self._one_call = parser.one_call
         self._has_called = False  # the only allowed call is complete
         self._texts = texts
         self._prompt = prompt
-        self._min_tokens = min_tokens
+        self._min_tokens = generation.min_tokens
         self.num_tokens = 0
         self.num_thinking = 0  # reasoning tokens, including markers
         self.is_complete = False

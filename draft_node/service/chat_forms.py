@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -136,11 +136,9 @@ class ChatForms:
         """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
         formats = self.formats if schemas is not None else Formats(self.formats.thinking)
         closes = self.markers.get(formats.thinking.closes) if formats.thinking is not None else None
-        return ParserSettings(formats, self._hidden(formats.markers), schemas or {}, one_call, closes)
-
-    def _hidden(self, markers: Collection[str]) -> frozenset[int] | None:
-        hidden = frozenset(i for text, i in self.special.items() if text not in markers)
-        return hidden if len(hidden) < len(self.special) else None
+        hidden = frozenset(i for text, i in self.special.items() if text not in formats.markers)
+        shows_some = len(hidden) < len(self.special)
+        return ParserSettings(formats, hidden if shows_some else None, schemas or {}, one_call, closes)
 
     def settings_error(self, settings: Mapping[str, Any], *, tools: bool = False) -> str | None:
         """Returns what is wrong with variables for the template; None if they are valid."""

@@ -31,7 +31,7 @@ class Texts:
 
     def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
         """Starts counting a requested text. slo: its objectives, of a known tier or of none; None: no objectives."""
-        return Text(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES), slo)
+        return Text(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES))
 
     def count_failure(self, code: str) -> None:
         self.failed[known(code)] += 1
@@ -44,7 +44,6 @@ class Text:
     texts: Texts
     num_prompt_tokens: int
     times: Times
-    slo: Objectives | None = None
     _over: bool = False
 
     @property
@@ -74,12 +73,12 @@ class Text:
         texts.tokens.observe(times.num_tokens)
         if times.tpot_s is not None:
             texts.per_token_s.observe(times.tpot_s)
-        if self.slo is None:
+        if times.slo is NO_OBJECTIVES:
             return None
-        kept = times.kept(promised)
-        texts.slo_outcomes[self.slo.tier or OTHER, kept.outcome] += 1
-        texts.promised[self.slo.tier or OTHER, kept.outcome] += bool(promised)
-        texts.slo_tokens[self.slo.tier or OTHER] += times.num_tokens if kept.outcome == "attained" else 0
+        kept, tier = times.kept(promised), times.slo.tier or OTHER
+        texts.slo_outcomes[tier, kept.outcome] += 1
+        texts.promised[tier, kept.outcome] += bool(promised)
+        texts.slo_tokens[tier] += times.num_tokens if kept.outcome == "attained" else 0
         return kept
 
     def failed(self, code: str) -> None:

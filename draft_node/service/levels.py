@@ -1,19 +1,8 @@
-"""The target, and the service levels (SLOs) that texts may request of its verify node."""
-
-from dataclasses import dataclass
+"""The service levels (SLOs) that texts may request of the verify node."""
 
 from draft_node.core.link import VerifyLink
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.slo.objectives import DEFAULT_TIER, LONGEST_S, Objectives
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The verify node's target model; its fields are None while the verify node is out of reach."""
-
-    name: str | None = None
-    fingerprint: str | None = None
-
 
 CODE = "slo"
 """Error code for a refused service level."""

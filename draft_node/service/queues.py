@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,14 @@ class FairQueue:
         if not account.waiting and account.size == 0:
             del self._users[user]
 
+
+MAX_BYTES = 1 << 26
+"""Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
+
+TOO_MANY_BODIES = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
+
+NO_BOUND = sys.maxsize
+"""No bound on one user's waiting answers: their texts were admitted and are complete, so none is refused now."""
 
 LONG = 1 << 14
 """Characters or token ids from which a text is long; encoding that many takes about 10 ms."""

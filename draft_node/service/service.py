@@ -8,7 +8,6 @@
 `service.texts` (`counts.py`) counts every text's outcome for `/metrics`.
 """
 
-import asyncio
 import logging
 import secrets
 import time
@@ -23,16 +22,16 @@ from draft_node.core.actions import Fail
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Answer, Begun, Ended, Piece
-from draft_node.service.chat_forms import ChatForms, opened
+from draft_node.service.answer import Answer, Begun, Ended, Item
+from draft_node.service.chat_forms import ChatForms
 from draft_node.service.counts import Text, Texts
-from draft_node.service.levels import Levels, Target
-from draft_node.service.queues import Encoder, Forms
+from draft_node.service.levels import Levels
+from draft_node.service.queues import MAX_BYTES, NO_BOUND, TOO_MANY_BODIES, Encoder, FairQueue, Forms
 from draft_node.service.tokens import TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids, leaves_blank
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import defaults
@@ -44,6 +43,8 @@ from goodspeed.wire.handshake import Defaults
 from goodspeed.wire.messages import Sampling
 
 logger = logging.getLogger("goodspeed.draft")
+
+SALT_BYTES = 16
 
 MENDING_S = 5.0
 """Shorter absences of the verify node make new texts wait instead of refusing them: reconnecting takes a tenth of a
@@ -67,18 +68,15 @@ class Service:
         chats: chat template and formats; None: detected from the tokenizer's template. refuses_control_tokens: of
         conversations (`Encoder`).
         """
-        self.draining = False
+        self.draining = False  # True: no further text is admitted
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self.max_waiting = max_waiting
         self.texts = Texts()
         self.chats = chats or ChatForms.of(vocabulary.tokenizer)
-        self._num_writing = 0
-        self._idle = asyncio.Event()  # no text is in progress
-        self._idle.set()
         self._token_texts = TokenTexts(vocabulary.tokenizer)
-        self._salts = Salts()
+        self._secret = secrets.token_bytes(32)  # of the salts: a new process has others
         self._encoder = Encoder(vocabulary.tokenizer, refuses_control_tokens=refuses_control_tokens)
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
@@ -86,6 +84,8 @@ class Service:
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
         self._forms = Forms(constraints)
+        self.bodies = FairQueue(MAX_BYTES, TOO_MANY_BODIES, "bodies")  # parses large ones; size in bytes
+        self.answers = FairQueue(NO_BOUND, "", "answers")  # serializes large ones
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -115,12 +115,16 @@ class Service:
             max_draft=max_draft,
             drafter=drafter,
             user=user,
-            cache_salt=self._salts.of(user) if prefix_cache else b"",
+            cache_salt=self._salt_of(user) if prefix_cache else b"",
             asked_at=time.monotonic(),
             asked=asked,
             **others,
         )
         return self._under_target(blank)
+
+    def _salt_of(self, user: str) -> bytes:
+        """Returns the prefix cache salt of a user's texts. user: empty for a file of prompts, the operator's."""
+        return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()
 
     def _under_target(self, generation: Generation) -> Generation:
         """Returns the same request in a session of its own, under the present target's defaults."""
@@ -131,9 +135,7 @@ class Service:
         stop_ids = self.stop_ids(generation.asked)
         return replace(anew, sampling=sampling, stop=stop, logit_rules=rules, stop_ids=stop_ids)
 
-    async def write(
-        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         """Yields Begun, pieces of text as they become certain, then Ended. Waits in the queue for admission.
 
         If the verify node returns with another target, a text restarts (yields Begun again) with that target's
@@ -146,8 +148,9 @@ class Service:
         with self._counted(generation) as text:
             self._check_admission(generation)
             while True:
+                answer = Answer(self._vocabulary.tokenizer, self._token_texts, generation, parser)
                 try:
-                    async with aclosing(self._attempt(generation, text, self._answer(generation, parser))) as items:
+                    async with aclosing(self._attempt(generation, text, answer)) as items:
                         async for item in items:
                             yield item
                     return
@@ -157,9 +160,7 @@ class Service:
                     logger.info("restarting a text: the verify node has another target")
                     generation = self._under_target(generation)
 
-    async def _attempt(
-        self, request: Generation, text: Text, answer: Answer
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def _attempt(self, request: Generation, text: Text, answer: Answer) -> AsyncGenerator[Item, None]:
         """Generates the text with one target, in one session."""
         session, kept, num_thinking = None, None, 0
         async with self._forms.held(request), aclosing(self._daemon.generate(request)) as items:
@@ -168,7 +169,7 @@ class Service:
                     raise _error(item)
                 if session is None:
                     session = self._daemon.core.sessions[request.session_id]
-                    yield Begun(session.target, request.session_id, session.statistics)
+                    yield Begun(session.target, request.session_id)
                 piece = answer.take(item)
                 text.delivered(len(piece.tokens), time.monotonic(), answer.num_thinking - num_thinking)
                 num_thinking = answer.num_thinking
@@ -203,10 +204,8 @@ class Service:
 
     @contextmanager
     def _counted(self, generation: Generation) -> Iterator[Text]:
-        """Counts a text from request to end; `drain` waits until no text is in progress."""
+        """Counts a text from request to end."""
         text = self.texts.begin(len(generation.prompt), generation.asked_at, generation.slo)
-        self._num_writing += 1
-        self._idle.clear()
         try:
             yield text
         except Exception as error:
@@ -214,37 +213,11 @@ class Service:
             raise
         finally:
             text.left()
-            self._num_writing -= 1
-            if not self._num_writing:
-                self._idle.set()
 
-    async def drain(self, timeout_s: float) -> bool:
-        """Stops admission and waits for texts in progress, including queued ones. True if all finished in time.
-
-        After timeout_s closes the remaining sessions at both nodes; their users get Draining.
-        """
-        self.draining = True
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
-            return True
-        except TimeoutError:
-            what = f"this draft node is shutting down, and the text was not finished within {timeout_s:g} s"
-            await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
-            return False
-
-    def _answer(self, generation: Generation, parser: ParserSettings) -> Answer:
-        tokenizer = self._vocabulary.tokenizer
-        return Answer(
-            tokenizer,
-            self._token_texts,
-            generation.stop,
-            generation.min_tokens,
-            is_trimmed=leaves_blank(tokenizer, generation.prompt, chat=generation.is_chat),
-            prompt=generation.prompt,
-            parser=parser,
-            is_thinking=opened(tokenizer, generation.prompt, parser) == "open",
-        )
+    async def cut_off(self, waited_s: float) -> None:
+        """Closes the sessions in progress at both nodes, those in the queue too; their users get Draining."""
+        what = f"this draft node is shutting down, and the text was not finished within {waited_s:g} s"
+        await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
 
     # -- tokens ----------------------------------------------------------------------------------------------------
 
@@ -295,14 +268,6 @@ class Service:
         reach."""
         welcome = self._daemon.link.welcome
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
-
-    @property
-    def target(self) -> Target:
-        """The present target; empty while the verify node is out of reach."""
-        welcome = self._daemon.link.welcome
-        if welcome is None or not self.is_within_reach:
-            return Target()
-        return Target(welcome.target, welcome.target_fingerprint)
 
     @property
     def draft_fingerprint(self) -> str:
@@ -377,9 +342,9 @@ class Service:
         return found
 
     def close(self) -> None:
-        """Ends the threads for tokenizing and constraints. Call after the final text has ended."""
-        self._encoder.close()
-        self._forms.close()
+        """Ends the threads. Call after the final text has ended."""
+        for queue in (self._encoder, self._forms, self.bodies, self.answers):
+            queue.close()
 
 
 def _error(fail: Fail) -> ServiceError:
@@ -391,17 +356,3 @@ def _error(fail: Fail) -> ServiceError:
     if fail.code == "not_promised":
         return Busy(fail.code, fail.what)
     return RequestRefused(fail.code, fail.what)
-
-
-SALT_BYTES = 16
-
-
-class Salts:
-    """Prefix cache salts by user; a new process has new ones."""
-
-    def __init__(self) -> None:
-        self._secret = secrets.token_bytes(32)
-
-    def of(self, user: str) -> bytes:
-        """Returns the salt of a user's texts. user: empty for a file of prompts, whose operator is the only user."""
-        return blake2b(user.encode(), digest_size=SALT_BYTES, key=self._secret, person=b"cache salt").digest()

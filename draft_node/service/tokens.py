@@ -102,8 +102,8 @@ def _byte_characters() -> dict[str, int]:
 BYTE_OF = _byte_characters()
 
 
-class Alternative(msgspec.Struct, frozen=True, gc=False):
-    """A candidate token at a position, with the target's log-probability.
+class Token(msgspec.Struct, frozen=True, gc=False):
+    """A token of a text, or an alternative to it; its text and bytes may be part of a character (see the module).
 
     Garbage collection skips these objects: an answer has very many, and a collection blocks the event loop.
     """
@@ -111,17 +111,8 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
     id: int
     text: str
     raw: bytes
-    logprob: float
-
-
-class Token(msgspec.Struct, frozen=True, gc=False):
-    """A token of a text; its text and bytes may be part of a character (see the module)."""
-
-    id: int
-    text: str
-    raw: bytes
     logprob: float | None = None  # None: not requested, or a prompt's first token
-    top: tuple[Alternative, ...] = ()
+    top: "tuple[Token, ...]" = ()  # alternatives
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +135,5 @@ def token_of(texts: TokenTexts, token_id: int, told: TokenLogprobs | None = None
     if told is None:
         return Token(token_id, text, raw)
     ranked = zip(told.top_ids, told.top_logprobs, strict=True)
-    top = tuple(Alternative(other, *texts[other], logprob) for other, logprob in ranked)
+    top = tuple(Token(other, *texts[other], logprob) for other, logprob in ranked)
     return Token(token_id, text, raw, told.logprob, top)

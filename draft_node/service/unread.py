@@ -3,10 +3,10 @@
 import asyncio
 from typing import TypeAlias
 
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Item, Piece
 from goodspeed.errors import RequestRefused
 
-Item: TypeAlias = tuple[int, Begun | Piece | Ended | Exception]
+Numbered: TypeAlias = tuple[int, Item | Exception]
 """An item, or the error that ended a text, after the text's number."""
 
 MAX_UNREAD = 1 << 22
@@ -46,16 +46,16 @@ class Items:
     def __init__(self, unread: Unread) -> None:
         self.num_held = 0
         self._unread = unread
-        self._queue: asyncio.Queue[Item] = asyncio.Queue()
+        self._queue: asyncio.Queue[Numbered] = asyncio.Queue()
         self._is_dropped = False
 
-    def put(self, item: Item) -> None:
+    def put(self, item: Numbered) -> None:
         if not self._is_dropped:
             self._queue.put_nowait(item)
             self.num_held += _size(item)
             self._unread.check()
 
-    async def get(self) -> Item:
+    async def get(self) -> Numbered:
         item = await self._queue.get()
         self.num_held -= _size(item)
         return item
@@ -74,7 +74,7 @@ class Items:
         self._unread.forget(self)
 
 
-def _size(item: Item) -> int:
+def _size(item: Numbered) -> int:
     piece = item[1]
     if not isinstance(piece, Piece):
         return 0

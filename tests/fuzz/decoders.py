@@ -18,11 +18,12 @@ import msgspec
 import torch
 from starlette.requests import Request
 
-from draft_node.http.ask.body import LargeWork, read
+from draft_node.http.ask.body import read
 from draft_node.http.schema import chat as schemas
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.strict import Strict
+from draft_node.service.queues import MAX_BYTES, FairQueue
 from experiments.simulation import recordings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
@@ -285,7 +286,7 @@ def _body(data: bytes) -> None:
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    asyncio.run(read(Request(scope, receive), schema, LargeWork().bodies))
+    asyncio.run(read(Request(scope, receive), schema, FairQueue(MAX_BYTES, "", "bodies")))
 
 
 def _right_body(random: Random) -> bytes:

@@ -17,13 +17,16 @@ from goodspeed.wire.fields import FinishReason
 class ChatShape(Chunked):
     """Chat completions; whole answers have a `message`, chunks a `delta`. A choice's first chunk has the role."""
 
+    kind, kind_of_chunks = "chat.completion", "chat.completion.chunk"
+
     def __init__(self, body: ChatRequest, batch: Batch, model: str) -> None:
         super().__init__(body, batch, model, "chatcmpl")
         self._num_calls = [0] * len(batch.texts)
         self._logprobs = bool(body.logprobs)
 
-    def frame(self) -> Json:
-        return {**self.head, "object": "chat.completion", **self.prompt_ids(0)}
+    def whole(self) -> bytes:
+        self.head |= self.prompt_ids(0)
+        return super().whole()
 
     def told(self, index: int, choice: Choice, ended: Ended) -> Json:
         num_calls = sum(isinstance(part, Call) for part in choice.parts)
@@ -72,15 +75,12 @@ class ChatShape(Chunked):
     def ending(self, index: int, ended: Ended) -> Json:
         return self._chunk(index, {}, finish_reason=_reason(ended.reason, self._num_calls[index]))
 
-    def without_choices(self) -> Json:
-        return {**self.head, "object": "chat.completion.chunk", "choices": []}
-
     def _of(self, tokens: Sequence[Token]) -> Json | None:
         return for_chat(tokens) if self._logprobs else None
 
     def _chunk(self, index: int, delta: Json, logprobs: Json | None = None, **others: Any) -> Json:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None, **others}
-        return self.without_choices() | {"choices": [choice]}
+        return self.chunk(choice)
 
 
 def _reason(reason: FinishReason, num_calls: int) -> str:

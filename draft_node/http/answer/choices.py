@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
+from draft_node.http.schema.chat import call_of
 from draft_node.parsing.formats import Call, Part, ToolFormat, joined
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
 from goodspeed.slo.kept import Kept
@@ -27,7 +28,7 @@ class Choice:
     target_fingerprint: str | None = None
     ended: Ended | None = None
 
-    def take(self, item: Begun | Piece | Ended) -> None:
+    def take(self, item: Item) -> None:
         match item:
             case Begun():
                 self.pieces, self.num_tokens = [], 0
@@ -134,4 +135,4 @@ def call_id(tools: ToolFormat | None) -> str:
 
 def made(call: Call, tools: ToolFormat | None) -> Json:
     """Returns a call in the format of chats, with a new id."""
-    return {"id": call_id(tools), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return call_of(call_id(tools), call.name, call.arguments)

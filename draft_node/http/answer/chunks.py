@@ -4,6 +4,7 @@ import json
 import secrets
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from pydantic_core import to_json
 
@@ -19,17 +20,16 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Chunked(Shape):
-    """A whole answer is a frame around choices; a stream has chunks of one choice each, and a final one of none."""
+    """A whole answer has all choices; a stream has chunks of one choice each, and a final one of none."""
+
+    kind: ClassVar[str]  # `object` of a whole answer
+    kind_of_chunks: ClassVar[str]
 
     def __init__(self, body: TextRequest, batch: Batch, model: str, prefix: str) -> None:
         super().__init__(batch)
         self.head: Json = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
         self._options = body.stream_options or CompletionStreamOptions()
         self._is_begun = False
-
-    @abstractmethod
-    def frame(self) -> Json:
-        """Returns a whole answer without its choices."""
 
     @abstractmethod
     def told(self, index: int, choice: Choice, ended: Ended) -> Json:
@@ -47,9 +47,8 @@ class Chunked(Shape):
     def ending(self, index: int, ended: Ended) -> Json:
         """Returns a choice's final chunk."""
 
-    @abstractmethod
-    def without_choices(self) -> Json:
-        """Returns a chunk without choices, for the usage."""
+    def chunk(self, *choices: Json) -> Json:
+        return {**self.head, "object": self.kind_of_chunks, "choices": choices}
 
     def ids_of(self, tokens: Iterable[Token]) -> Json:
         """Returns the `token_ids` member if requested, else no member."""
@@ -60,7 +59,7 @@ class Chunked(Shape):
         return {"prompt_token_ids": self.batch.texts[index].prompt} if self.batch.returns_token_ids else {}
 
     def whole(self) -> bytes:
-        return to_json(self.frame() | self._of_all() | {"choices": self._told()})
+        return to_json({**self.head, "object": self.kind, **self._of_all(), "choices": self._told()})
 
     def _told(self) -> Iterator[Json]:
         """Yields choice by choice: between them other threads get the GIL, and only one is in memory as objects."""
@@ -91,7 +90,7 @@ class Chunked(Shape):
     def last(self) -> list[bytes]:
         if not self._options.include_usage:
             return [DONE]
-        return [_event(self.without_choices() | self._of_all()), DONE]
+        return [_event(self.chunk() | self._of_all()), DONE]
 
     def broken(self, error: ApiError) -> bytes:
         return b"data: " + json.dumps(error.body).encode() + b"\n\n" + DONE

@@ -15,13 +15,12 @@ from goodspeed.wire.fields import FinishReason
 class CompletionShape(Chunked):
     """Completions; whole answers and chunks have the same form."""
 
+    kind = kind_of_chunks = "text_completion"
+
     def __init__(self, body: CompletionRequest, batch: Batch, model: str) -> None:
         super().__init__(body, batch, model, "cmpl")
         self._num_logprobs = body.logprobs  # alternatives per token; None: no log-probabilities
         self._offsets = [Offsets() for _ in batch.texts]
-
-    def frame(self) -> Json:
-        return {**self.head, "object": "text_completion"}
 
     def told(self, index: int, choice: Choice, ended: Ended) -> Json:
         prompt = choice.prompt if self._echoes_logprobs else None
@@ -41,14 +40,11 @@ class CompletionShape(Chunked):
             text = self.batch.echoes[index] + piece.text
             return self._begun(self._choice(index, text, piece.tokens, prompt=piece.prompt))
         if piece.text or (piece.tokens and (self._num_logprobs is not None or self.batch.returns_token_ids)):
-            return self._chunk(self._choice(index, piece.text, piece.tokens))
+            return self.chunk(self._choice(index, piece.text, piece.tokens))
         return None
 
     def ending(self, index: int, ended: Ended) -> Json:
-        return self._chunk(self._choice(index, "", None, ended.reason))
-
-    def without_choices(self) -> Json:
-        return self._chunk()
+        return self.chunk(self._choice(index, "", None, ended.reason))
 
     @property
     def _echoes_logprobs(self) -> bool:
@@ -56,7 +52,7 @@ class CompletionShape(Chunked):
 
     def _begun(self, choice: Json) -> Json:
         """Returns the first chunk of a choice."""
-        return self._chunk(choice | self.prompt_ids(choice["index"]))
+        return self.chunk(choice | self.prompt_ids(choice["index"]))
 
     def _choice(
         self,
@@ -73,6 +69,3 @@ class CompletionShape(Chunked):
             logprobs = for_completion(tokens, self._offsets[index], before)
         ids = {} if tokens is None else self.ids_of(tokens)
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason, **ids}
-
-    def _chunk(self, *choices: Json) -> Json:
-        return {**self.frame(), "choices": choices}

@@ -7,7 +7,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from draft_node.http.answer.choices import Json
-from draft_node.service.tokens import Alternative, PromptTokens, Token
+from draft_node.service.tokens import PromptTokens, Token
 
 
 class Offsets:
@@ -48,11 +48,11 @@ def for_chat(tokens: Sequence[Token]) -> Json:
 
 
 def _with_alternatives(token: Token) -> Json:
-    tops = [{"token": other.text, "logprob": other.logprob, "bytes": list(other.raw)} for other in token.top]
+    tops = [{"token": other.text, "logprob": _logprob(other), "bytes": list(other.raw)} for other in token.top]
     return {"token": token.text, "logprob": _logprob(token), "bytes": list(token.raw), "top_logprobs": tops}
 
 
-def name(token: Token | Alternative) -> str:
+def name(token: Token) -> str:
     """Returns a token's text; for part of a character its bytes in hex, so that names of such tokens differ."""
     try:
         return token.raw.decode() or token.text
@@ -64,7 +64,7 @@ def _by_name(token: Token) -> dict[str, float]:
     """Returns log-probabilities by name: the token itself and its alternatives."""
     named = {name(token): _logprob(token)}
     for other in token.top:
-        named.setdefault(name(other), other.logprob)
+        named.setdefault(name(other), _logprob(other))
     return named
 
 

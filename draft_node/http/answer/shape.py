@@ -1,5 +1,6 @@
-"""Passes a request's items to the shape of its answer, and serializes what is large on another thread."""
+"""Generates a request's texts for the shape of its answer, and serializes what is large on another thread."""
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
@@ -8,12 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from draft_node.http.answer import streams
+from draft_node.core.generation import Generation
 from draft_node.http.answer.choices import Choice
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Begun, Ended, Piece
-from draft_node.service.queues import FairQueue
+from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
 from draft_node.service.tokens import PromptTokens
 
@@ -34,7 +34,7 @@ class Shape(ABC):
         self.batch = batch
         self.choices = [Choice() for _ in batch.texts]
 
-    def take(self, index: int, item: Begun | Piece | Ended) -> None:
+    def take(self, index: int, item: Item) -> None:
         """Adds an item of text number `index`."""
         self.choices[index].take(item)
 
@@ -55,17 +55,44 @@ class Shape(ABC):
         """Returns the bytes that end a failed stream."""
 
 
-async def _items(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
-    """Yields the texts' items after passing them to the shape."""
-    async with aclosing(streams.write(service, shape.batch.texts, shape.batch.parser)) as items:
-        async for index, arrived in items:
-            item = _without_text(arrived) if shape.batch.is_only_echo else arrived
+async def items_of(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, Piece | Ended], None]:
+    """Passes all texts' items to the shape as they arrive, and yields them with the text's number.
+
+    If one text fails, all end. Leaving the iteration early closes all sessions.
+    """
+    arrived = service.unread.begin()
+
+    async def run(index: int, generation: Generation) -> None:
+        try:
+            async with aclosing(service.write(generation, shape.batch.parser)) as items:
+                async for item in items:
+                    arrived.put((index, item))
+        except Exception as error:  # raised again below, in the user's task
+            arrived.put((index, error))
+
+    tasks = [asyncio.create_task(run(index, one)) for index, one in enumerate(shape.batch.texts)]
+    num_left = len(tasks)
+    try:
+        while num_left:
+            index, item = await arrived.get()
+            if isinstance(item, Exception):
+                raise item
+            if shape.batch.is_only_echo:
+                item = _without_text(item)
             shape.take(index, item)
+            num_left -= isinstance(item, Ended)
             if not isinstance(item, Begun):
                 yield index, item
+    finally:
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            arrived.end()
 
 
-def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
+def _without_text(item: Item) -> Item:
     """Removes the one mandatory token from an item of a request for the prompt only (`is_only_echo`)."""
     match item:
         case Piece():
@@ -77,31 +104,31 @@ def _without_text(item: Begun | Piece | Ended) -> Begun | Piece | Ended:
 
 async def collect(shape: Shape, service: Service) -> None:
     """Passes all items to the shape, for a whole answer."""
-    async with aclosing(_items(shape, service)) as items:
+    async with aclosing(items_of(shape, service)) as items:
         async for _ in items:
             pass
 
 
-async def events_of(shape: Shape, service: Service, answers: FairQueue, user: str) -> AsyncGenerator[bytes, None]:
+async def events_of(shape: Shape, service: Service, user: str) -> AsyncGenerator[bytes, None]:
     """Yields the events of a stream. Serializes long prompts and requests on the thread for large answers."""
     size_of_first = _size_of_prompts(shape.batch) + shape.num_repeated
-    async with aclosing(_items(shape, service)) as items:
+    async with aclosing(items_of(shape, service)) as items:
         async for index, item in items:
             shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
             work = partial(shape.events, index, item)
             size = size_of_first
             size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else shape.num_repeated
             size_of_first = 0
-            for event in work() if size < LARGE else await answers.run(user, size, work):
+            for event in work() if size < LARGE else await service.answers.run(user, size, work):
                 yield event
     for event in shape.last():
         yield event
 
 
-async def to_json(shape: Shape, answers: FairQueue, user: str) -> bytes:
+async def to_json(shape: Shape, service: Service, user: str) -> bytes:
     """Returns the whole answer; serializes a large one in turn, on a thread."""
     size = _size(shape)
-    return shape.whole() if size < LARGE else await answers.run(user, size, shape.whole)
+    return shape.whole() if size < LARGE else await service.answers.run(user, size, shape.whole)
 
 
 def _size(shape: Shape) -> int:

@@ -1,57 +1,18 @@
-"""Generates a request's texts concurrently while the user is connected, and sends server-sent events."""
+"""Sends answers, whole and as server-sent events, while the user is connected."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing
-from typing import TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import TypeVar
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from draft_node.core.generation import Generation
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
-from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Piece
-from draft_node.service.service import Service
 from goodspeed.errors import ServiceError
 from goodspeed.serving.web.errors import FAILED_HERE
 
 T = TypeVar("T")
-Items: TypeAlias = AsyncGenerator[tuple[int, Begun | Piece | Ended], None]
-
-
-async def write(service: Service, texts: Sequence[Generation], parser: ParserSettings = ONLY_CONTENT) -> Items:
-    """Yields all texts' items as they arrive, with the text's number. If one text fails, all end.
-
-    Leaving the iteration early closes all sessions.
-    """
-    arrived = service.unread.begin()
-
-    async def run(index: int, generation: Generation) -> None:
-        try:
-            async with aclosing(service.write(generation, parser)) as items:
-                async for item in items:
-                    arrived.put((index, item))
-        except Exception as error:  # raised again below, in the user's task
-            arrived.put((index, error))
-
-    tasks = [asyncio.create_task(run(index, one)) for index, one in enumerate(texts)]
-    num_left = len(tasks)
-    try:
-        while num_left:
-            index, item = await arrived.get()
-            if isinstance(item, Exception):
-                raise item
-            yield index, item
-            num_left -= isinstance(item, Ended)
-    finally:
-        for task in tasks:
-            task.cancel()
-        try:
-            await asyncio.gather(*tasks, return_exceptions=True)
-        finally:
-            arrived.end()
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:

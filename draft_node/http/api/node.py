@@ -89,13 +89,11 @@ def _ready(service: Service) -> Json:
         raise ApiError(503, "not ready: shutting down", code="draining")
     if not service.is_ready:
         raise ApiError(503, f"not ready: {service.absence}", code="verify_away")
-    target = service.target
-    return {"status": "ready", "target": target.name, "target_fingerprint": target.fingerprint}
+    return {"status": "ready", "target": service.target_name, "target_fingerprint": service.target_fingerprint}
 
 
 def _model(name: str, service: Service, started: int) -> Json:
-    """Returns a name's entry; the target is null while the verify node is unreachable."""
-    target = service.target
+    """Returns a name's entry; the target is null before the first one is known."""
     return {
         "id": name,
         "object": "model",
@@ -103,8 +101,8 @@ def _model(name: str, service: Service, started: int) -> Json:
         "owned_by": "goodspeed",
         "max_model_len": service.context_len,
         "goodspeed": {
-            "target": target.name,
-            "target_fingerprint": target.fingerprint,
+            "target": service.target_name,
+            "target_fingerprint": service.target_fingerprint,
             "draft": service.draft_model,
             "draft_fingerprint": service.draft_fingerprint,
         },

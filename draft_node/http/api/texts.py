@@ -1,6 +1,6 @@
 """The routes that generate texts: from body to answer, whole or as a stream."""
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -16,13 +16,12 @@ from draft_node.http.answer.messages import MessageShape
 from draft_node.http.answer.responses import ResponseShape
 from draft_node.http.answer.shape import Shape, collect, events_of, to_json
 from draft_node.http.answer.streams import EventStream, unless_gone, whole
-from draft_node.http.ask import messages, responses
-from draft_node.http.ask.body import LargeWork, ignored_of, read
+from draft_node.http.ask.body import ignored_of, read
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.generation import Batch, of_chat, of_completion
 from draft_node.http.schema.chat import Asking, ChatRequest, CompletionRequest
 from draft_node.http.schema.errors import ApiError, renamed
-from draft_node.http.schema.messages import CountRequest, MessagesRequest
+from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.service.service import Service
 from goodspeed.errors import Busy
@@ -37,68 +36,46 @@ class Endpoint(Generic[B]):
 
     path: str
     body: type[B]
-    shape_of: Callable[[B, Caller], Coroutine[Any, Any, Shape]]
-    ignored: Callable[[B, Service], Iterable[str]] = lambda body, service: ()  # members this model ignores
+    batch_of: Callable[[B, Caller], Coroutine[Any, Any, Batch]]
+    shape: Callable[[B, Batch, str], Shape]
+    repeats: bool = False  # the answer repeats the request, so it is begun where a large one is read
 
 
-async def _completion(body: CompletionRequest, caller: Caller) -> CompletionShape:
-    return CompletionShape(body, await of_completion(body, caller), caller.model_of(body.model))
-
-
-async def _chat(body: ChatRequest, caller: Caller) -> ChatShape:
-    return ChatShape(body, await of_chat(body, caller), caller.model_of(body.model))
-
-
-async def _response(body: ResponsesRequest, caller: Caller) -> ResponseShape:
-    chat = await caller.run(partial(responses.chat_of, body))
-    with renamed(responses.names_of(body)):
-        batch = await of_chat(chat, caller)
-    return await caller.run(partial(ResponseShape, body, batch, caller.model_of(body.model)))
-
-
-async def _message(body: MessagesRequest, caller: Caller) -> MessageShape:
-    chat = await caller.run(partial(messages.chat_of, body, caller.service.chats))
-    with renamed(messages.NAMES):
-        batch = await of_chat(chat, caller)
-    return MessageShape(body, batch, caller.model_of(body.model))
-
-
-def _ignored_by_chats(body: ChatRequest, service: Service) -> Iterator[str]:
-    if body.enable_thinking is not None and not service.chats.switches(tools=bool(body.tools)):
-        yield "enable_thinking"
-
-
-def ignored_by_messages(body: CountRequest, service: Service) -> Iterator[str]:
-    if body.thinking is not None and not service.chats.switches(tools=bool(body.own_tools)):
-        yield "thinking"
-    if not messages.knows_effort(body, service.chats):
-        yield "effort"
+async def _by_chat(body: ResponsesRequest | MessagesRequest, caller: Caller) -> Batch:
+    chat = await caller.run(partial(body.chat, caller.service.chats))
+    with renamed(body.names):
+        return await of_chat(chat, caller)
 
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
-    Endpoint(path="/v1/completions", body=CompletionRequest, shape_of=_completion),
-    Endpoint(path="/v1/chat/completions", body=ChatRequest, shape_of=_chat, ignored=_ignored_by_chats),
-    Endpoint(path="/v1/responses", body=ResponsesRequest, shape_of=_response),
-    Endpoint(path=MESSAGES, body=MessagesRequest, shape_of=_message, ignored=ignored_by_messages),
+    Endpoint(path="/v1/completions", body=CompletionRequest, batch_of=of_completion, shape=CompletionShape),
+    Endpoint(path="/v1/chat/completions", body=ChatRequest, batch_of=of_chat, shape=ChatShape),
+    Endpoint(path="/v1/responses", body=ResponsesRequest, batch_of=_by_chat, shape=ResponseShape, repeats=True),
+    Endpoint(path=MESSAGES, body=MessagesRequest, batch_of=_by_chat, shape=MessageShape),
 )
 
 
-def routes_of_texts(service: Service, config: DraftConfig, work: LargeWork) -> list[Route]:
-    return [_route(endpoint, service, config, work) for endpoint in ENDPOINTS]
+def routes_of_texts(service: Service, config: DraftConfig) -> list[Route]:
+    return [_route(endpoint, service, config) for endpoint in ENDPOINTS]
 
 
-def _route(endpoint: Endpoint[B], service: Service, config: DraftConfig, work: LargeWork) -> Route:
+def _route(endpoint: Endpoint[B], service: Service, config: DraftConfig) -> Route:
+    async def begun(body: B, caller: Caller) -> Shape:
+        batch = await endpoint.batch_of(body, caller)
+        begin = partial(endpoint.shape, body, batch, caller.model_of(body.model))
+        return await caller.run(begin) if endpoint.repeats else begin()
+
     async def generate(request: Request) -> Response:
-        body = await read(request, endpoint.body, work.bodies)
-        caller = Caller.of(request, service, config, work.bodies)
+        body = await read(request, endpoint.body, service.bodies)
+        caller = Caller.of(request, service, config)
         with service.refusing():
-            shape = await unless_gone(request.receive, endpoint.shape_of(body, caller))
+            shape = await unless_gone(request.receive, begun(body, caller))
             _check_room(shape.batch, service, config)
-        ignored_of(request.scope).update(endpoint.ignored(body, service))
+        ignored_of(request.scope).update(body.ignored(service.chats))
         if not body.stream:
             await unless_gone(request.receive, collect(shape, service))
-            return whole(await to_json(shape, work.answers, caller.user))
-        stream = EventStream(events_of(shape, service, work.answers, caller.user), shape.broken, shape.between)
+            return whole(await to_json(shape, service, caller.user))
+        stream = EventStream(events_of(shape, service, caller.user), shape.broken, shape.between)
         await stream.begin(request.receive)
         return stream
 

@@ -10,9 +10,7 @@ from starlette.routing import Route
 
 from draft_node.config import DraftConfig
 from draft_node.http.answer.streams import unless_gone
-from draft_node.http.api.texts import ignored_by_messages
-from draft_node.http.ask import messages
-from draft_node.http.ask.body import LargeWork, ignored_of, read
+from draft_node.http.ask.body import ignored_of, read
 from draft_node.http.ask.caller import Caller, served_name
 from draft_node.http.ask.options import options_of
 from draft_node.http.ask.prompts import check_ids, encode_chat, encoded
@@ -24,11 +22,11 @@ from goodspeed.serving.web import user_of
 from goodspeed.serving.web.errors import MESSAGES
 
 
-def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> list[Route]:
+def routes_of_tokens(service: Service, config: DraftConfig) -> list[Route]:
     async def tokenize(request: Request) -> Response:
         """Encodes `prompt`, or `messages` by the chat template; `max_model_len` is 0 while the verify node is away."""
-        body = await read(request, TokenizeRequest, work.bodies)
-        caller = Caller.of(request, service, config, work.bodies)
+        body = await read(request, TokenizeRequest, service.bodies)
+        caller = Caller.of(request, service, config)
         caller.model_of(body.model)
         if body.messages is not None:
             chat = ChatRequest.model_construct(**{name: value for name, value in body if name != "prompt"})
@@ -36,11 +34,11 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
         else:
             encoding = encoded(body.prompt or "", caller)
         ids = await unless_gone(request.receive, encoding)
-        content = await work.answers.run(caller.user, len(ids), lambda: _tokenized(ids, service.context_len))
+        content = await service.answers.run(caller.user, len(ids), lambda: _tokenized(ids, service.context_len))
         return Response(content, media_type="application/json")
 
     async def detokenize(request: Request) -> Response:
-        body = await read(request, DetokenizeRequest, work.bodies)
+        body = await read(request, DetokenizeRequest, service.bodies)
         served_name(body.model, service, config)
         check_ids(body.tokens, "tokens", service.vocab_size)
         decoding = service.decode(body.tokens, user_of(request.scope))
@@ -48,11 +46,11 @@ def routes_of_tokens(service: Service, config: DraftConfig, work: LargeWork) -> 
 
     async def count_tokens(request: Request) -> Response:
         """Counts the tokens of the prompt that a request with these parameters has."""
-        body = await read(request, CountRequest, work.bodies)
-        caller = Caller.of(request, service, config, work.bodies)
-        chat = await caller.run(partial(messages.chat_of, body, service.chats))
-        ignored_of(request.scope).update(ignored_by_messages(body, service))
-        with renamed(messages.NAMES):
+        body = await read(request, CountRequest, service.bodies)
+        caller = Caller.of(request, service, config)
+        chat = await caller.run(partial(body.chat, service.chats))
+        ignored_of(request.scope).update(body.ignored(service.chats))
+        with renamed(body.names):
             caller.model_of(chat.model)
             encoding = encode_chat(chat.messages, caller, options_of(chat, service.chats).inputs)
             return JSONResponse({"input_tokens": len(await unless_gone(request.receive, encoding))})

@@ -1,15 +1,13 @@
 """Reads request bodies: limits their size, counts their elements, and validates them by schema."""
 
-import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from draft_node.http.schema.chat import ChatRequest
-from draft_node.http.schema.errors import ApiError, Names, of_validation, renamed
+from draft_node.http.schema.errors import ApiError, of_validation
 from draft_node.http.schema.strict import Ignored, Strict
 from draft_node.service.queues import FairQueue
 from goodspeed.serving.web import user_of
@@ -97,20 +95,6 @@ def validated(schema: type[M], body: bytes, ignored: Ignored | None = None) -> M
         raise of_validation(error) from None
 
 
-ALIKE = ("model", "temperature", "top_p", "top_k", "seed", "goodspeed")
-"""Parameters with the same name and meaning in chats and the APIs that are translated to them."""
-
-
-def chat_request(request: BaseModel, asked: dict[str, Any], names: Names) -> ChatRequest:
-    """Returns the chat request for the same text; ApiError, with the endpoint's parameter names, if chats refuse it.
-
-    asked: parameters of the chat beside those that are ALIKE; None: not given.
-    """
-    given = {name: getattr(request, name, None) for name in ALIKE} | asked
-    with renamed(names):
-        return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
-
-
 MAX_CONTAINERS = 1 << 16
 """Most lists and objects in a body. A turn of an agent has about ten, and 4 MiB have some thousand turns."""
 
@@ -162,25 +146,3 @@ def _without_escapes(body: bytes) -> bytes:
 
 def _too_many(most: int, what: str) -> ApiError:
     return ApiError(413, f"the body has more than {most} {what}, which is the limit; split it into several requests")
-
-
-MAX_BYTES = 1 << 26
-"""Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
-
-TOO_MUCH = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
-
-NO_BOUND = sys.maxsize
-"""No bound on one user's waiting answers: their texts were admitted and are complete, so none is refused now."""
-
-
-class LargeWork:
-    """Queues for parsing large bodies and serializing large answers; they live as long as the application."""
-
-    def __init__(self) -> None:
-        self.bodies = FairQueue(MAX_BYTES, TOO_MUCH, "bodies")  # size in bytes
-        self.answers = FairQueue(NO_BOUND, "", "answers")
-
-    def close(self) -> None:
-        """Ends the threads and cancels waiting calls."""
-        self.bodies.close()
-        self.answers.close()

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from draft_node.config import ANY_NAME, DraftConfig
 from draft_node.http.ask.body import in_turn
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.queues import FairQueue
 from draft_node.service.service import Service
 from goodspeed.errors import VerifyAway
 from goodspeed.serving.web import user_of
@@ -30,16 +29,15 @@ class Caller:
     user: str
     headers: Mapping[str, str]
     num_bytes: int  # of the body
-    bodies: FairQueue
 
     @classmethod
-    def of(cls, request: Request, service: Service, config: DraftConfig, bodies: FairQueue) -> "Caller":
+    def of(cls, request: Request, service: Service, config: DraftConfig) -> "Caller":
         """Returns the caller of a request whose body has been read."""
-        return cls(service, config, user_of(request.scope), request.headers, request.state.num_bytes, bodies)
+        return cls(service, config, user_of(request.scope), request.headers, request.state.num_bytes)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs work whose time is that of reading the body."""
-        return await in_turn(self.bodies, self.user, self.num_bytes, work)
+        return await in_turn(self.service.bodies, self.user, self.num_bytes, work)
 
     def model_of(self, name: str | None) -> str:
         """Returns the model's name for the answer to a request for `name`; see `served_name`."""

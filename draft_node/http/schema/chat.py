@@ -1,12 +1,15 @@
 """Schemas of request bodies; `errors.py` words the errors."""
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from draft_node.config import MAX_MODEL_NAME
+from draft_node.http.schema.errors import Names, renamed
 from draft_node.http.schema.parts import Part, Unseen
 from draft_node.http.schema.strict import ByType, Strict, few, refused
+from draft_node.service.chat_forms import ChatForms
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
@@ -142,6 +145,11 @@ class ToolCall(Strict):
     function: PastFunction
 
 
+def call_of(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Returns a call in the format of chats."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
 Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None
 
 
@@ -199,6 +207,10 @@ class Asking(Strict):
     def own(self) -> Extension:
         """GoodSpeed's own parameters, of which none may be given."""
         return self.goodspeed or Extension()
+
+    def ignored(self, chats: ChatForms) -> Iterable[str]:
+        """Returns the members that this node's model ignores."""
+        return ()
 
     @model_validator(mode="after")
     def _suits_a_stream(self) -> Self:
@@ -291,6 +303,21 @@ class ChatRequest(TextRequest):
             what = f"must not end with a question about {unseen[0].noun}, which this model cannot read; say it in words"
             raise refused("messages", what, "unsupported_parameter")
         return self
+
+    @classmethod
+    def standing_for(cls, request: BaseModel, asked: dict[str, Any], names: Names) -> Self:
+        """Returns the chat that a request of another API stands for; ApiError, with its names, if chats refuse it.
+
+        asked: parameters of the chat beside those of the same name and meaning; None: not given.
+        """
+        alike = ("model", "temperature", "top_p", "top_k", "seed", "goodspeed")
+        given = {name: getattr(request, name, None) for name in alike} | asked
+        with renamed(names):
+            return cls.model_validate({name: value for name, value in given.items() if value is not None})
+
+    def ignored(self, chats: ChatForms) -> Iterator[str]:
+        if self.enable_thinking is not None and not chats.switches(tools=bool(self.tools)):
+            yield "enable_thinking"
 
 
 class TokenizeRequest(Strict):

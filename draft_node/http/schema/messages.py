@@ -1,7 +1,12 @@
-"""Schemas of bodies of Anthropic's API: blocks, messages, tools and parameters."""
+"""Bodies of Anthropic's API: blocks, messages, tools and parameters, and the chat that they stand for.
+
+A message's blocks become one message of the chat, and each tool's result another.
+"""
 
 import json
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -11,17 +16,21 @@ from draft_node.http.schema.chat import (
     MAX_PARTS,
     MAX_TOOLS,
     Asking,
+    ChatRequest,
     Effort,
     Name,
     NumTokens,
     PastName,
     Schema,
     Stop,
+    call_of,
     listed,
 )
-from draft_node.http.schema.parts import TextPart, Unseen, text_of
+from draft_node.http.schema.errors import Names
+from draft_node.http.schema.parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
 from draft_node.parsing.bodies import MAX_DEPTH, depth
+from draft_node.service.chat_forms import ChatForms
 from goodspeed.serving.web.errors import NO_THREADS
 
 IGNORED_HERE = IGNORED | {
@@ -47,6 +56,11 @@ class CustomTool(OfMessages):
     description: str | None = None
     input_schema: Schema
     strict: bool | None = None  # true: a call's input keeps the schema
+
+    def shown(self) -> dict[str, Any]:
+        """Returns the tool of a chat."""
+        shown = {"name": self.name, "description": self.description, "strict": self.strict}
+        return {"type": "function", "function": {**shown, "parameters": self.input_schema}}
 
 
 class HostedTool(LeftOut):
@@ -95,6 +109,10 @@ class ToolUse(OfMessages):
         except ValueError:
             raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
         return self
+
+    def call(self) -> dict[str, Any]:
+        """Returns the call in a chat's message."""
+        return call_of(self.id, self.name, json.dumps(self.input))
 
 
 class Thought(OfMessages):
@@ -171,6 +189,10 @@ class ToolResult(OfMessages):
     tool_use_id: Id
     content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
 
+    def turn(self) -> dict[str, Any]:
+        """Returns the message of a chat."""
+        return {"role": "tool", "tool_call_id": self.tool_use_id, "content": text_of(self.content)}
+
 
 class HostedBlock(LeftOut):
     """Leaves out the blocks in a model's answer that only Anthropic's service runs or reads."""
@@ -217,6 +239,9 @@ ROLES: dict[str, tuple[type, ...]] = {
 }
 """The blocks that messages of a role may have."""
 
+ASKED = (InputText, Unseen, Document, SearchResult)
+"""The blocks of a user or the system that the model sees, beside tools' results."""
+
 
 class Message(OfMessages):
     ignores = OfMessages.ignores | {"output_config"}  # the effort from a system message on
@@ -236,6 +261,22 @@ class Message(OfMessages):
             if type(block) not in ROLES[self.role]:
                 raise refused("content", f'must not have blocks of the type "{block.type}" in the role "{self.role}"')
         return self
+
+    def turns(self) -> Iterator[dict[str, Any]]:
+        """Yields the messages of a chat."""
+        if self.role == "assistant":
+            yield {
+                "role": "assistant",
+                "content": text_of(block for block in self.blocks if isinstance(block, InputText | Compaction)),
+                "reasoning_content": "".join(block.thinking for block in self.blocks if isinstance(block, Thought)),
+                "tool_calls": [block.call() for block in self.blocks if isinstance(block, ToolUse)],
+            }
+            return
+        for is_result, run in groupby(self.blocks, lambda block: isinstance(block, ToolResult)):
+            if is_result:
+                yield from (block.turn() for block in run if isinstance(block, ToolResult))
+            elif shown := [block for block in run if isinstance(block, ASKED)]:
+                yield {"role": self.role, "content": content_of(shown)}
 
 
 class ToolChoice(OfMessages):
@@ -264,10 +305,27 @@ class OutputConfig(OfMessages):
     format: OutputFormat | None = None
 
 
+CHOICES: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
+"""Choices of a tool by no name, and those of a chat."""
+
+
 class CountRequest(OfMessages):
     """The parameters that a prompt is made of."""
 
     announcing = "anthropic-beta"
+    names: ClassVar[Names] = (
+        (
+            r"This model's maximum context length is (\d+) tokens, but the messages have (\d+) tokens( at least)?.*",
+            lambda found: f"prompt is too long: {found[2]} tokens > {found[1]} maximum{' (or more)' * bool(found[3])}",
+        ),
+        (r"\bmessages(\.\d+(\.\w+)*)?", "messages"),
+        (r"\bmax_completion_tokens\b", "max_tokens"),
+        (r"\benable_thinking\b", "thinking"),
+        (r"\breasoning_effort\b", "output_config.effort"),
+        (r"\bresponse_format(\.json_schema)?", "output_config.format"),
+        (r"(?<=\.)function\.parameters\b", "input_schema"),
+        (r"(?<=\.)function\.", ""),
+    )
 
     model: str | None = None
     messages: Annotated[list[Message], listed(MAX_MESSAGES, 1)]
@@ -289,6 +347,47 @@ class CountRequest(OfMessages):
     def own_tools(self) -> list[CustomTool]:
         """The tools that the model sees: all from the beginning."""
         return [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
+
+    def chat(self, chats: ChatForms) -> ChatRequest:
+        """Returns the chat request for the same text; ApiError if chats refuse it."""
+        choice, config = self.tool_choice or ToolChoice(type="auto"), self.output_config or OutputConfig()
+        form, system = config.format, [{"role": "system", "content": text_of(self.system)}] if self.system else []
+        asked: dict[str, Any] = {
+            "messages": [*system, *(turn for message in self.messages for turn in message.turns())],
+            "tools": [tool.shown() for tool in self.own_tools],
+            "tool_choice": CHOICES.get(choice.type) or {"type": "function", "function": {"name": choice.name}},
+            "parallel_tool_calls": not choice.disable_parallel_tool_use,
+            "enable_thinking": self._thinks(chats),
+            "reasoning_effort": config.effort if self._shows_effort(chats) else None,
+            "response_format": form
+            and {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.schema_}},
+        }
+        if isinstance(self, MessagesRequest):
+            asked |= {"max_completion_tokens": self.max_tokens, "stop": self.stop_sequences}
+        return ChatRequest.standing_for(self, asked, self.names)
+
+    def ignored(self, chats: ChatForms) -> Iterator[str]:
+        """Yields the members that the chat template knows nothing of."""
+        if self.thinking is not None and not self._switches(chats):
+            yield "thinking"
+        if not self._shows_effort(chats):
+            yield "effort"
+
+    def _switches(self, chats: ChatForms) -> bool:
+        return bool(chats.switches(tools=bool(self.own_tools)))
+
+    def _shows_effort(self, chats: ChatForms) -> bool:
+        """True if the effort, if any, can be shown to the model: else it is ignored."""
+        effort = self.output_config.effort if self.output_config is not None else None
+        is_known = effort in (None, "none") or chats.knows("reasoning_effort", tools=bool(self.own_tools))
+        return is_known or self._switches(chats)
+
+    def _thinks(self, chats: ChatForms) -> bool | None:
+        """Returns whether to think; without `thinking` and effort: not if the chat template can switch it off."""
+        if self.thinking is not None:
+            return self.thinking.type != "disabled"
+        has_effort = self.output_config is not None and self.output_config.effort is not None
+        return False if self._switches(chats) and not has_effort else None
 
 
 class MessagesRequest(CountRequest, Asking):

@@ -1,5 +1,10 @@
-"""Schemas of `/v1/responses`: input items and parameters, without those that need state between requests."""
+"""Bodies of `/v1/responses`: input items and parameters, and the chat that they stand for. None needs earlier requests.
 
+Output items of an earlier response may be sent back unchanged: adjacent reasoning, text and calls of the assistant
+become one message of the chat.
+"""
+
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -11,23 +16,28 @@ from draft_node.http.schema.chat import (
     MAX_PARTS,
     MAX_PAST_NAME_CHARS,
     Asking,
+    ChatRequest,
     Effort,
     JsonSchema,
     NumTokens,
     ServiceTier,
     StreamOptions,
+    call_of,
     listed,
 )
-from draft_node.http.schema.parts import Unseen, text_of
+from draft_node.http.schema.errors import Names
+from draft_node.http.schema.parts import Unseen, content_of, text_of
 from draft_node.http.schema.response_tools import (
     DATED,
-    AnyTool,
+    SEARCH,
     Toolbox,
     ToolChoice,
     Tools,
+    as_arguments,
     shown_name,
 )
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
+from draft_node.service.chat_forms import ChatForms
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
@@ -167,10 +177,58 @@ AnyItem: TypeAlias = Annotated[
 ]
 
 
-def tools_of(items: str | Sequence[AnyItem]) -> list[tuple[str, Sequence[AnyTool]]]:
-    """Returns the tools that items bring, by dotted name."""
-    listed = enumerate(() if isinstance(items, str) else items)
-    return [(f"input.{i}.tools", item.tools) for i, item in listed if isinstance(item, AdditionalTools | FoundTools)]
+def turns_of(items: Sequence[AnyItem]) -> list[dict[str, Any]]:
+    """Returns the messages of a chat that items stand for."""
+    turns = list[dict[str, Any]]()
+    turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `turns`
+    for item in items:
+        if (other := _other(item)) is not None:
+            turns += other
+            turn = {}
+        elif grown := _grown(item):
+            if not turn or not _continues(turn, item):
+                turn = {"role": "assistant"}
+                turns.append(turn)
+            turn.update({name: turn.get(name, type(value)()) + value for name, value in grown.items()})
+    return [{"content": "", **turn} for turn in turns]  # thinking that was cut has no text after it
+
+
+def _other(item: AnyItem) -> list[dict[str, Any]] | None:
+    """Returns the message of a tool or a user; none for the output of a call that has no id; None for other items."""
+    match item:
+        case InputMessage() if item.role != "assistant":
+            return [{"role": item.role, "content": content_of(item.content)}]
+        case CallOutput():
+            return [{"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}]
+        case FoundTools():
+            names = ", ".join(one.function["name"] for one in Toolbox(item.tools).served)
+            text = f"Found these tools: {names}" if names else "Found no tools."
+            said = {"role": "tool", "tool_call_id": item.call_id, "content": text}
+            return [said] if item.call_id is not None else []
+    return None
+
+
+def _continues(turn: dict[str, Any], item: AnyItem) -> bool:
+    """True if an assistant's item may join the message so far: reasoning, then text, then calls."""
+    is_text = isinstance(item, InputMessage)
+    return not isinstance(item, InputReasoning) and not (is_text and turn.keys() & {"tool_calls", "content"})
+
+
+def _grown(item: AnyItem) -> dict[str, Any]:
+    """Returns what an assistant's item adds to its message; nothing for what the model cannot see."""
+    match item:
+        case InputReasoning() if item.text:
+            return {"reasoning_content": item.text}
+        case InputMessage():
+            return {"content": text_of(item.content)}
+        case FunctionCall():
+            return {"tool_calls": [call_of(item.call_id, item.shown, item.arguments)]}
+        case CustomCall():
+            return {"tool_calls": [call_of(item.call_id, item.shown, as_arguments(item.input))]}
+        case SearchCall(call_id=str() as call_id, arguments=given):
+            arguments = given if isinstance(given, str) else json.dumps(given or {})
+            return {"tool_calls": [call_of(call_id, SEARCH, arguments)]}
+    return {}
 
 
 class PlainFormat(Strict):
@@ -232,5 +290,46 @@ class ResponsesRequest(Asking):
         return self
 
     @cached_property
+    def items(self) -> list[AnyItem]:
+        """The input; a text is a user's message."""
+        return [InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+
+    @cached_property
     def toolbox(self) -> Toolbox:
-        return Toolbox(self.tools or (), tools_of(self.input))
+        brought = [
+            (f"input.{i}.tools", item.tools)
+            for i, item in enumerate(self.items)
+            if isinstance(item, AdditionalTools | FoundTools)
+        ]
+        return Toolbox(self.tools or (), brought)
+
+    @property
+    def names(self) -> Names:
+        """Patterns of a chat request's parameter names, and the names in responses."""
+        return (
+            *self.toolbox.names(),
+            (r"the messages have\b", "the input has"),
+            (r"\bmessages(\.\d+(\.\w+)*)?", "input"),
+            (r"\bmax_completion_tokens\b", "max_output_tokens"),
+            (r"\breasoning_effort\b", "reasoning.effort"),
+            (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
+            (r"\btool_choice\.allowed_tools\b", "tool_choice"),
+            (r"(?<=\.)function\.", ""),
+        )
+
+    def chat(self, chats: ChatForms) -> ChatRequest:
+        """Returns the chat request for the same text; ApiError if chats refuse it."""
+        given = self.text.format if self.text is not None else None
+        form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given is not None else {}
+        system = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
+        asked = {
+            "messages": [*system, *turns_of(self.items)],
+            "max_completion_tokens": self.max_output_tokens,
+            "reasoning_effort": self.reasoning.effort if self.reasoning is not None else None,
+            "tools": self.toolbox.functions(),
+            "tool_choice": self.toolbox.choice(self.tool_choice),
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "response_format": given and {"type": given.type, **({"json_schema": form} if form else {})},
+            "service_tier": self.service_tier,
+        }
+        return ChatRequest.standing_for(self, asked, self.names)

@@ -1,6 +1,7 @@
 """A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
 
 import json
+import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
@@ -13,12 +14,13 @@ from draft_node.core.generation import Generation
 from draft_node.http.app import create_app
 from draft_node.parsing.formats import Content
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.chat_forms import ChatForms
 from draft_node.service.counts import Texts
-from draft_node.service.levels import Levels, Target
-from draft_node.service.service import Salts, Service
-from draft_node.service.tokens import Alternative, PromptTokens, Token, TokenText, TokenTexts
+from draft_node.service.levels import Levels
+from draft_node.service.queues import MAX_BYTES, NO_BOUND, FairQueue
+from draft_node.service.service import Service
+from draft_node.service.tokens import PromptTokens, Token, TokenText, TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
@@ -59,7 +61,6 @@ class FakeService(Service):
     absence: str = "the verify node has been away for 9 s; ask again later"
     num_running: int = 0
     num_waiting: int = 0
-    target: Target = Target("big-model", "b1")
     target_name: str | None = "big-model"
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
@@ -71,7 +72,8 @@ class FakeService(Service):
         self.num_encoded = 0
         self.texts = Texts()
         self.unread = Unread()
-        self._salts = Salts()
+        self.bodies, self.answers = FairQueue(MAX_BYTES, "", "bodies"), FairQueue(NO_BOUND, "", "answers")
+        self._secret = secrets.token_bytes(32)
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
         self.generations: list[Generation] = []
@@ -92,12 +94,10 @@ class FakeService(Service):
         tpot_s = 0.09 if is_slow else 0.01
         return Kept(slo, "slow" if is_slow else "attained", 0.4, tpot_s, 2 * tpot_s)
 
-    async def write(
-        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         self.generations.append(generation)
         self.parser = parser
-        yield Begun(self.target.fingerprint)
+        yield Begun(self.target_fingerprint)
         if generation.num_prompt_logprobs is not None:
             yield Piece((), prompt=self.prompt(generation))
         for index in range(generation.max_tokens):
@@ -123,7 +123,7 @@ class FakeService(Service):
     def token(letter: str, num_logprobs: int | None) -> Token:
         if num_logprobs is None:
             return Token(ord(letter), letter, letter.encode())
-        others = [Alternative(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
+        others = [Token(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
         return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
 
     async def check_form(self, constraint: Constraint, user: str) -> None:
@@ -144,9 +144,6 @@ class FakeService(Service):
         self.num_encoded += 1
         self.users.add(user)
         return tuple("".join(f"{message['role']}:{message['content']};" for message in messages).encode())
-
-    async def encode_answer(self, prompt: tuple[int, ...], text: str, user: str) -> tuple[int, ...]:
-        return tuple(text.encode())
 
     def defaults(self, *, chat: bool) -> Defaults:
         return self.chat_defaults if chat else self.completion_defaults

@@ -6,8 +6,8 @@ from typing import Any
 from draft_node.core.actions import Deliver, Finish, Statistics
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Answer, Begun, Ended, Piece
-from draft_node.service.chat_forms import ChatForms, opened
+from draft_node.service.answer import Answer, Begun, Ended, Item
+from draft_node.service.chat_forms import ChatForms
 from draft_node.service.tokens import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
@@ -42,20 +42,11 @@ class SpeakingService(FakeService):
     async def check_form(self, constraint: Constraint, user: str) -> None:
         self.constraints.get(constraint)
 
-    async def write(
-        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         self.generations.append(generation)
         self.parser = parser
         yield Begun("b1")
-        answer = Answer(
-            self.tokenizer,
-            TokenTexts(self.tokenizer),
-            generation.stop,
-            generation.min_tokens,
-            parser=parser,
-            is_thinking=opened(self.tokenizer, generation.prompt, parser) == "open",
-        )
+        answer = Answer(self.tokenizer, TokenTexts(self.tokenizer), generation, parser)
         written = ids_of(self.says)
         ids, reason = written[: generation.max_tokens], "stop" if len(written) <= generation.max_tokens else "length"
         for start in range(0, len(ids), self.num_at_once):

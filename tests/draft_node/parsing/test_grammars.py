@@ -9,7 +9,7 @@ from jsonschema import validate
 
 from draft_node.parsing.formats import Call, Content, Formats, Part, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
-from draft_node.parsing.parser import Parser
+from draft_node.parsing.parser import Parser, ParserSettings
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.sources import to_grammar
@@ -75,7 +75,7 @@ def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
 
 def parser_of(form: Form, schemas: dict[str, Any]) -> Parser:
     formats = form.formats.under_grammar(has_text=form.content is None)
-    return Parser(formats, schemas, is_thinking=form.opened == "open")
+    return Parser(ParserSettings(formats, schemas=schemas), is_thinking=form.opened == "open")
 
 
 def spelled(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from draft_node.parsing.formats import THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
-from draft_node.parsing.parser import Parser
+from draft_node.parsing.parser import Parser, ParserSettings
 
 THINK = THINKING["think"]
 HERMES = Formats(THINK, TOOLS["hermes"])
@@ -32,7 +32,7 @@ SCHEMAS = {
 
 def parse(formats: Formats, *pieces: str, is_thinking: bool = False) -> list[Part]:
     """All parts of a text that comes in these pieces."""
-    parser = Parser(formats, SCHEMAS, is_thinking=is_thinking)
+    parser = Parser(ParserSettings(formats, schemas=SCHEMAS), is_thinking=is_thinking)
     parts = [part for piece in pieces for part in parser.push(piece)]
     return joined([*parts, *parser.end()])
 

@@ -9,11 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
+from draft_node.core.generation import Generation
 from draft_node.service.answer import Answer, Piece
-from draft_node.service.tokens import Alternative, TokenTexts
+from draft_node.service.tokens import Token, TokenTexts
 from goodspeed.engine.checkpoints import load_tokenizer
 from goodspeed.engine.tokenizing.text import decode
-from goodspeed.wire.messages import TokenLogprobs
+from goodspeed.wire.messages import Sampling, TokenLogprobs
 
 texts = st.lists(st.sampled_from(["river", " the", "日本", "😀", "\n\n", "e", "é", " 12", "."]), max_size=12).map(
     "".join
@@ -35,6 +36,10 @@ def ids_of(text: str) -> list[int]:
     return list(tokenizer()(text)["input_ids"]) if text else []
 
 
+def answer_to(**options: Any) -> Answer:
+    return Answer(tokenizer(), token_texts(), Generation(bytes(16), (), Sampling(), 99, **options))
+
+
 def written(
     ids: list[int],
     at: Iterable[int],
@@ -44,7 +49,7 @@ def written(
     is_trimmed: bool = False,
 ) -> tuple[Answer, list[Piece]]:
     """The answer to tokens that are delivered in parts and finished for their length."""
-    answer = Answer(tokenizer(), token_texts(), stops, min_tokens, is_trimmed=is_trimmed)
+    answer = answer_to(stop=tuple(stops), min_tokens=min_tokens, is_chat=is_trimmed)
     borders = [0, *sorted(min(border, len(ids)) for border in at), len(ids)]
     pieces: list[Piece] = []
     for start, end in pairwise(borders):
@@ -111,8 +116,8 @@ def test_a_chat_begins_without_blanks_and_all_else_stays(text: str, at: list[int
 
 def test_tokens_have_the_targets_own_logprobs_beside_them() -> None:
     river, the = ids_of("river")[0], ids_of(" the")[0]
-    answer = Answer(tokenizer(), token_texts(), [], 0)
+    answer = answer_to()
     told = TokenLogprobs(-0.5, (the, 0), (-0.25, -3.0))
     [token] = answer.take(Deliver((river,), (told,))).tokens
     assert token.logprob == -0.5
-    assert token.top == (Alternative(the, *token_texts()[the], -0.25), Alternative(0, "<|end|>", b"", -3.0))
+    assert token.top == (Token(the, *token_texts()[the], -0.25), Token(0, "<|end|>", b"", -3.0))

@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
+from draft_node.core.generation import Generation
 from draft_node.parsing.formats import THINKING, Call, Content, Formats, Thinking
 from draft_node.parsing.parser import ParserSettings
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.tokens import TokenTexts
+from goodspeed.wire.messages import Sampling
 from tests.chats import MARKERS, SPECIAL, ids_of, tokenizer
 from tests.draft_node.parsing.texts import HERMES, MISTRAL, SCHEMAS
 
@@ -25,6 +28,10 @@ THERE = ParserSettings(MISTRAL, HIDDEN, SCHEMAS)
 CALL = '<tool_call>\n{"name": "f", "arguments": {"n": 1}}\n</tool_call>'
 
 
+def answer_to(parser: ParserSettings, prompt: tuple[int, ...] = (), **options: Any) -> Answer:
+    return Answer(TOKENIZER, TEXTS, Generation(bytes(16), prompt, Sampling(), 99, is_chat=True, **options), parser)
+
+
 def written(
     text: str,
     parser: ParserSettings,
@@ -35,7 +42,7 @@ def written(
 ) -> tuple[Answer, list[Piece]]:
     """The answer to these tokens, delivered in parts."""
     ids = ids_of(text)
-    answer = Answer(TOKENIZER, TEXTS, stops, min_tokens, is_trimmed=True, parser=parser)
+    answer = answer_to(parser, stop=tuple(stops), min_tokens=min_tokens)
     borders = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
     items: list[Deliver | Finish] = [Deliver(tuple(ids[start:end])) for start, end in pairwise(borders)]
     pieces = list[Piece]()
@@ -89,6 +96,8 @@ SPELLED = [token for char in "\nso\n</think>\n no\n" for token in ids_of(char)]
 
 
 CLOSES = ids_of("</think>")[0]
+OPENED = tuple(ids_of("<think>\n"))
+"""A prompt that opens the thinking."""
 
 
 @pytest.mark.parametrize("num_at_once", [1, 2, 100])
@@ -101,13 +110,13 @@ def test_thinking_ends_at_the_token_of_its_marker_if_there_is_one(
 ) -> None:
     """So it may name the marker, which it then writes with other tokens."""
     ids = [*ids_of(opener), *SPELLED, *ids_of("</think>\n\n{}")]
-    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=replace(R1, closes=closes), is_thinking=not opener)
+    answer = answer_to(replace(R1, closes=closes), () if opener else OPENED)
     pieces = [answer.take(Deliver(tuple(ids[i : i + num_at_once]))) for i in range(0, len(ids), num_at_once)]
     assert told([*pieces, answer.take(Finish("stop"))]) == (said, thought, [])
     assert answer.num_thinking == len(ids) - len(ids_of("\n\n{}" if closes else " no\n</think>\n\n{}")) - (not closes)
 
 
 def test_thinking_that_never_ends_is_no_content() -> None:
-    answer = Answer(TOKENIZER, TEXTS, (), 0, parser=replace(R1, closes=CLOSES), is_thinking=True)
+    answer = answer_to(replace(R1, closes=CLOSES), OPENED)
     pieces = [answer.take(Deliver(tuple(SPELLED[:-1]))), answer.take(Finish("length"))]
     assert told(pieces) == ("", "so\n</think>\n no", [])

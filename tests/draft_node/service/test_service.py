@@ -244,10 +244,11 @@ async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_wait
 
 
 @run_async
-async def test_a_drain_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
+async def test_the_end_of_a_node_frees_the_verify_node_of_texts_that_nobody_reads_on() -> None:
     async with edge() as here, aclosing(here.service.write(endless())) as pieces:
         await anext(pieces)
-        assert not await here.service.drain(0.0)
+        here.service.draining = True
+        await here.service.cut_off(0.0)
         await until(lambda: not here.verify.core.sessions)
         with pytest.raises(Draining):
             [piece async for piece in pieces]

@@ -4,14 +4,12 @@ import pytest
 
 from draft_node.parsing.formats import Content
 from draft_node.service.answer import Piece
-from draft_node.service.tokens import Alternative, Token
+from draft_node.service.tokens import Token
 from draft_node.service.unread import Unread
 from goodspeed.errors import RequestRefused
 from tests.waiting import run_async
 
-PIECE = Piece(
-    (Content("ab"),), tuple(Token(1, "a", b"a", -1.0, (Alternative(2, "b", b"b", -2.0),) * 2) for _ in range(2))
-)
+PIECE = Piece((Content("ab"),), tuple(Token(1, "a", b"a", -1.0, (Token(2, "b", b"b", -2.0),) * 2) for _ in range(2)))
 SIZE = 12
 
 

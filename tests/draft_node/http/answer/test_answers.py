@@ -11,10 +11,13 @@ from starlette.testclient import TestClient
 
 from draft_node.core.actions import Statistics
 from draft_node.core.generation import Generation
+from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import Offsets, for_completion
-from draft_node.http.answer.streams import write
+from draft_node.http.answer.shape import items_of
+from draft_node.http.ask.generation import Batch
+from draft_node.http.schema.chat import CompletionRequest
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Ended, Piece
+from draft_node.service.answer import Ended, Item, Piece
 from draft_node.service.tokens import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
@@ -144,7 +147,7 @@ def test_logprobs_of_a_text_that_ends_before_its_first_token() -> None:
     class Silent(FakeService):
         async def write(
             self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-        ) -> AsyncGenerator[Piece | Ended, None]:
+        ) -> AsyncGenerator[Item, None]:
             yield Ended("stop", None, 0, Statistics())
 
     api = Api(service=Silent())
@@ -207,7 +210,7 @@ def test_the_official_client_raises_what_breaks_a_stream(api: Api) -> None:
 def test_a_bug_in_mid_stream_is_logged_and_said(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     api.fail(ZeroDivisionError("as ordered"), after=1)
     error = json.loads(events_of(api.complete(stream=True))[-2])["error"]
-    assert (error["type"], error["code"]) == ("server_error", "internal")
+    assert (error["type"], error["code"], error["message"]) == ("server_error", "internal", FAILED_HERE)
     assert "as ordered" in caplog.text
 
 
@@ -232,7 +235,7 @@ async def test_no_text_goes_on_when_one_of_several_fails() -> None:
     class Service(FakeService):
         async def write(
             self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-        ) -> AsyncGenerator[Piece | Ended, None]:
+        ) -> AsyncGenerator[Item, None]:
             if generation.max_tokens == 1:
                 raise RequestRefused("failed", "as ordered")
             try:
@@ -242,6 +245,7 @@ async def test_no_text_goes_on_when_one_of_several_fails() -> None:
                 closed.append(generation.max_tokens)
 
     texts = [Generation(bytes(16), (1,), Sampling(), number) for number in (3, 2, 1)]
+    shape = CompletionShape(CompletionRequest(prompt="x"), Batch(texts), "goodspeed")
     with pytest.raises(RequestRefused):
-        [_ async for _ in write(Service(), texts)]
+        [_ async for _ in items_of(shape, Service())]
     assert closed == [3, 2]

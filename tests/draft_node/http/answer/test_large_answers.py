@@ -19,7 +19,6 @@ from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import for_chat
 from draft_node.http.answer.shape import BYTES, LARGE
 from draft_node.http.ask import generation as generations
-from draft_node.http.ask.body import LargeWork
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
 from draft_node.service.chat_forms import ChatForms
@@ -62,16 +61,15 @@ async def test_a_very_large_answer_does_not_hold_the_event_loop() -> None:
 
     generation = Generation(bytes(16), (1,), Sampling(), 900, num_logprobs=20)
     batch = Batch([generation] * 16, echoes=[""] * 16)
-    shape, work = Waiting(CompletionRequest(prompt="x", logprobs=20), batch, "goodspeed"), LargeWork()
+    shape, service = Waiting(CompletionRequest(prompt="x", logprobs=20), batch, "goodspeed"), FakeService()
     for i in range(16):
-        async for item in FakeService().write(generation):
+        async for item in service.write(generation):
             shape.take(i, item)
-    writing = asyncio.create_task(shapes.to_json(shape, work.answers, "user"))
+    writing = asyncio.create_task(shapes.to_json(shape, service, "user"))
     await until(lambda: writers)
     turned.set()
     content = json.loads(await writing)
     assert [len(choice["logprobs"]["tokens"]) for choice in content["choices"]] == [900] * 16
-    work.close()
     assert [name.partition("_")[0] for name in writers] == ["answers"]
 
 

@@ -15,7 +15,7 @@ from starlette.types import Message
 from draft_node.core.generation import Generation
 from draft_node.http.answer import streams
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Item, Piece
 from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway
 from tests.draft_node.http.fake import Api, FakeService, official
 
@@ -60,9 +60,7 @@ class SlowService(FakeService):
         self.waits_s = waits_s
         self.num_open = 0
 
-    async def write(
-        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         self.num_open += 1
         waits = iter(self.waits_s)
         try:
@@ -215,15 +213,15 @@ async def test_an_error_within_a_second_is_the_status(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "kind"),
     [
-        (Busy("not_promised", "the reason"), "rate_limit_exceeded"),
-        (VerifyAway("verify_away", "the reason"), "server_error"),
-        (RequestRefused("unsupported", "the reason"), "invalid_prompt"),
+        (Busy("not_promised", "the reason"), "rate_limit_exceeded", "rate_limit_error"),
+        (VerifyAway("verify_away", "the reason"), "server_error", "overloaded_error"),
+        (RequestRefused("unsupported", "the reason"), "invalid_prompt", "invalid_request_error"),
     ],
 )
 @timed
-async def test_a_later_error_is_an_event_of_the_apis_kind(error: ServiceError, code: str) -> None:
+async def test_a_later_error_is_an_event_of_the_apis_kind(error: ServiceError, code: str, kind: str) -> None:
     users = {}
     for path in PATHS:
         service = SlowService(12)
@@ -239,8 +237,13 @@ async def test_a_later_error_is_an_event_of_the_apis_kind(error: ServiceError, c
     assert names == ["created", "in_progress", "failed"]
     last = json.loads(written[-1].partition("data: ")[2])
     assert (last["sequence_number"], last["response"]["error"]) == (2, {"code": code, "message": "the reason"})
+    assert last["response"]["status"] == "failed"
     [event] = users["messages"].events
-    assert event.startswith(b"event: error\n")
+    name, data = event.decode().split("\n", 1)
+    assert (name, json.loads(data.removeprefix("data: "))["error"]) == (
+        "event: error",
+        {"type": kind, "message": "the reason"},
+    )
 
 
 @pytest.mark.parametrize("leaves_after_s", [0.5, 5, 45])

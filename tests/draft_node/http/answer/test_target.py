@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.levels import Target
 from tests.draft_node.http.fake import Api, events_of
 
 
@@ -31,5 +30,3 @@ def test_the_node_names_both_models() -> None:
     assert api.client.get("/v1/models").json()["data"][0]["goodspeed"] == models
     ready = {"status": "ready", "target": "big-model", "target_fingerprint": "b1"}
     assert api.client.get("/ready").json() == ready
-    api.service.target = Target()
-    assert api.client.get("/v1/models/goodspeed").json()["goodspeed"]["target"] is None

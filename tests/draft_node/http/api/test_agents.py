@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Item
 from tests.draft_node.http.fake import Api, official
 from tests.draft_node.http.speaking import SpeakingService
 
@@ -36,9 +36,7 @@ class Scripted(SpeakingService):
     def __init__(self, num_at_once: int = 5) -> None:
         super().__init__(CALL, num_at_once=num_at_once)
 
-    async def write(
-        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         self.says = ANSWER if "<tool_response>" in self.prompts[-1] else CALL
         async for item in super().write(generation, parser):
             yield item

@@ -8,9 +8,7 @@ import pytest
 
 from draft_node.http.schema.messages import ToolUse
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
-from goodspeed.errors import VerifyAway
 from goodspeed.serving.web import Keys
-from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
 from tests.draft_node.http.api.test_responses import LONG, SPOKEN
@@ -459,20 +457,6 @@ def test_a_key_comes_in_either_header(path: str) -> None:
     for headers in ({}, {"x-api-key": "another"}, {"Authorization": "Bearer x", "x-api-key": "the-key-itself"}):
         error_of(api.client.post(f"/v1/messages{path}", json={}, headers=headers), 401, "authentication_error")
     assert len({generation.user for generation in api.service.generations}) <= 1
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (VerifyAway("verify_away", "away"), "overloaded_error", "away"),
-        (RuntimeError("a secret"), "api_error", FAILED_HERE),
-    ],
-)
-def test_a_stream_that_breaks_ends_with_an_error(api: Api, error: Exception, kind: str, message: str) -> None:
-    api.fail(error, after=2)
-    *_, before, last = events_of(ask(api, stream=True))
-    assert before["type"] == "content_block_delta"
-    assert last == {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def test_an_empty_turn_and_a_call_of_a_tool_that_does_not_exist_are_taken_as_an_answer_had_them(api: Api) -> None:

@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.answer import Item, Piece
 from goodspeed.errors import ServiceError
 from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api
@@ -28,9 +28,7 @@ class Slow(SpeakingService):
 
     waits = False
 
-    async def write(
-        self, generation: Generation, parser: ParserSettings = ONLY_CONTENT
-    ) -> AsyncGenerator[Begun | Piece | Ended, None]:
+    async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         if self.error is not None:
             raise self.error
         async for each in super().write(generation, parser):

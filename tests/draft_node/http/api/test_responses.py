@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from goodspeed.errors import VerifyAway
-from goodspeed.serving.web.errors import FAILED_HERE
 from tests.draft_node.http.fake import Api, error_of, named_events_of
 from tests.draft_node.http.speaking import SpeakingService
 
@@ -146,26 +144,6 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert service.prompts[0] == service.prompts[1]
 
 
-@pytest.mark.parametrize("num_calls", [1, 2])
-def test_calls_that_follow_each_other_are_one_turn(num_calls: int) -> None:
-    service = SpeakingService("Cold.")
-    calls = [
-        {"type": "function_call", "call_id": f"c{i}", "name": "weather", "arguments": "{}"} for i in range(num_calls)
-    ]
-    said = [{"type": "function_call_output", "call_id": f"c{i}", "output": f"{i}"} for i in range(num_calls)]
-    user = {"role": "user", "content": "Well?"}
-    assert respond(Api(service=service), input=[user, *calls, *said], **TOOLS).status_code == 200
-    assert service.prompts[0].count("<|im_start|>assistant") == 2
-
-
-def test_an_output_may_be_sent_back_as_it_was() -> None:
-    api = Api(service=SpeakingService(SPOKEN))
-    user = {"role": "user", "content": "Well?"}
-    output = respond(api, input=[user], **TOOLS).json()["output"]
-    results = [{"type": "function_call_output", "call_id": item["call_id"], "output": "3"} for item in output[2:]]
-    assert respond(api, input=[user, *output, *results], **TOOLS).status_code == 200
-
-
 def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
     service = SpeakingService(SPOKEN)
     api = Api(service=service)
@@ -260,21 +238,3 @@ def test_refused_by_name(api: Api, body: dict[str, Any], param: str) -> None:
 )
 def test_harmless(api: Api, body: dict[str, Any]) -> None:
     assert respond(api, max_output_tokens=1, **body).status_code == 200
-
-
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (VerifyAway("verify_away", "away"), "away"),
-        (RuntimeError("a secret"), FAILED_HERE),
-    ],
-)
-def test_a_stream_that_breaks_ends_with_a_failed_response(api: Api, error: Exception, message: str) -> None:
-    api.fail(error, after=2)
-    *_, before, last = events_of(respond(api, max_output_tokens=5, stream=True))
-    assert before["type"] == "response.output_text.delta"
-    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
-    assert last["response"]["error"] == {"code": "server_error", "message": message}

@@ -7,7 +7,6 @@ import goodspeed
 from draft_node.http.api.node import routes_of_node
 from draft_node.http.api.texts import routes_of_texts
 from draft_node.http.api.tokens import routes_of_tokens
-from draft_node.http.ask.body import LargeWork
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
@@ -15,13 +14,11 @@ from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
 
 def routes(api: Api) -> list[tuple[str, str]]:
     """Every path and method."""
-    work = LargeWork()
     found = [
-        *routes_of_texts(api.service, api.config, work),
-        *routes_of_tokens(api.service, api.config, work),
+        *routes_of_texts(api.service, api.config),
+        *routes_of_tokens(api.service, api.config),
         *routes_of_node(api.service, api.config, lambda: (b"", "")),
     ]
-    work.close()
     return [
         (route.path.replace("{name:path}", "goodspeed"), method.lower())
         for route in found

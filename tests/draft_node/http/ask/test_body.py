@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 
 from draft_node.http.ask import body
-from draft_node.http.ask.body import LargeWork
 from draft_node.http.schema.chat import CompletionRequest
+from draft_node.service.queues import MAX_BYTES, FairQueue
 
 NUM_BODIES = 12
 CONTENT = json.dumps({"prompt": [[12345] * 4095] * 64}).encode()
@@ -27,12 +27,13 @@ def asked(user: str) -> Request:
     return Request(scope, receive)
 
 
-async def read_all(work: LargeWork) -> None:
+async def read_all() -> None:
+    queue = FairQueue(MAX_BYTES, "", "bodies")
     requests = (asked(f"10.0.0.{user}") for user in range(NUM_BODIES))
-    for each in await asyncio.gather(*(body.read(request, CompletionRequest, work.bodies) for request in requests)):
+    for each in await asyncio.gather(*(body.read(request, CompletionRequest, queue) for request in requests)):
         assert each.prompt is not None
         assert len(each.prompt) == 64
-    work.close()
+    queue.close()
 
 
 def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,5 +50,5 @@ def test_one_body_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
                 lock.release()
 
     monkeypatch.setattr(body, "validated", noted)
-    asyncio.run(read_all(LargeWork()))
+    asyncio.run(read_all())
     assert read == [(True, "bodies")] * NUM_BODIES

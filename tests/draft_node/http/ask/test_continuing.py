@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from draft_node.core.actions import Deliver
+from draft_node.core.generation import Generation
 from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.service.answer import Answer
 from draft_node.service.tokens import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
+from goodspeed.wire.messages import Sampling
 from tests.chats import PLAIN, QWEN3, R1, function, ids_of, tokenizer
 from tests.draft_node.http.ask.test_tools import TOOLS, USER, api, call, message_of, prompt_of, streamed
 from tests.draft_node.http.fake import error_of
@@ -129,6 +131,6 @@ def test_the_end_of_the_message_is_the_end_of_the_prompt_or_it_is_refused() -> N
 @pytest.mark.parametrize(("continued", "said"), [(None, "Rome"), ("text", " Rome")])
 def test_the_blank_that_a_template_leaves_belongs_to_a_continued_text(continued: Continued | None, said: str) -> None:
     here = tokenizer()
-    parser = ParserSettings(continued=continued)
-    answer = Answer(here, TokenTexts(here), (), 0, is_trimmed=True, parser=parser)
+    generation = Generation(bytes(16), (), Sampling(), 9, is_chat=True)
+    answer = Answer(here, TokenTexts(here), generation, ParserSettings(continued=continued))
     assert answer.take(Deliver(tuple(ids_of(" Rome")), ())).text == said

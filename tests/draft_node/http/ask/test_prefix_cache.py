@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.draft_node.http.fake import Api, error_of, events_of
+from tests.draft_node.http.fake import Api, error_of
 
 
 def cached(answer: Any) -> int:
@@ -22,12 +22,6 @@ def test_what_one_choice_has_read_was_not_there_for_the_request(api: Api) -> Non
     assert cached(api.complete(max_tokens=2, n=3)) == 0
     api.service.cached = [3, 4, 0, 1]
     assert cached(api.complete(prompt=["hello", "you"], max_tokens=2, n=2)) == 3
-
-
-def test_a_stream_tells_it_in_its_last_chunk(api: Api) -> None:
-    api.service.cached = [4]
-    answer = api.chat(max_tokens=2, stream=True, stream_options={"include_usage": True})
-    assert '"prompt_tokens_details":{"cached_tokens":4}' in events_of(answer)[-2]
 
 
 def test_a_request_may_do_without(api: Api) -> None:

@@ -221,14 +221,12 @@ for _ in range(40):
 NO_TOOL = {"type": "function", "function": {"name": "x"}}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": "x"}, "tools", "must be a list"),
-    ({"tools": [{"type": "function"}]}, "tools.0.function", "must be given"),
     ({"tools": [{"type": "web_search"}]}, "tools.0.type", "must be 'function'"),
     ({"tools": [function("a b")]}, "tools.0.function.name", "must match pattern"),
     ({"tools": [function("x", strict="yes")]}, "tools.0.function.strict", "must be true or false"),  # type: ignore[arg-type]
     ({"tools": [function(), function()]}, "tools.1.function.name", "another tool is named 'weather', too"),
     ({"tools": [function()] * 1025}, "tools", "must have at most 1024 members"),
     ({"tools": [function(a=DEEP)]}, "tools.0.function.parameters", "must not have more than 32 levels"),
-    ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
     ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice", "must be 'none', 'auto' or 'required'"),
     ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "must be 'function'"),
     ({"tools": TOOLS, "tool_choice": NO_TOOL}, "tool_choice.function.name", "no tool"),
