@@ -8,7 +8,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Ack, Draft
 from tests.fakes import Desk, expected, session_id
-from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM, UNWAITED
+from verify_node.scheduler.select import BOUND_SHARE, SELDOM, UNWAITED
 
 
 @pytest.fixture
@@ -95,14 +95,6 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
         desk.up("a", draft_of(desk, source=source))
         [verdict] = desk.round()
         assert (verdict.num_verified, verdict.source) == (4, source)
-
-
-def test_barrier_rounds_have_no_bound() -> None:
-    desk = Desk("a", rounds="barrier")
-    desk.begin()
-    desk.draft()
-    [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.source, verdict.least_probability) == (8, "model", ALL)
 
 
 # -- what is learned ---------------------------------------------------------------------------------------------------
