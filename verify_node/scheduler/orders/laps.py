@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
-from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job
+from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, Order
 
 FIRST_S = 0.5
 """S_1, in seconds: about the first ten rounds of a text, when little must be recomputed after a preemption."""
@@ -72,7 +72,7 @@ class Size(NamedTuple):
 
 
 @ORDERS.register("laps")
-class Laps:
+class Laps(Order):
     """LAPS-SD: least attained service, and once a text's speed is known, least perceived service (Algorithm 1).
 
     K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* once its acceptance rate is stable;
@@ -93,7 +93,6 @@ class Laps:
     """
 
     displaces = True
-    by_arrival = False
 
     # The paper's parameters; experiments replace them.
     bounds = BOUNDS
