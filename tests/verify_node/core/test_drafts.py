@@ -28,14 +28,6 @@ def draft_of(desk: Desk, *, num: int = 4, source: NodeSource = "ngram") -> Draft
     return Draft(session_id(1), session.epoch, base_len, tokens, probabilities.encode([0.9] * len(tokens)), source)
 
 
-def test_what_is_drafted_is_verified_in_the_next_round(desk: Desk) -> None:
-    assert desk.up("a", draft_of(desk)) == []
-    [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.num_accepted, len(verdict.tokens)) == (4, 4, 5)
-    assert (verdict.source, verdict.may_draft) == ("ngram", 0)
-    assert desk.text() == expected(max_tokens=40)[:6]
-
-
 def test_a_draft_opens_the_window_again(desk: Desk) -> None:
     for _ in range(40):
         desk.round()
