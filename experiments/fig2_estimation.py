@@ -23,13 +23,13 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
+from experiments.simulation.accounts import expected_tokens
 from experiments.simulation.arrays.replays import IN_TURN, alphas_of, clients_of
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Switching
 from experiments.simulation.world import World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.policies.base import Floats
 
 OURS = "gradient"

@@ -23,9 +23,9 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results, new_figure, run
 from experiments.harness.processes import each
+from experiments.simulation.accounts import expected_tokens
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.steady import Steady, Stretch, steady
-from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 
 WANTED = 0.98

@@ -141,16 +141,22 @@ class Misfits:
 
     def __init__(self, name: str, then: str) -> None:
         """then: what happens instead."""
+        self.error: Exception | None = None  # the latest
+        self.told: str | None = None  # about it
         self._name, self._then = name, then
         self._number = 0
 
     def answer(self, ask: Callable[[], T], otherwise: T) -> T:
-        """Returns the rule's answer; `otherwise` after an exception: logs the first, second, fourth and so on."""
+        """Returns the rule's answer; `otherwise` after an exception."""
         try:
             return ask()
         except Exception as error:
-            self._number += 1
-            if self._number.bit_count() == 1:
-                what = f"{self._name} failed: {type(error).__name__}: {first_line(error)}"
-                logger.error("%s; %s (errors so far: %d)", what, self._then, self._number, exc_info=error)
+            self.note(error, f"{self._name} failed: {type(error).__name__}: {first_line(error)}")
             return otherwise
+
+    def note(self, error: Exception, what: str) -> None:
+        """Counts an error; logs the first, second, fourth and so on."""
+        self._number += 1
+        self.error, self.told = error, f"{what}; {self._then} (errors so far: {self._number})"
+        if self._number.bit_count() == 1:
+            logger.error("%s", self.told, exc_info=error)

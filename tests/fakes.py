@@ -84,6 +84,7 @@ def make_core(
     policy: str | Policy = "gradient",
     num_pages: int = 64,
     page_size: int = 4,
+    prefix_cache: bool = True,
     pool: PagePool | None = None,
     context_len: int = 200,
     vocab_size: int = VOCAB,
@@ -110,7 +111,7 @@ def make_core(
     return kind(
         changed,
         welcome,
-        pool or PagePool(num_pages, page_size, prefix_cache=changed.prefix_cache),
+        pool or PagePool(num_pages, page_size, prefix_cache=prefix_cache),
         policy=own,
         cost=None if cost is None else Refined(cost),
         constraints=constraints,

@@ -58,7 +58,7 @@ def serve(namespace: argparse.Namespace) -> int:
         wall_s=asdict(daemon.wall),
         uplink_bytes=daemon.messages.uplink_bytes,
         refusals=dict(daemon.core.replies.refusals),
-        policy_error=daemon.core.allocator.told_policy_error,
+        policy_error=daemon.core.allocator.misfits.told,
         **told,
     )
     return 0

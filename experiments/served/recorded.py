@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from experiments.simulation.accounts import expected_tokens
 from experiments.simulation.arrays.optimum import utility_of
-from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.policies.base import Floats
 from goodspeed.serving.measuring.recording import AnyLine, Drafted, Opened, Round
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from experiments.simulation.nodes.surroundings import Finished
@@ -131,3 +133,17 @@ def run(settings: Settings, seed: int) -> Run:
 def runs(make: Callable[..., Settings], seeds: int) -> list[Run]:
     """A run of each seed. make: takes it as `seed`."""
     return [run(make(seed=seed), seed) for seed in range(seeds)]
+
+
+def expected_tokens(acceptance_rate: ArrayLike, length: ArrayLike) -> Any:
+    """Returns the expected tokens of a draft of `length`: (1 - alpha^(S+1)) / (1 - alpha), or S + 1 at alpha = 1.
+
+    Scalars give a float; arrays broadcast. Accurate for every alpha in [0, 1].
+    """
+    alpha = np.asarray(acceptance_rate, dtype=np.float64)
+    positions = np.asarray(length, dtype=np.float64) + 1.0
+    certain = alpha >= 1.0
+    with np.errstate(divide="ignore"):  # log(0) = -inf is intended: no drafted token is ever accepted
+        failed = -np.expm1(positions * np.log(np.where(certain, 0.5, alpha)))
+    tokens = np.where(certain, positions, failed / np.where(certain, 1.0, 1.0 - alpha))
+    return float(tokens) if tokens.ndim == 0 else tokens

@@ -35,11 +35,9 @@ class Las(Laps):
 
 
 @ORDERS.register("sjf")
-class Sjf:
+class Sjf(Order):
     """By the tokens that are left; nobody gives up a place."""
 
-    displaces = False
-    by_arrival = False
     aging_s = AGING_S  # whoever has waited for longer goes first
 
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
@@ -47,12 +45,6 @@ class Sjf:
             return job.overdue_first(now, self.aging_s), job.remaining_tokens, job.arrived_at
 
         return sorted(jobs, key=key)
-
-    def yields(self, holder: Job, waiter: Job, now: float) -> bool:
-        return False
-
-    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
-        return ()
 
 
 def create(name: str, **parameters: Any) -> Order:

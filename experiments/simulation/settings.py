@@ -138,7 +138,7 @@ class Settings:
     core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
     rounds: str = DEFAULTS.rounds  # of `RoundKind`; "barrier" is the paper
     policy: str | Callable[[], Policy] = DEFAULTS.policy  # or what makes a new one
-    policy_seed: int = DEFAULTS.policy_seed  # of `random`
+    policy_seed: int = 0  # of `random`
     budget: int = DEFAULTS.budget
     self_draft: bool = DEFAULTS.self_draft
     is_shared: bool = False  # draft nodes are on its machine: it measures whether their models may draft
@@ -208,7 +208,6 @@ class Settings:
         name = self.policy if isinstance(self.policy, str) else "gradient"
         return CoreSettings(
             policy=name,
-            policy_seed=self.policy_seed,
             rounds=cast(RoundKind, self.rounds),
             budget=self.budget,
             max_round_tokens=self.max_round_tokens,
@@ -221,7 +220,6 @@ class Settings:
             max_client_sessions=self.max_sessions,
             admission=self.admission,
             order=self.order,
-            prefix_cache=self.prefix_cache,
         )
 
 

@@ -1,10 +1,8 @@
-"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client, and the token count that they predict."""
+"""Smoothed acceptance rate (Eq. 3) and goodput (Eq. 4) of one client."""
 
 import math
-from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from goodspeed.errors import ConfigError
 
@@ -81,24 +79,6 @@ class GoodputEstimator:
             raise ValueError(f"{tokens} tokens over {rounds} rounds is impossible")
         keep = 1.0 - self.beta if rounds == 1 else float(np.exp(rounds * log_keep(self.beta)))
         self.value = max(keep * self.value + (1.0 - keep) * (tokens / rounds), SMALLEST_GOODPUT)
-
-
-@overload
-def expected_tokens(acceptance_rate: float, length: int) -> float: ...
-@overload
-def expected_tokens(acceptance_rate: ArrayLike, length: ArrayLike) -> Any: ...
-def expected_tokens(acceptance_rate: Any, length: Any) -> Any:
-    """Returns the expected tokens of a draft of `length`: (1 - alpha^(S+1)) / (1 - alpha), or S + 1 at alpha = 1.
-
-    Accepts scalars (returns a float) or arrays that broadcast. Accurate for every alpha in [0, 1].
-    """
-    alpha = np.asarray(acceptance_rate, dtype=np.float64)
-    positions = np.asarray(length, dtype=np.float64) + 1.0
-    certain = alpha >= 1.0
-    with np.errstate(divide="ignore"):  # log(0) = -inf is intended: no drafted token is ever accepted
-        failed = -np.expm1(positions * np.log(np.where(certain, 0.5, alpha)))
-    tokens = np.where(certain, positions, failed / np.where(certain, 1.0, 1.0 - alpha))
-    return float(tokens) if tokens.ndim == 0 else tokens
 
 
 def _share(name: str, value: float) -> float:

@@ -2,13 +2,12 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, expected_tokens, smoothed
+from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smoothed
 
 shares = st.floats(0.001, 1.0)
 
@@ -71,29 +70,6 @@ def test_goodput_stays_positive(beta):
     for _ in range(5000):
         estimator.observe(tokens=0)
     assert 0.0 < estimator.value < 1e-5
-
-
-def test_expected_tokens_by_hand():
-    assert expected_tokens(0.5, 2) == 1.75
-    assert expected_tokens(0.9, 0) == pytest.approx(1.0, rel=1e-15)
-    assert expected_tokens(0.0, 7) == 1.0
-    assert expected_tokens(1.0, 7) == 8.0
-    assert isinstance(expected_tokens(0.5, 2), float)
-
-
-@given(alpha=st.floats(0, 1), length=st.integers(0, 60))
-def test_expected_tokens_is_the_sum_of_the_survivals(alpha, length):
-    assert expected_tokens(alpha, length) == pytest.approx(math.fsum(alpha**s for s in range(length + 1)), rel=1e-11)
-
-
-@pytest.mark.parametrize("gap", [1e-3, 1e-8, 1e-12, 1e-16])
-def test_expected_tokens_is_stable_near_certainty(gap):
-    assert expected_tokens(1.0 - gap, 20) == pytest.approx(21.0 - 210.0 * gap, rel=2e-4 * gap / 1e-3 + 1e-14)
-
-
-def test_expected_tokens_broadcasts():
-    table = expected_tokens(np.array([[0.0], [0.5], [1.0]]), np.arange(3))
-    np.testing.assert_allclose(table, [[1.0, 1.0, 1.0], [1.0, 1.5, 1.75], [1.0, 2.0, 3.0]], rtol=1e-15)
 
 
 @pytest.mark.parametrize(

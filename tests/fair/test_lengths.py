@@ -57,10 +57,6 @@ def test_a_text_without_a_token_tells_nothing():
     assert learned(0, prior_tokens=10).expected(0, PROMPT) == 10
 
 
-def test_many_texts_outweigh_the_prior():
-    assert learned(*[30] * 200, prior_tokens=1000).expected(0, PROMPT) == pytest.approx(30, abs=10)
-
-
 @given(st.lists(st.integers(1, 500), max_size=30), st.integers(0, 300), st.integers(1, 400) | st.just(inf))
 def test_the_mean_is_that_of_every_longer_text_cut_at_what_it_may_be(lengths, so_far, max_tokens):
     counted = [min(length, max_tokens) for length in lengths[-20:] if length > so_far]

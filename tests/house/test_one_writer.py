@@ -13,18 +13,18 @@ import pytest
 
 from verify_node.scheduler.service import Account
 from verify_node.session.client import Client, Peer
+from verify_node.session.deadline import Deadline
 from verify_node.session.draft_state import DraftState
 from verify_node.session.model_calls import ModelCalls
 from verify_node.session.session import Session
-from verify_node.slo.deadline import Deadline
 
 ROOT = Path(__file__).parents[2]
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "verify_node").rglob("*.py"))]
 OWNED = {
     "verify_node/session": {
-        field.name for owner in (Session, DraftState, ModelCalls, Client, Peer) for field in fields(owner)
-    },
-    "verify_node/slo": {field.name for field in fields(Deadline)} - {"session_id", "client", "at"},
+        field.name for owner in (Session, DraftState, ModelCalls, Client, Peer, Deadline) for field in fields(owner)
+    }
+    - {"at"},
     "verify_node/scheduler": {field.name for field in fields(Account)},
     "verify_node/core": {"refusals", "num_rounds", "round_s", "wake_at", "draining"},
 }

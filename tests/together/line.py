@@ -51,7 +51,6 @@ class Line:
             context_len=128,
             budget=12,
             max_round_tokens=32,
-            prefix_cache=prefix_cache,
         )
         self.users: dict[bytes, User] = {}
         self.up: deque[bytes] = deque()

@@ -10,8 +10,8 @@ from verify_node.session.phase import Phase
 from verify_node.session.session import Session
 
 
-def new_client(name: str = "a") -> Client:
-    return Client(name, AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0))
+def new_client(name: str = "a", **changes: Any) -> Client:
+    return Client(name, AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0), **changes)
 
 
 def new_session(
@@ -23,9 +23,8 @@ def new_session(
 ) -> Session:
     """A session that was just opened; its acceptance rate is its client's unless another is given."""
     client = client or new_client()
-    tokens = [*opened.prompt, *opened.committed]
     limit = len(opened.prompt) + opened.max_tokens
-    return Session(opened, b"a", client, acceptance or client.acceptance, tokens, admitted, len(tokens), limit)
+    return Session(opened, b"a", client, acceptance or client.acceptance, admitted, limit)
 
 
 def put(session: Session, may_draft: int = 0, draft: Draft | None = None, *, waits: bool = False) -> None:

@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import ProtocolError
+from goodspeed.fair import policies
 from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load
 from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, UpMessage
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, UpMessage
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet, load_of
@@ -41,7 +42,6 @@ from verify_node.session.checks import (
     HELLO_FIRST,
     NOT_ACKNOWLEDGED,
     STOPPING,
-    Rejection,
     check_base,
     check_draft,
     check_proposal,
@@ -174,10 +174,10 @@ class VerifyCore:
         was_idle = not any(one.is_active for one in self.sessions.values())
         before = self.sessions.get(message.session_id)
         opened = self.sessions.open(peer, message, now, num_rounds=self.rounds.num_rounds, in_flight=in_flight)
-        if isinstance(opened, Rejection):
+        if isinstance(opened, Refusal):
             return self.replies.refuse(peer.peer_id, opened, now, about=message)
         is_kept = opened.session_id not in self.sessions.released
-        self.rounds.preemption.opened(opened, before, self.sessions, now, kept=is_kept)
+        self.rounds.preemption.opened(opened, before, now, kept=is_kept)
         if opened.is_compiling:
             self.promises.forget(opened)
         else:
@@ -194,7 +194,7 @@ class VerifyCore:
         """Lets a session of `Register.next_to_compile` begin, or refuses it if its constraint does not compile."""
         was_idle = not any(one.is_active for one in self.sessions.values())
         begun = self.sessions.compiled(asked, result, now, num_rounds=self.rounds.num_rounds)
-        if isinstance(begun, Rejection):
+        if isinstance(begun, Refusal):
             return self.replies.give_up(self.sessions[asked.session_id], begun, now)
         if begun is not None:
             self._begin(begun, None, now, was_idle=was_idle)
@@ -206,7 +206,7 @@ class VerifyCore:
         A draft with an invalid proposal counts as empty, so that its session goes on.
         """
         found = self.sessions.find(peer, message, now)
-        if isinstance(found, Rejection):
+        if isinstance(found, Refusal):
             return self.replies.refuse(peer.peer_id, found, now, about=message)
         draft = message if isinstance(message, Draft) else None
         refused = check_draft(draft, found, self.welcome.vocab_size) if draft else check_base(message, found)
@@ -270,7 +270,7 @@ class VerifyCore:
 
         Redirects open sessions to other replicas, if there are any.
         """
-        return self.fleet.leave(now) + [Send(peer_id, STOPPING.to_message()) for peer_id in self.peers]
+        return self.fleet.leave(now) + [Send(peer_id, STOPPING) for peer_id in self.peers]
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class VerifyCore:
 
 def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:
     return Allocator(
-        policy if policy is not None else settings.create_policy(),
+        policy if policy is not None else policies.create(settings.policy),
         settings.budget,
         eta=settings.eta,
         beta=settings.beta,

@@ -16,8 +16,8 @@ from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.fields import RedirectReason
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Round
+from verify_node.session.deadline import Cause, Deadline
 from verify_node.session.session import Session
-from verify_node.slo.deadline import Cause, Deadline
 
 PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 """Decisions on a session that asked for a promise."""

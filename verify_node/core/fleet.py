@@ -22,9 +22,9 @@ from verify_node.core.register import Register
 from verify_node.core.replies import Send
 from verify_node.scheduler.round import RoundLimits
 from verify_node.session.client import Peer
+from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
 from verify_node.slo.allotting import tpots
-from verify_node.slo.deadline import Deadline
 from verify_node.slo.promises import Promises
 
 TOLD_S = 10.0

@@ -1,7 +1,7 @@
 """A register of the connected peers and their sessions. No I/O, clock or torch.
 
 Peers join with a Hello and leave with a Leave, or when their lease runs out. With keys, each peer belongs to a
-key, and is removed with the key. Invalid requests are answered by a `Rejection`.
+key, and is removed with the key. Invalid requests are answered by a `Refusal`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, SloTerms, Welcome
-from goodspeed.wire.messages import UpMessage
+from goodspeed.wire.messages import Refusal, UpMessage
 from verify_node.core.counts import Diary
 from verify_node.core.sessions import Sessions
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
-from verify_node.session.checks import ANOTHERS_PEER, Rejection, check_hello, check_principal
+from verify_node.session.checks import ANOTHERS_PEER, check_hello, check_principal
 from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 from verify_node.slo.terms import terms_of
@@ -78,7 +78,7 @@ class Register:
         self._lose(ended, now)
         return ended
 
-    def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Rejection | None:
+    def check(self, peer_id: bytes, message: UpMessage, principal: str | None, now: float) -> Refusal | None:
         """Returns the refusal of a message that its sender's key does not permit; None if it is permitted."""
         if self.enrolled is None:
             return None
@@ -93,7 +93,7 @@ class Register:
         enrolled = (self.enrolled or {}).get(principal or "")
         return enrolled.name if enrolled is not None else ""
 
-    def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Rejection | None:
+    def hello(self, peer_id: bytes, hello: Hello, now: float, principal: str | None = None) -> Refusal | None:
         if refused := check_hello(hello, self.welcome):
             return refused
         name = self._client_name(peer_id, hello, principal)

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from goodspeed.wire.messages import DownMessage, Refusal, RefusalCode, Verdict
+from goodspeed.wire.messages import DownMessage, Refusal, Verdict
 from verify_node.core.counts import Counts
 from verify_node.core.rate_limit import RateLimiter, Treatment
 from verify_node.core.register import Register
@@ -20,7 +21,7 @@ from verify_node.session.checks import (
     NOT_DRAWN,
     NOT_ENROLLED,
     AboutSession,
-    Rejection,
+    refusal,
     wrong_proposal,
 )
 from verify_node.session.client import Peer, sender_of
@@ -75,7 +76,7 @@ class Replies:
     def refuse(
         self,
         peer_id: bytes,
-        refused: Rejection | Refusal,
+        refused: Refusal,
         now: float,
         *,
         principal: str | None = None,
@@ -86,33 +87,33 @@ class Replies:
 
         client: name given by a sender that is not admitted.
         """
-        refusal = refused.to_message(about) if isinstance(refused, Rejection) else refused
-        self._note(client or self._name(peer_id), refusal, now)
+        if about is not None:
+            refused = replace(refused, session_id=about.session_id, epoch=about.epoch)
+        self._note(client or self._name(peer_id), refused, now)
         sender = sender_of(peer_id, principal) if principal else self._sender(peer_id)
-        match self.rate_limiter.refused(sender, refusal.code, now):
+        match self.rate_limiter.refused(sender, refused.code, now):
             case Treatment.ANSWERED:
-                return [Send(peer_id, refusal)]
+                return [Send(peer_id, refused)]
             case Treatment.COUNTED:
                 self.num_unanswered += 1
                 return []
             case Treatment.BARRED:
-                return self._bar(peer_id, sender, f"too many refused messages, the latest as {refusal.code!r}", now)
+                return self._bar(peer_id, sender, f"too many refused messages, the latest as {refused.code!r}", now)
 
     def turned_away(self, key: str, now: float) -> None:
         """Records that a key that is not enrolled was denied a connection; there is no peer to reply to."""
-        self._note("", Refusal("not_enrolled", f"no file in the --enrolled folder has its key {key}", ""), now)
+        self._note("", refusal("not_enrolled", f"no file in the --enrolled folder has its key {key}", ""), now)
 
     def revoke(self, peers: Iterable[Peer], now: float) -> list[Send]:
         """Notifies peers whose key was removed or changed; does not count as an offence."""
         sends = []
         for peer in peers:
             refused = CHANGED if peer.principal in (self._register.enrolled or {}) else NOT_ENROLLED
-            refusal = refused.to_message()
-            self._note(peer.client.name, refusal, now)
-            sends.append(Send(peer.peer_id, refusal))
+            self._note(peer.client.name, refused, now)
+            sends.append(Send(peer.peer_id, refused))
         return sends
 
-    def give_up(self, session: Session, why: Rejection, now: float) -> list[Send]:
+    def give_up(self, session: Session, why: Refusal, now: float) -> list[Send]:
         """Drops the session, and sends its draft node the reason."""
         self._register.sessions.drop(session)
         return self.refuse(session.peer_id, why, now, about=session.opened)
@@ -126,8 +127,7 @@ class Replies:
         num_tokens = session.num_unacknowledged + len(session.prompt_logprobs or ())
         if session.last_verdict is None or not self.rate_limiter.repeats(sender, num_tokens):
             return []
-        if (verdict := session.repeat(base_len)) is None:
-            return []
+        verdict = session.repeat(session.last_verdict, base_len)
         if session.num_repeats > MAX_REPEATS:
             return self.give_up(session, NOT_ACKNOWLEDGED, now)
         self._counts.num_repeated += 1
@@ -150,21 +150,20 @@ class Replies:
         self.rate_limiter.earned(self._sender(peer_id))
         return Send(peer_id, verdict)
 
-    def _note(self, client: str, refusal: Refusal, now: float) -> None:
-        self.refusals[refusal.code] += 1
-        why = refusal.what if refusal.code in KEEPS_OUT else ""
-        self._register.diary.refused(client, refusal.code, now, why)
+    def _note(self, client: str, refused: Refusal, now: float) -> None:
+        self.refusals[refused.code] += 1
+        why = refused.what if refused.code in KEEPS_OUT else ""
+        self._register.diary.refused(client, refused.code, now, why)
 
     def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
         seconds = self.rate_limiter.bar(sender, now)
-        code: RefusalCode = "barred"
         what_to_do = f"correct this and reconnect after {seconds:.0f} s; messages before that are ignored"
-        refusal = Refusal(code, f"this draft node sent {why}", what_to_do)
-        self.refusals[code] += 1
+        refused = refusal("barred", f"this draft node sent {why}", what_to_do)
+        self.refusals[refused.code] += 1
         self._register.diary.visit("barred", self._name(peer_id), why, now)
         receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
-        return [Send(receiver, refusal) for receiver in receivers]
+        return [Send(receiver, refused) for receiver in receivers]
 
     def _sender(self, peer_id: bytes) -> bytes:
         """Returns the sender of a peer's messages. With keys, a peer that is gone may be named like another's key."""

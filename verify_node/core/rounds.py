@@ -112,7 +112,7 @@ class Rounds:
         self.sessions.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
-            self.preemption.keep(self.sessions, self.allocator.clients)
+            self.preemption.keep(self.allocator.clients)
         ready = self.starting.look(self.choice, self.num_rounds, self.round_s, now) or ()
         ready = [session for session in ready if not self.promises.awaits_decision(session)]
         self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)

@@ -1,7 +1,7 @@
 """The open sessions by id, and the KV pages of closed sessions that are still to be freed. No I/O, clock or torch.
 
 A session is opened by an OpenSession. It ends with a Close, with its peer, or when its draft node no longer mentions
-it. Invalid requests are answered by a `Rejection`.
+it. Invalid requests are answered by a `Refusal`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
@@ -12,12 +12,11 @@ from goodspeed.errors import ConstraintError
 from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import SloTerms, Welcome
-from goodspeed.wire.messages import Ack, Close, Draft, OpenSession
+from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
 from verify_node.session.checks import (
     NOT_OPEN,
-    Rejection,
     check_constraint,
     check_open,
     check_prompt_logprobs,
@@ -27,8 +26,9 @@ from verify_node.session.checks import (
     num_prompt_logprobs,
 )
 from verify_node.session.client import Client, Peer
-from verify_node.session.session import Session
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
+from verify_node.session.phase import Phase
+from verify_node.session.session import Session, prefix_scope
 from verify_node.slo.terms import granted
 
 FORGOTTEN_S = 30.0
@@ -84,7 +84,7 @@ class Sessions(Mapping[bytes, Session]):
 
     def open(
         self, peer: Peer, message: OpenSession, now: float, *, num_rounds: int, in_flight: bool
-    ) -> Session | Rejection:
+    ) -> Session | Refusal:
         """Opens or reopens a session; if this very message has opened it before, returns it unchanged."""
         known = self._open.get(message.session_id)
         refused = (
@@ -102,15 +102,17 @@ class Sessions(Mapping[bytes, Session]):
         if not compiles:
             self._mark_active(peer.client, num_rounds)
         self._num_opened += 1
-        session = Session.open(
+        session = Session(
             message,
-            peer,
-            now,
-            acceptance=self._allocator.session_acceptance(peer.client),
+            peer.peer_id,
+            peer.client,
+            self._allocator.session_acceptance(peer.client),
             admitted=self._num_opened,
-            context_len=self._welcome().context_len,
+            limit=min(len(message.prompt) + message.max_tokens, self._welcome().context_len),
+            arrived_at=now,
+            phase=Phase.COMPILING if compiles else Phase.OPENED,
             deadline=self._deadline(peer, message, now, known.deadline if known is not None else None),
-            compiles=compiles,
+            prefix_scope=prefix_scope(peer, message),
             story=self.story,
         )
         self.story.note(message.session_id, "open", message.epoch, session.phase, now)
@@ -125,7 +127,7 @@ class Sessions(Mapping[bytes, Session]):
         """Returns the session whose constraint is to be compiled next. Clients take turns, each with its oldest one."""
         return min((one for one in self._open.values() if one.is_compiling), key=_turn, default=None)
 
-    def compiled(self, asked: Session, result: Compiled, now: float, *, num_rounds: int) -> Session | Rejection | None:
+    def compiled(self, asked: Session, result: Compiled, now: float, *, num_rounds: int) -> Session | Refusal | None:
         """Lets the session of `next_to_compile` begin, also if it was reopened meanwhile; None if it waits no more."""
         asked.client.take_turn(now)
         session, constraint = self._open.get(asked.session_id), asked.opened.constraint
@@ -153,7 +155,7 @@ class Sessions(Mapping[bytes, Session]):
         num_own = sum(session.client is client for session in self._open.values())
         return min(self.max_sessions - len(self._open), num_allowed - num_own)
 
-    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Rejection:
+    def find(self, peer: Peer, message: Draft | Ack, now: float) -> Session | Refusal:
         """Returns the session that a message refers to, or the reason for refusing the message."""
         session = self._open.get(message.session_id)
         if session is None:
@@ -163,7 +165,7 @@ class Sessions(Mapping[bytes, Session]):
         session.heard(peer.peer_id, now)
         return session
 
-    def close(self, peer: Peer, message: Close) -> Rejection | None:
+    def close(self, peer: Peer, message: Close) -> Refusal | None:
         session = self._open.get(message.session_id)
         if session is None:
             return None

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair import policies
-from goodspeed.fair.policies import Policy
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import VERSION, Welcome
 from verify_node.scheduler import orders
@@ -19,7 +17,6 @@ class CoreSettings:
     """The settings of the verify node's rules. The defaults are those of `goodspeed-verify`."""
 
     policy: str = "gradient"
-    policy_seed: int = 0  # of `random`
     rounds: RoundKind = "continuous"  # barrier: rounds wait for all drafts, and verify them whole, as in the paper
     budget: int = 24  # C: drafted tokens in one round
     max_round_tokens: int = 512  # all tokens in one forward pass; more than the budget
@@ -37,7 +34,6 @@ class CoreSettings:
     tiers: tuple[Objectives, ...] = ()  # tiers that a text may request by name
     admission: str | None = None  # admission policy for promises; None: see `admits`
     order: str = "fcfs"  # preemption order when pages are short, a name of `ORDERS`
-    prefix_cache: bool = True  # retain prefilled pages for texts with the same prefix; the pool must do so, too
 
     def __post_init__(self) -> None:
         if self.max_round_tokens <= self.budget:
@@ -71,12 +67,6 @@ class CoreSettings:
     def limits(self) -> RoundLimits:
         """The limits of each round."""
         return RoundLimits(self.budget, self.max_round_tokens)
-
-    def create_policy(self) -> Policy:
-        """Creates the policy; UnknownPolicyError lists the known ones."""
-        if self.policy == "random":
-            return policies.create("random", seed=self.policy_seed)
-        return policies.create(self.policy)
 
     def welcome(self, **fields: Any) -> Welcome:
         """Builds the Welcome for draft nodes. fields: all that do not follow from the settings."""

@@ -4,7 +4,6 @@ Observes acceptance per session and goodput per client. Asks the policy how many
 have drafted.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -13,12 +12,11 @@ from goodspeed.errors import PolicyError
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE, AcceptanceEstimator, GoodputEstimator
 from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
+from goodspeed.registry import Misfits
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.scheduler.commit import Moved
 from verify_node.session.client import LEAST_ANSWER_S, Client
 from verify_node.session.session import Session
-
-logger = logging.getLogger("goodspeed.verify")
 
 INITIAL_WORTH = 3.0
 """Drafted tokens that the initial acceptance counts as, where evidence is weighed. With 1, luck decides too much; with
@@ -78,8 +76,7 @@ class Allocator:
         self._goodput_bounds = goodput_bounds(self.fairness)
         self.prior_tokens = INITIAL_WORTH if weigh_evidence else None
         self.clients: dict[str, Client] = {}
-        self.policy_error: PolicyError | None = None  # the latest
-        self.num_policy_errors = 0
+        self.misfits = Misfits("the policy", "draft models may not draft after such a round")
 
     def client(self, name: str) -> Client:
         """Returns the client of that name; its estimates outlive its connections."""
@@ -143,33 +140,16 @@ class Allocator:
         tried = [one for one in drafting if self.waits(one) and self._is_tried(one, number, round_s)][:budget]
         is_alone = len(sessions) == 1
         states = [self._state(session, rooms, round_s, is_alone=is_alone) for session in drafting]
-        allocated = self._share_out(states, budget - len(tried))
-        if allocated is None:
+        try:
+            allocated = self.policy.allocate(states, budget - len(tried))
+        except PolicyError as error:  # of a user's own policy: it costs drafts, but not the node
+            self.misfits.note(error, str(error))
             return {}
         permitted = {
             session.session_id: min(max(length, self._least(session, rooms, round_s)), session.max_length)
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
-
-    def _share_out(self, states: Sequence[ClientState], budget: int) -> list[int] | None:
-        """Returns the policy's allocation; None if a user's own policy failed, which costs drafts but not the node."""
-        try:
-            return self.policy.allocate(states, budget)
-        except PolicyError as error:
-            self.policy_error = error
-            self.num_policy_errors += 1
-            if self.num_policy_errors.bit_count() == 1:  # the first, second, fourth and so on
-                logger.error("%s", self.told_policy_error, exc_info=error.__cause__)
-            return None
-
-    @property
-    def told_policy_error(self) -> str | None:
-        """The latest error of the policy, and the number of errors; None if there was none."""
-        if self.policy_error is None:
-            return None
-        number = self.num_policy_errors
-        return f"{self.policy_error}; draft models may not draft after such a round (errors so far: {number})"
 
     def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float, *, is_alone: bool) -> ClientState:
         """Returns the session as input of the policy."""

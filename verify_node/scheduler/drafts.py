@@ -17,15 +17,13 @@ from verify_node.session.session import Session
 
 
 def of_draft(session: Session) -> Drafted:
-    """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens.
-
-    Match needs no proposal, which is dropped; a draft without a proposal is of no use under ratio.
-    """
-    drafted, by_ratio = session.drafts.newest, session.verification == "ratio"
-    if drafted is None or not session.allows_drafts_of(drafted.source) or (by_ratio and drafted.proposal is None):
+    """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens."""
+    drafted = session.drafts.newest
+    if drafted is None or not session.allows_drafts_of(drafted.source):
         return NOTHING
-    found = drafted if by_ratio or drafted.proposal is None else drafted._replace(proposal=None)
-    return found if found.parents is not None else found.cut(session.max_length)
+    if session.verification == "match" and drafted.proposal is not None:  # its client was found to lie since it came
+        drafted = drafted._replace(proposal=None)
+    return drafted if drafted.parents is not None else drafted.cut(session.max_length)
 
 
 def calibrated_probabilities(session: Session, drafted: Drafted) -> list[float]:
@@ -154,7 +152,7 @@ class SelfDrafts:
 
     def _draft(self, session: Session, least_probability: float) -> Drafted:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
-        if forced := session.forced_next[: session.max_length]:
+        if forced := session.drafts.forced[: session.max_length]:
             tokens = tuple(takewhile(lambda token: token not in session.opened.stop_ids, forced))
             return Drafted(tokens, bytes(len(tokens)), FORCED)
         found = self.find(session, min(MAX_LENGTH, session.max_length), least_probability)

@@ -173,10 +173,6 @@ def _is_stuck(session: Session, now: float) -> bool:
     return now - session.moved_at > GONE_S and not session.awaits_draft  # that wait has an end of its own
 
 
-NUM_GONE = 64
-"""Accounts of closed sessions that may remain in addition to as many as are open, however few rounds there are."""
-
-
 class Preemption:
     """Applies the order when KV pages are short; accounts for each text's service if the order uses that."""
 
@@ -236,19 +232,13 @@ class Preemption:
         recompute_s = float(self._cost.round_s(len(session.tokens), 1, 0))
         return self.accounts.job(session, has_place=has_place, recompute_s=recompute_s)
 
-    def opened(
-        self, session: Session, before: Session | None, sessions: Mapping[bytes, Session], now: float, *, kept: bool
-    ) -> None:
+    def opened(self, session: Session, before: Session | None, now: float, *, kept: bool) -> None:
         """Handles a session opened or reopened. before: previous session of its id, maybe the session itself.
 
-        sessions: the open ones. kept: pages of this id will not be freed.
+        kept: pages of this id will not be freed.
         """
-        if self.accounts is None:
-            return
-        if before is not None and before is not session:
+        if self.accounts is not None and before is not None and before is not session:
             self.accounts.opened(session, before, now, keeps_pages=kept)
-        if len(self.accounts) > 2 * len(sessions) + NUM_GONE:
-            self.accounts.keep(sessions)
 
     def began(self, planned: Round, sessions: Mapping[bytes, Session], now: float) -> None:
         """Updates the accounts after packing: preempted sessions lose their pages, admitted ones get some."""
@@ -278,8 +268,7 @@ class Preemption:
             else:
                 self.accounts.of(move.session).rates.observe(move.outcome.num_accepted, move.num_verified)
 
-    def keep(self, sessions: Mapping[bytes, Session], clients: Container[str]) -> None:
-        """Drops the state of closed sessions and absent clients. sessions: the open ones."""
+    def keep(self, clients: Container[str]) -> None:
+        """Drops what was learned of absent clients."""
         if self.accounts is not None:
-            self.accounts.keep(sessions)
             self.accounts.keep_lengths(clients)

@@ -8,9 +8,10 @@ a service to the text. In a turn only rounds that decide a token count, without 
 session loses its pages between prefill and the first token.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.lengths import OutputLengths
@@ -37,7 +38,6 @@ ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
 class Account:
     """One session's account."""
 
-    session: Session
     wait_began_at: float  # start of its latest wait for pages, which may be over
     attained_s: float = 0.0  # all service, without repeated prefill
     turn_s: float = 0.0  # time of deciding since it got its current pages
@@ -79,38 +79,29 @@ class Account:
 
 
 class Accounts:
-    """Accounts by session; also output lengths by client, and the duration of a round, from all sessions.
-
-    An id may be reused, so an account belongs only to the session that it was begun for.
-    """
+    """Accounts of open sessions; also output lengths by client, and the duration of a round, from all sessions."""
 
     def __init__(self) -> None:
-        self._accounts: dict[bytes, Account] = {}
+        self._accounts: WeakKeyDictionary[Session, Account] = WeakKeyDictionary()
         self._lengths: dict[str, OutputLengths] = {}
         self._round_s = 0.0
 
-    def __len__(self) -> int:
-        return len(self._accounts)
-
     def of(self, session: Session) -> Account:
         """Returns the session's account; creates it at the first call, before the session's first round."""
-        known = self._accounts.get(session.session_id)
-        if known is None or known.session is not session:
-            known = Account(session, session.arrived_at)
-            self._accounts[session.session_id] = known
-        return known
+        if session not in self._accounts:
+            self._accounts[session] = Account(session.arrived_at)
+        return self._accounts[session]
 
     def opened(self, session: Session, before: Session, now: float, *, keeps_pages: bool) -> None:
         """Continues the account of a reopened session if its text continues: a bad link must not cost it its place.
 
         before: the previous session of its id. keeps_pages: its pages are not freed.
         """
-        account = self._accounts.get(session.session_id)
-        if account is None or account.session is not before or not session.goes_on(before):
-            return
-        account.session = session
-        if not keeps_pages:
-            account.leave(now)
+        account = self._accounts.pop(before, None)
+        if account is not None and session.goes_on(before):
+            self._accounts[session] = account
+            if not keeps_pages:
+                account.leave(now)
 
     def observe_round(self, seconds: float) -> None:
         """Smooths the mean duration of a round for the sessions that it decided something for, without own prefill."""
@@ -118,14 +109,10 @@ class Accounts:
 
     def end(self, session: Session) -> None:
         """Closes the account of a complete text; its length updates the expected length of its client's texts."""
-        self._accounts.pop(session.session_id, None)
+        self._accounts.pop(session, None)
         lengths = self._lengths.setdefault(session.client.name, OutputLengths())
         num_prompt = len(session.opened.prompt)
         lengths.observe(len(session.tokens) - num_prompt, num_prompt)
-
-    def keep(self, sessions: Mapping[bytes, Session]) -> None:
-        """Drops all accounts but those of open sessions."""
-        self._accounts = {key: one for key, one in self._accounts.items() if sessions.get(key) is one.session}
 
     def keep_lengths(self, clients: Container[str]) -> None:
         """Drops the output lengths of other clients."""

@@ -278,10 +278,11 @@ class Peer:
     since: float  # connected without a break
     last_seen: float
     principal: str | None = None  # the key that it proved to have; None where there are no keys
-    sender: bytes = field(init=False)  # id under which its limits are counted
 
-    def __post_init__(self) -> None:
-        self.sender = sender_of(self.peer_id, self.principal)
+    @property
+    def sender(self) -> bytes:
+        """Id under which its limits are counted."""
+        return sender_of(self.peer_id, self.principal)
 
     def heard(self, now: float) -> None:
         """Renews its lease after a message."""

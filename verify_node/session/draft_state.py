@@ -22,7 +22,7 @@ class DraftState:
     client: Client
     newest: Drafted | None = None  # the rest of its draft node's newest draft
     own: Drafted | None = None  # what the verify node's draft model drafted
-    forced: tuple[int, tuple[int, ...]] | None = None  # (text length, tokens that its constraint forces after that)
+    forced: tuple[int, ...] = ()  # what its constraint forces next
     may_draft: int = 0  # tokens beyond the text that may be drafted, as sent to its draft node
     zero_since: int | None = None  # verify round since which it may draft nothing
     is_needed: bool = False  # the newest verdict left nothing of the newest draft

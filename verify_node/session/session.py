@@ -17,10 +17,10 @@ from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.session.acceptance_bound import AcceptanceBound
 from verify_node.session.calibration import ClaimedOf
 from verify_node.session.client import Client, Peer
+from verify_node.session.deadline import Cause, Deadline
 from verify_node.session.draft_state import DraftState
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import TRANSITIONS, Phase
-from verify_node.slo.deadline import Cause, Deadline
 
 SMOOTHING = 0.2
 """Smoothing step of round trips, and of the durations of rounds."""
@@ -32,7 +32,7 @@ MAX_RETURNS = 8
 """Reopenings for which a text keeps its place: every text must end some time, or others could wait for ever."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Session:
     """One generation: its text so far, its draft node's state, and its permissions."""
 
@@ -40,31 +40,33 @@ class Session:
     peer_id: bytes
     client: Client
     acceptance: AcceptanceEstimator
-    tokens: list[int]  # prompt and all committed tokens
     admitted: int  # order of opening: the oldest is preempted last
-    acked: int  # the draft node has applied all tokens below this position
     limit: int  # position at which the session ends for its length
-    acceptance_bound: AcceptanceBound = field(default_factory=AcceptanceBound)  # from its delivered tokens
+    arrived_at: float = 0.0  # when its text was first asked for here
     phase: Phase = Phase.OPENED
     drafts: DraftState = field(init=False)
+    acceptance_bound: AcceptanceBound = field(init=False)  # from its delivered tokens
     session_id: bytes = field(init=False)
     epoch: int = field(init=False)
+    tokens: list[int] = field(init=False)  # prompt and all committed tokens
+    acked: int = field(init=False)  # the draft node has applied all tokens below this position
     num_given: int = field(init=False)  # tokens of its text when it was opened
     may_stop_at: int = field(init=False)  # position from which on its stop ids may be drawn
     max_length: int = field(init=False)  # longest draft of which every token, and one token more, can be delivered
     last_verdict: Verdict | None = None
     finish_reason: FinishReason | None = None
-    arrived_at: float = 0.0  # when its text was first asked for here
-    num_returns: int = 0  # times that it was reopened since, and kept its place
-    ready_since: float = 0.0
-    heard_at: float = 0.0  # latest time that its draft node mentioned it
-    moved_at: float = 0.0  # latest time that it was opened, got tokens, or acknowledged some
+    num_returns: int = 0  # times that it was reopened since it arrived, and kept its place
+    ready_since: float = field(init=False)
+    heard_at: float = field(init=False)  # latest time that its draft node mentioned it
+    moved_at: float = field(init=False)  # latest time that it was opened, got tokens, or acknowledged some
     num_repeats: int = 0  # verdicts repeated since its latest new acknowledgement
-    round_trip_s: float = 0.0  # verdict out to draft or Ack in, smoothed
+    round_trip_s: float = field(init=False)  # verdict out to draft or Ack in, smoothed
     tokens_per_round: float = 1.0  # smoothed
     sent: deque[tuple[int, float]] = field(default_factory=deque)  # (text length, time) of unacknowledged verdicts
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of the unacknowledged tokens, if requested
-    prompt_logprobs: list[TokenLogprobs] | None = None  # of the prefilled prompt; None: not asked, or acknowledged
+    prompt_logprobs: list[TokenLogprobs] | None = field(
+        init=False
+    )  # of the prefilled prompt; None: not asked, or acked
     deadline: Deadline | None = None  # None: no objectives
     promised: bool | None = None  # whether its objectives are promised; None: undecided
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
@@ -72,54 +74,21 @@ class Session:
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
 
     def __post_init__(self) -> None:
-        opened = self.opened
+        """The session continues its draft node's text."""
+        opened, client = self.opened, self.client
         self.session_id, self.epoch = opened.session_id, opened.epoch
-        self.num_given = len(opened.prompt) + len(opened.committed)
+        self.tokens = [*opened.prompt, *opened.committed]
+        self.num_given = self.acked = len(self.tokens)
         self.may_stop_at = len(opened.prompt) + opened.min_tokens
         self._limit_drafts()
-        self.drafts = DraftState(self.client)
+        self.drafts, self.acceptance_bound = DraftState(client), client.acceptance_bound.begin()
+        self.ready_since = self.heard_at = self.moved_at = self.arrived_at
+        self.round_trip_s = client.round_trip_s
+        self.prompt_logprobs = None if opened.num_prompt_logprobs is None else []
 
     def _limit_drafts(self) -> None:
         """Sets `max_length` for the current text."""
         self.max_length = max(0, min(self.opened.max_draft, self.limit - len(self.tokens) - 1))
-
-    @classmethod
-    def open(
-        cls,
-        opened: OpenSession,
-        peer: Peer,
-        now: float,
-        *,
-        acceptance: AcceptanceEstimator,
-        admitted: int,
-        context_len: int,
-        deadline: Deadline | None,
-        compiles: bool,
-        story: Story,
-    ) -> "Session":
-        """Opens a session that continues its draft node's text. compiles: its constraint must be compiled first."""
-        tokens = [*opened.prompt, *opened.committed]
-        return cls(
-            opened=opened,
-            peer_id=peer.peer_id,
-            client=peer.client,
-            acceptance=acceptance,
-            acceptance_bound=peer.client.acceptance_bound.begin(),
-            round_trip_s=peer.client.round_trip_s,
-            tokens=tokens,
-            admitted=admitted,
-            acked=len(tokens),
-            limit=min(len(opened.prompt) + opened.max_tokens, context_len),
-            arrived_at=now,
-            ready_since=now,
-            heard_at=now,
-            moved_at=now,
-            prompt_logprobs=[] if opened.num_prompt_logprobs is not None else None,
-            deadline=deadline,
-            phase=Phase.COMPILING if compiles else Phase.OPENED,
-            prefix_scope=prefix_scope(peer, opened),
-            story=story,
-        )
 
     # -- what follows from its state ----------------------------------------------------------------------------------
 
@@ -233,12 +202,6 @@ class Session:
         """True if drafts of this source may be verified."""
         return permits(self.opened.drafter, source)
 
-    @property
-    def forced_next(self) -> tuple[int, ...]:
-        """Tokens that its constraint forces after its current text."""
-        forced = self.drafts.forced
-        return forced[1] if forced is not None and forced[0] == len(self.tokens) else ()
-
     def window(self, round_s: float) -> int:
         """Returns the overdue tokens permitted: 16, or the tokens of two round trips' rounds; at most 256."""
         rounds = 2 * self.round_trip_s / round_s if round_s else 0
@@ -335,17 +298,15 @@ class Session:
             self.round_trip_s = smoothed(self.round_trip_s, max(0.0, now - sent_at), SMOOTHING)
             self.client.observe_round_trip(self.round_trip_s)
 
-    def repeat(self, base_len: int) -> Verdict | None:
-        """Returns all unacknowledged tokens from base_len on, in one verdict; None before the first verdict."""
-        if self.last_verdict is None or base_len > len(self.tokens):
-            return None
+    def repeat(self, told: Verdict, base_len: int) -> Verdict:
+        """Returns all unacknowledged tokens from base_len on, in one verdict. told: the last one."""
         self.num_repeats += 1
         self.story.note(self.session_id, "repeat from", base_len, self.phase)
         self.sent.clear()  # it is unknown which verdict an answer belongs to
         first = max(base_len, self.acked)  # a later message that arrived first may have acknowledged more
         tokens = tuple(self.tokens[first:])
         return replace(
-            self.last_verdict,
+            told,
             base_len=first,
             tokens=tokens,
             logprobs=self.logprobs_from(first),
@@ -421,7 +382,7 @@ class Session:
 
     def must_follow(self, tokens: tuple[int, ...]) -> None:
         """Records the tokens that its constraint forces after its current text."""
-        self.drafts.forced = (len(self.tokens), tokens) if tokens and not self.finished else None
+        self.drafts.forced = tokens
 
     def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
         """Updates estimates by Eq. (3) with a verified draft. agreement: sum over its num_observed tokens.

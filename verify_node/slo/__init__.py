@@ -1,8 +1,7 @@
-"""Service levels (SLOs) at the verify node: a `Deadline` per session with an SLO, and the planning by deadlines.
+"""Service levels (SLOs) at the verify node: the planning by the deadlines of sessions (`session/deadline.py`).
 
 A promise is an admitted deadline: the session's time in rounds and its KV pages are reserved.
 
-- `deadline.py`: when the next token is due, what the session needs, and where its time went.
 - `terms.py`: service levels that a key may request.
 - `promises.py`: all admitted deadlines. `Promises.decide` admits between two rounds, `Promises.allot` computes before
   each round what is reserved in it. `verify_node/core/admitting.py` carries decisions out, `Verdict.promised` reports

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from goodspeed.slo.admit import can_keep
 from goodspeed.slo.capacity import Capacity, headroom_s
 from goodspeed.slo.feasible import Decoding
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
 
 CATCHING_UP = 0.8
 """Share of its TPOT with which a session is planned while it is behind its promise."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from goodspeed.slo.admit import admit
 from goodspeed.slo.capacity import FLOOR, Capacity, headroom_s
 from goodspeed.slo.feasible import Ask
+from verify_node.session.deadline import Deadline
 from verify_node.slo.allotting import shortest_s, tpots
-from verify_node.slo.deadline import Deadline
 
 
 class Decision(NamedTuple):

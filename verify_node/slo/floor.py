@@ -8,34 +8,14 @@ rounds must give.
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from math import ceil, inf
-from typing import Protocol
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.capacity import FLOOR
+from verify_node.session.session import Session
 
 MOST_SHORT = 2.0
 """Largest shortfall carried over, in tokens, in addition to those due in one round. A client that gets no pages, or
 takes fewer tokens than it is due, accumulates no more."""
-
-
-class Client(Protocol):
-    """A session's client."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def weight(self) -> float: ...
-
-
-class Waiting(Protocol):
-    """A session that is ready for a round."""
-
-    @property
-    def session_id(self) -> bytes: ...
-    @property
-    def client(self) -> Client: ...
-    @property
-    def tokens(self) -> Sequence[int]: ...
 
 
 class Floor:
@@ -45,7 +25,7 @@ class Floor:
         self._short: dict[str, float] = {}
         self._part = FLOOR  # share of a round's tokens due to all clients that waited in the previous one
 
-    def owed(self, waiting: Sequence[Waiting], pool: PagePool, room: float) -> dict[bytes, int]:
+    def owed(self, waiting: Sequence[Session], pool: PagePool, room: float) -> dict[bytes, int]:
         """Returns the tokens that the next round owes each session; the client with the largest shortfall goes first.
 
         waiting: ready best-effort sessions; a client's first ones go first. room: tokens of that round. The total is
@@ -63,7 +43,7 @@ class Floor:
                 left -= num_tokens
         return owed
 
-    def began(self, taken: Mapping[bytes, int], ready: Sequence[Waiting], promised: Container[bytes]) -> None:
+    def began(self, taken: Mapping[bytes, int], ready: Sequence[Session], promised: Container[bytes]) -> None:
         """Updates shortfalls as a round begins. taken: its tokens by session. ready: sessions that could have been in
         it."""
         clients = {session.session_id: session.client for session in ready}

@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import inf
 
 from goodspeed.slo.kept import SLACK
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
 
 CROWDING = 1.2
 """Bound of a session's needs, in equal shares of the budget among the sessions that are behind and that their drafts

@@ -3,16 +3,16 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
 from goodspeed.slo.capacity import Capacity
 from goodspeed.slo.feasible import Ask
+from verify_node.session.deadline import Deadline
+from verify_node.session.session import Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment, allot
-from verify_node.slo.deadline import Deadline
 from verify_node.slo.deciding import Decision, admit_fairly
-from verify_node.slo.floor import Floor, Waiting
+from verify_node.slo.floor import Floor
 
 GONE_S = 5.0
 """Seconds after which a promise lapses if only the draft node could move the text; most connections return sooner."""
@@ -22,25 +22,6 @@ AGAIN = 8
 
 AT_ONCE = 64
 """New texts in one decision; further ones wait for the next, after a round of the others if one is ready."""
-
-
-class Session(Waiting, Protocol):
-    """A session of the verify node, as promises see it."""
-
-    @property
-    def deadline(self) -> Deadline | None: ...
-    @property
-    def promised(self) -> bool | None: ...  # latest decision
-    @property
-    def limit(self) -> int: ...  # length at which its text ends
-    @property
-    def finished(self) -> bool: ...
-    @property
-    def ready_since(self) -> float: ...
-    @property
-    def admitted(self) -> int: ...
-    def can_move(self, round_s: float) -> bool: ...
-    def goes_on(self, old: Any) -> bool: ...  # keeps the place of another session of its id
 
 
 class Promises:
@@ -89,7 +70,7 @@ class Promises:
         old = self.promised.pop(key, None) if before is not session else None
         if old is not None and deadline is not None and before is not None and _goes_on(before, session):
             deadline.continue_promise(old)
-            deadline.pages = self._pages(session)
+            deadline.reserve(self._pages(session))
             self.promised[key] = deadline
         if self.is_on and deadline is not None:
             self._undecided[key] = deadline
@@ -168,7 +149,7 @@ class Promises:
 
     def _decide(self, new: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session], now: float) -> None:
         for key, one in new.items():
-            one.pages = self._pages(sessions[key])
+            one.reserve(self._pages(sessions[key]))
             one.set_prompt(len(sessions[key].tokens) - self._pool.length(key))
         everybody = [sessions[key] for key in (*self.promised, *new)]
         waiting = {one.client for key, one in self._declined.items() if key not in new}

@@ -17,7 +17,8 @@ from experiments.simulation.texts.recorded import RecordedSelfDrafts
 from experiments.simulation.texts.text import VOCAB
 from goodspeed.engine.openvino.sizes import Size
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.fair.policies import OwnPolicy
+from goodspeed.fair import policies
+from goodspeed.fair.policies import OwnPolicy, Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.messages import Draft, OpenSession, UpMessage, Verdict
@@ -45,8 +46,11 @@ def make_core(
     )
     kept, max_unused = settings.prefix_cache, settings.max_unused
     pool = PagePool(settings.num_pages, settings.page_size, prefix_cache=kept, max_unused=max_unused)
-    name = getattr(settings.policy, "__name__", repr(settings.policy))
-    policy = None if isinstance(settings.policy, str) else OwnPolicy(name, settings.policy)
+    policy: Policy | None = None  # the settings' own
+    if settings.policy == "random":
+        policy = policies.create("random", seed=settings.policy_seed)
+    elif not isinstance(settings.policy, str):
+        policy = OwnPolicy(getattr(settings.policy, "__name__", repr(settings.policy)), settings.policy)
     cost = Refined(priced(settings) if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
     return kind(
@@ -245,7 +249,7 @@ class VerifyNode:
             sends = core.rounds.abort(WHY, self._watch.now)
         else:
             sends = core.rounds.finish(outcomes, duration_s, self._watch.now, computed=computed, work_s=work_s)
-            if (error := core.allocator.policy_error) is not None:
+            if (error := core.allocator.misfits.error) is not None:
                 raise error  # the daemon goes on without drafts, of which a simulated policy would show nothing
         started = self.world.clock.now - duration_s - work_s
         if self.world.on_round is not None:

@@ -29,7 +29,7 @@ from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.routing import elsewhere, may_take, with_one_more
 from goodspeed.slo.feasible import Ask
 from verify_node.core.core import VerifyCore
-from verify_node.slo.promises import Session
+from verify_node.session.session import Session
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.kept import NO_OBJECTIVES, SLACK, Kept, Times
 from verify_node.core.core import VerifyCore
 from verify_node.session.drafted import Drafted
+from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import Promises
-from verify_node.slo.promises import Session as Promisable
 
 LIMIT_S = 1e5
 LOOK = 64
@@ -260,14 +260,14 @@ class WatchedPromises(Promises):
         self.done: list[Scheduling] = []
         self._deciding_s, self._num_new = 0.0, 0  # since the last round
 
-    def decide(self, sessions: Mapping[bytes, Promisable], now: float) -> dict[bytes, bool]:
+    def decide(self, sessions: Mapping[bytes, Session], now: float) -> dict[bytes, bool]:
         started = time.thread_time()
         decided = super().decide(sessions, now)
         self._deciding_s += time.thread_time() - started
         self._num_new += len(decided)
         return decided
 
-    def allot(self, sessions: Mapping[bytes, Promisable], ready: Iterable[Promisable], now: float) -> Allotment:
+    def allot(self, sessions: Mapping[bytes, Session], ready: Iterable[Session], now: float) -> Allotment:
         started = time.thread_time()
         allotment = super().allot(sessions, ready, now)
         seconds = self._deciding_s + time.thread_time() - started

@@ -21,7 +21,7 @@ from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
 from goodspeed.fair.round_time import CostModel
 from goodspeed.slo.kept import NO_OBJECTIVES
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
 
 
 class Text(Request):

@@ -1,11 +1,12 @@
 """A run's time and tokens, counted by hand."""
 
-from math import log
+from math import fsum, log
 
+import numpy as np
 import pytest
 
 from experiments.fig3_time import ratio
-from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain, log_utility
+from experiments.simulation.accounts import Accounts, Run, Seen, expected_tokens, interval, jain, log_utility
 from experiments.simulation.nodes.surroundings import Finished
 from goodspeed.wire.messages import Verdict
 from verify_node.scheduler.round import Round
@@ -39,3 +40,10 @@ def test_measures_of_fairness_and_chance():
     mean, half = interval([1.0, 2.0, 3.0])
     assert (mean, half) == pytest.approx((2.0, 4.302653 / 3**0.5))  # t of two degrees of freedom, at 97.5 %
     assert ratio([2.0, 9.0], [1.0, 3.0])[0] == 2.5
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9, 1.0 - 1e-8, 1.0 - 1e-16, 1.0])
+def test_the_expected_tokens_of_a_draft_are_the_sum_of_the_survivals(alpha: float) -> None:
+    found = expected_tokens(alpha, np.arange(30))
+    assert found == pytest.approx([fsum(alpha**s for s in range(length + 1)) for length in range(30)], rel=1e-12)
+    assert expected_tokens(alpha, 20) == found[20]

@@ -17,11 +17,11 @@ from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.slo.objectives import SHORTEST_S
+from goodspeed.wire.messages import Refusal
 from verify_node.core import core as verify_core
 from verify_node.core.settings import DEFAULTS
 from verify_node.scheduler.commit import Moved
 from verify_node.session import draft_state
-from verify_node.session.checks import Rejection
 from verify_node.session.draft_state import MOST_LATE_S
 
 CALM = Settings(num_clients=3, num_sessions=2)
@@ -129,7 +129,7 @@ def test_a_client_that_is_forgotten_is_found(monkeypatch):
 
 
 def test_a_refusal_that_nobody_earned_is_found(monkeypatch):
-    refused = Rejection("wrong_base", "nothing", "wait")
+    refused = Refusal("wrong_base", "nothing", "wait")
     monkeypatch.setattr(
         verify_core, "check_draft", lambda draft, session, vocab_size: refused if draft.base_len % 3 else None
     )

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.estimators import expected_tokens
 from goodspeed.fair.policies import ClientState, create
 from goodspeed.fair.policies.gradient import allocate_arrays
 from goodspeed.fair.policies.price import largest_terms
@@ -27,8 +26,9 @@ def states(largest_cap: int) -> st.SearchStrategy[ClientState]:
 
 def objective(clients: list[ClientState], lengths: list[int], fairness: float = 1.0) -> float:
     return math.fsum(
-        client.weight * client.goodput**-fairness * expected_tokens(client.acceptance_rate, length)
+        client.weight * client.goodput**-fairness * client.acceptance_rate**place
         for client, length in zip(clients, lengths, strict=True)
+        for place in range(length + 1)
     )
 
 
@@ -78,46 +78,22 @@ def test_the_gains_taken_are_exactly_the_largest(clients, budget, fairness):
 
 @pytest.mark.parametrize("fairness", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_an_integer_program_finds_nothing_better_and_its_price_is_ours(seed, fairness):
-    """Eq. (5) as it stands: expected tokens by whole lengths, of which each client takes one. Its relaxation has the
-    same value, and a budget of one token more or less is worth its price: what is taken is worth no less, the rest no
-    more."""
+def test_an_integer_program_finds_nothing_better(seed, fairness):
+    """Eq. (5) as it stands: expected tokens by whole lengths, of which each client takes one."""
     random = np.random.default_rng(seed)
-    clients = [
-        ClientState(alpha, goodput, weight, cap)
-        for alpha, goodput, weight, cap in zip(
-            random.uniform(0.05, 0.99, 6),
-            random.uniform(1.0, 5.0, 6),
-            random.choice([0.5, 1.0, 3.0], 6),
-            random.integers(0, 9, 6).tolist(),
-            strict=True,
-        )
-    ]
+    rows = zip(
+        random.uniform(0.05, 0.99, 6), random.uniform(1.0, 5.0, 6), random.choice([0.5, 1.0, 3.0], 6), strict=True
+    )
+    clients = [ClientState(*row, cap) for row, cap in zip(rows, random.integers(0, 9, 6).tolist(), strict=True)]
     budget = sum(client.max_length for client in clients) // 2
     lengths = create("gradient", fairness=fairness).allocate(clients, budget)
     worth = np.array([[objective([one], [length], fairness) for length in range(9)] for one in clients])
     allowed = np.array([[length <= client.max_length for length in range(9)] for client in clients])
-    assert objective(clients, lengths, fairness) == pytest.approx(solved(worth, allowed, budget, boolean=True)[0])
-    value, price = solved(worth, allowed, budget)
-    assert objective(clients, lengths, fairness) == pytest.approx(value)
-    given = list(zip(clients, lengths, strict=True))
-    taken = [np.exp(gains(client, fairness, length)[-1]) for client, length in given if length]
-    left = [np.exp(gains(client, fairness, length + 1)[-1]) for client, length in given if length < client.max_length]
-    assert max(left) - 1e-6 <= price <= min(taken) + 1e-6
-
-
-def solved(worth, allowed, budget, *, boolean=False):
-    """The best value of one length for each client, and the budget's price (not of the integer program).
-
-    worth, allowed: [clients, lengths]
-    """
-    chosen = cp.Variable(worth.shape, boolean=True) if boolean else cp.Variable(worth.shape, nonneg=True)
-    within = cp.sum(chosen @ np.arange(worth.shape[1])) <= budget
+    chosen = cp.Variable(worth.shape, boolean=True)  # [clients, lengths]
+    within = cp.sum(chosen @ np.arange(9)) <= budget
     limits = [within, cp.sum(chosen, axis=1) == 1, chosen <= allowed.astype(float)]
-    problem = cp.Problem(cp.Maximize(cp.sum(cp.multiply(worth, chosen))), limits)
-    problem.solve(solver=cp.HIGHS if boolean else cp.CLARABEL)
-    assert problem.status == cp.OPTIMAL
-    return problem.value, None if boolean else float(within.dual_value)
+    best = cp.Problem(cp.Maximize(cp.sum(cp.multiply(worth, chosen))), limits).solve(solver=cp.HIGHS)
+    assert objective(clients, lengths, fairness) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", range(3))

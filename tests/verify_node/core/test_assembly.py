@@ -49,7 +49,7 @@ def test_every_setting_of_the_core_is_one_of_the_daemon():
     }
     assert own == CoreSettings(policy="random", tiers=tiers, **derived, **paper, **same)
     # nothing is promised here, and what is left is for simulations and tests
-    others = {"self_draft", "policy_seed", "eta", "has_draft_model", "prefix_cache"}
+    others = {"self_draft", "eta", "has_draft_model"}
     names = {one.name for one in fields(DEFAULTS)} - others
     assert all(getattr(own, name) != getattr(DEFAULTS, name) for name in names)
     assert VerifyConfig(model="m", max_sessions=11).core.max_client_sessions == 64
@@ -65,11 +65,10 @@ def test_there_are_promises_where_there_are_tiers_and_rounds_wait_for_nobody():
 
 
 def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
-    small = {"max_sessions", "max_client_sessions", "is_shared", "prefix_cache"}
+    small = {"max_sessions", "max_client_sessions", "is_shared"}
     simulated = Settings().core
     other = {name for name in CoreSettings.__dataclass_fields__ if getattr(simulated, name) != getattr(DEFAULTS, name)}
     assert other == small
-    assert not simulated.prefix_cache, "no two texts begin alike, but in worlds that are about that"
 
 
 def test_what_is_announced_is_what_is_on():

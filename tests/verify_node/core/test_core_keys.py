@@ -7,7 +7,7 @@ import pytest
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, UpMessage
-from tests.fakes import Desk, alone, make_core, make_hello, make_open, replace_message, request_of, session_id
+from tests.fakes import Desk, make_core, make_hello, make_open, replace_message, session_id
 
 KEYS = {name: name * 40 for name in "abcd"}
 
@@ -140,33 +140,6 @@ def test_the_keys_own_limit_of_sessions() -> None:
     assert desk.open("b", 4) == [], "the other's limit is its own"
     desk.up("a", Close(session_id(1), 1))
     assert desk.open("a", 3) == []
-
-
-@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
-def test_the_keys_own_limit_of_tokens_drafted_in_a_round(rounds: str) -> None:
-    """Whatever it drafts: three tokens of its two sessions together are verified, and more of another's."""
-    desk = KeyedDesk(budget=8, rounds=rounds, self_draft=False)
-    desk.enrol("a", max_round_tokens=3)
-    desk.core.enrol(dict(desk.core.register.enrolled or {}) | {KEYS["b"]: Enrolled("b", KEYS["b"])}, 0.0)
-    desk.hello("a")
-    desk.hello("b")
-    for number, peer in ((1, "a"), (2, "a"), (3, "b")):
-        desk.open(peer, number, max_tokens=100)
-    desk.round()
-    own, others = [], []
-    for _ in range(6):
-        if rounds == "barrier":
-            assert sum(desk.session(number).drafts.may_draft for number in (1, 2)) == 3
-        for number, peer in ((1, "a"), (2, "a"), (3, "b")):
-            first = len(desk.text(number))
-            right = alone(request_of(desk.session(number).opened))[first : first + 9]
-            assert desk.draft(peer, number, tokens=right) == []
-        verified = {verdict.session_id: verdict.num_verified for verdict in desk.round()}
-        own.append(verified[session_id(1)] + verified[session_id(2)])
-        others.append(verified[session_id(3)])
-    assert own[1:] == [3] * 5
-    assert own[0] <= 3
-    assert max(others) > 3
 
 
 @pytest.mark.parametrize("models", [("", "m"), ("m", "")])

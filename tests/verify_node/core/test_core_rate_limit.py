@@ -365,7 +365,9 @@ def test_offences_are_forgotten_by_and_by(conduct):
     assert all(one is Treatment.ANSWERED for second in range(1000) for one in offend(conduct, 1, now=100.0 + second))
 
 
-@pytest.mark.parametrize("code", ["stale_epoch", "unknown_session", "hello_first", "wrong_base", "too_many_sessions"])
+@pytest.mark.parametrize(
+    "code", ["stale_epoch", "unknown_session", "hello_first", "wrong_base", "too_many_sessions", "not_promised"]
+)
 def test_what_a_bad_line_brings_about_is_no_offence(conduct, code):
     assert code not in OFFENCES
     assert set(offend(conduct, 2000, code=code)) == {Treatment.ANSWERED}

@@ -8,7 +8,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Ack, Draft
 from tests.fakes import Desk, expected, session_id
-from verify_node.scheduler.select import ALL, BOUND_SHARE, SELDOM, UNWAITED
+from verify_node.scheduler.select import BOUND_SHARE, SELDOM, UNWAITED
 
 
 @pytest.fixture
@@ -26,14 +26,6 @@ def draft_of(desk: Desk, *, num: int = 4, source: NodeSource = "ngram") -> Draft
     first = base_len - len(session.opened.prompt)
     tokens = expected(max_tokens=40)[first : first + num]
     return Draft(session_id(1), session.epoch, base_len, tokens, probabilities.encode([0.9] * len(tokens)), source)
-
-
-def test_what_is_drafted_is_verified_in_the_next_round(desk: Desk) -> None:
-    assert desk.up("a", draft_of(desk)) == []
-    [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.num_accepted, len(verdict.tokens)) == (4, 4, 5)
-    assert (verdict.source, verdict.may_draft) == ("ngram", 0)
-    assert desk.text() == expected(max_tokens=40)[:6]
 
 
 def test_a_draft_opens_the_window_again(desk: Desk) -> None:
@@ -95,14 +87,6 @@ def test_a_verdict_says_who_drafted_and_what_a_token_must_be_worth() -> None:
         desk.up("a", draft_of(desk, source=source))
         [verdict] = desk.round()
         assert (verdict.num_verified, verdict.source) == (4, source)
-
-
-def test_barrier_rounds_have_no_bound() -> None:
-    desk = Desk("a", rounds="barrier")
-    desk.begin()
-    desk.draft()
-    [verdict] = desk.round()
-    assert (verdict.num_verified, verdict.source, verdict.least_probability) == (8, "model", ALL)
 
 
 # -- what is learned ---------------------------------------------------------------------------------------------------

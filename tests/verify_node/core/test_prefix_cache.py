@@ -96,16 +96,6 @@ def test_sessions_without_a_salt_share_with_none_and_find_their_own_text_when_th
     assert found(desk) == (90, 28)
 
 
-def test_one_without_a_salt_that_lost_its_memory_finds_it_again() -> None:
-    desk = desk_of()
-    open_one(desk, 1, salt=b"")
-    desk.round()
-    desk.core.pool.free(session_id(1))
-    desk.up("a", Ack(session_id(1), 1, len(PROMPT) + 1))
-    planned = desk.plan()
-    assert planned.entries[0].start == 28
-
-
 @pytest.mark.parametrize("ends", ["closed", "at its end", "left"])
 @pytest.mark.parametrize(("salt", "num_kept"), [(b"alice", 7), (b"", 0)])
 def test_what_nobody_can_find_any_more_is_not_kept(ends: str, salt: bytes, num_kept: int) -> None:

@@ -118,15 +118,6 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
 # -- what verdicts tell of promises ------------------------------------------------------------------------------------
 
 
-def test_a_verdict_tells_that_a_promise_was_lost() -> None:
-    desk = Desk("a", self_draft=False, tiers=TIERS, cost=Linear(fixed_s=0.004, token_s=0.004), draft_model="")
-    desk.open(slo=Slo(CHAT))
-    [first] = desk.round()
-    assert desk.core.admission.withdraw(desk.now) == []
-    [second] = desk.round()
-    assert (first.promised, second.promised) == (True, False)
-
-
 @pytest.mark.parametrize("end", ["leave", "lost", "stuck"])
 def test_promises_end_also_while_no_round_takes_place(end: str) -> None:
     """Else the fleet takes an idle replica for a full one."""

@@ -21,9 +21,9 @@ from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth
 from verify_node.session.client import Client
+from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
 from verify_node.slo.allotting import NO_PROMISES
-from verify_node.slo.deadline import Deadline
 
 NOW = 100.0
 """Time at which rounds are packed."""
@@ -32,16 +32,9 @@ FREE = Linear(fixed_s=0.01)
 DEAR = Linear(fixed_s=0.01, token_s=0.01)
 
 
-def make_client(name: str = "a", **changes: Any) -> Client:
-    client = new_client(name)
-    for key, value in changes.items():
-        setattr(client, key, value)
-    return client
-
-
 def make_session(number: int = 1, client: Client | None = None, *, prompt: Sequence[int] = (1, 2, 3), **changes: Any):
     """Session `number`, which goes on without a draft, of a client of its own unless another is given."""
-    client = client or make_client(f"client-{number}")
+    client = client or new_client(f"client-{number}")
     opened = make_open(number, prompt=tuple(prompt), **({"max_tokens": 100} | changes))
     session = new_session(opened, client, AcceptanceEstimator(0.1, client.acceptance.value), admitted=number)
     put(session)

@@ -233,14 +233,6 @@ def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
         assert drafts.permits == drafts_first
 
 
-def test_time_in_which_nobody_asked_does_not_count() -> None:
-    drafts, session = ModelDrafts(True, plain_s), SimpleNamespace(uses_model=True, draws_at_random=False)
-    sessions: Any = [session]
-    drafts.begin(1000.0)
-    drafts.finished([], sessions, 1000.5, ALONE_S)
-    assert drafts._stretch.seconds == 0.5
-
-
 class Both:
     """Models of draft nodes and the verify node's own, which draft for one session in rounds of 10 ms."""
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.simulation.rival_orders import bounds, create
-from goodspeed.errors import ConfigError
 from verify_node.scheduler.orders import ORDERS
 from verify_node.scheduler.orders.base import AGING_S, Job
-from verify_node.scheduler.orders.laps import BOUNDS, NUM_ROUNDS, RateHistory, stable_rate
+from verify_node.scheduler.orders.laps import BOUNDS, NUM_ROUNDS, WINDOW, RateHistory, stable_rate
 
 STABLE = (0.5,) * NUM_ROUNDS
 QUEUES: dict[str, Any] = {"bounds": (1.0, 2.0, 4.0)}
@@ -193,7 +192,7 @@ def test_a_ranking_has_everybody_once_however_they_are_listed(name, jobs, now):
 
 
 def history(*drafts):
-    rates = RateHistory(5, 7)
+    rates = RateHistory()
     for accepted, drafted in drafts:
         rates.observe(accepted, drafted)
     return rates
@@ -218,17 +217,11 @@ def test_stable_is_what_changed_by_less_than_the_tolerance_over_so_many_rounds(r
     assert stable_rate(rates, 3, 0.101) == found
 
 
-@pytest.mark.parametrize("wrong", [(0, 8), (8, 0)])
-def test_no_history_is_refused(wrong):
-    with pytest.raises(ConfigError, match="both must be 1 or more"):
-        RateHistory(*wrong)
-
-
-@given(st.lists(st.integers(0, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=40))
+@given(st.lists(st.integers(0, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=3 * WINDOW))
 def test_rates_are_those_of_the_window_whatever_was_before(drafts):
     rates = history(*drafts)
     until = max((place for place, draft in enumerate(drafts, 1) if draft[1]), default=0)
-    told = [draft for draft in drafts[max(0, until - 7) : until] if draft[1]]
-    assert len(rates.rates) <= 5
+    told = [draft for draft in drafts[max(0, until - WINDOW) : until] if draft[1]]
+    assert len(rates.rates) <= NUM_ROUNDS
     if told:
         assert rates.rates[-1] == pytest.approx(sum(a for a, _ in told) / sum(n for _, n in told))

@@ -8,7 +8,8 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Sampling
-from tests.verify_node.scheduler.drafting import NOW, drafting, lengths, make_choice, make_client, make_session, pack
+from tests.verify_node.phases import new_client
+from tests.verify_node.scheduler.drafting import NOW, drafting, lengths, make_choice, make_session, pack
 from verify_node.scheduler import drafts as self_drafts
 from verify_node.scheduler.commit import commit
 from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, MISSED_LOOKUPS, SelfDrafts, Wanting
@@ -100,7 +101,7 @@ def test_the_last_rounds_price_shortens_own_drafts():
     choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), self_drafts=asked, budget=20)
     choice.choose([repeating()], 1, NOW)
     assert asked.least_probability == [0.0]
-    choice.choose([repeating(client=make_client(weight=2.0)), repeating(2, client=make_client("b"))], 1, NOW)
+    choice.choose([repeating(client=new_client(weight=2.0)), repeating(2, client=new_client("b"))], 1, NOW)
     heavy, light = asked.least_probability
     assert 0.1 < 2 * heavy == light < 1.0
 
@@ -163,12 +164,6 @@ def test_sessions_that_are_over_are_forgotten():
     assert drafts._num_tokens == len(AGAIN)
     drafts.keep(set())
     assert drafts._num_tokens == 0
-
-
-def test_a_client_is_worth_by_weight():
-    """The choice hands on what a token is worth."""
-    rich, poor = (repeating(number, client=make_client(f"{number}", weight=number)) for number in (2, 1))
-    assert lengths(make_choice(budget=MAX_LENGTH, self_drafts=SelfDrafts()), poor, rich) == [0, MAX_LENGTH]
 
 
 @pytest.mark.parametrize("kind", ["self", "own"])

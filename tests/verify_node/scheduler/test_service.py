@@ -9,14 +9,12 @@ from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
 from verify_node.scheduler.orders.base import AGING_S
 from verify_node.scheduler.orders.laps import FIRST_S
-from verify_node.scheduler.preempt import NUM_GONE
 from verify_node.scheduler.round import Entry
 from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account, Accounts
 
 
-def account(**known: Any) -> Account:
-    session: Any = None
-    return Account(session, wait_began_at=0.0, **known)
+def account() -> Account:
+    return Account(wait_began_at=0.0)
 
 
 def observe(
@@ -46,15 +44,6 @@ def test_service_is_the_time_of_rounds() -> None:
     assert one.attained_s == pytest.approx(0.12), "one drafted token was accepted, two were not"
 
 
-def test_a_round_is_service_as_a_whole_to_all_who_take_part() -> None:
-    one = account()
-    observe(one, 0, 6, 0, decides=False, num_others=14)
-    assert one.attained_s == pytest.approx(0.2)
-    observe(one, 6, 5, 3, decides=True, num_others=15)
-    assert one.attained_s == pytest.approx(0.4)
-    assert one.turn_s == one.deciding_s == pytest.approx(0.19), "all but what it read itself"
-
-
 @pytest.mark.parametrize("num_others", [0, 10])
 def test_reading_again_is_no_service(num_others: int) -> None:
     one, others_s = account(), num_others * 0.01
@@ -66,16 +55,6 @@ def test_reading_again_is_no_service(num_others: int) -> None:
     observe(one, 8, 2, 0, decides=True, num_others=num_others)
     assert one.attained_s == pytest.approx(0.10 + others_s), "one token is new"
     assert one.turn_s == pytest.approx(0.01 + others_s)
-
-
-@pytest.mark.parametrize("num_sessions", [1, 8, 64])
-def test_a_turn_takes_as_many_rounds_however_many_share_them(num_sessions: int) -> None:
-    one, num_rounds = account(), 0
-    one.enter(0.0)
-    while one.claim[0] != SERVED:
-        observe(one, num_rounds, 1, 0, decides=True, num_others=num_sessions - 1, token_s=0.0499 / num_sessions)
-        num_rounds += 1
-    assert num_rounds == 11
 
 
 def test_a_turn_that_brought_too_little_belongs_to_the_wait_before_it() -> None:
@@ -137,7 +116,6 @@ def test_lengths_are_learned_from_complete_texts_of_the_client(desk: Desk) -> No
     desk.hello("b")
     desk.begin("a", 1, max_tokens=1)
     assert desk.session(1).finished
-    assert len(accounts_of(desk)) == 0
     desk.open("a", 2, max_tokens=100)
     desk.open("b", 3, max_tokens=100)
     assert job(desk, 2).remaining_tokens < job(desk, 3).remaining_tokens == 100.0
@@ -194,12 +172,12 @@ def test_who_loses_its_memory_by_opening_again_begins_to_wait(desk: Desk) -> Non
     assert (session.arrived_at, accounts_of(desk).of(session).wait_began_at) == (0.0, 7.0)
 
 
-def test_accounts_of_closed_sessions_do_not_grow_in_number_without_rounds(desk: Desk) -> None:
+def test_accounts_end_with_their_sessions(desk: Desk) -> None:
+    """Also while no round takes place."""
     accounts = accounts_of(desk)
     desk.begin(max_tokens=20)
-    for number in range(2, 300):
+    for number in range(2, 30):
         desk.open(number=number, max_tokens=20)
         accounts.of(desk.session(number))
         desk.up("a", Close(session_id(number), 1))
-    assert len(accounts) <= NUM_GONE + 4
-    assert accounts.of(desk.session(1)).num_decided == 1
+    assert len(accounts._accounts) == 1

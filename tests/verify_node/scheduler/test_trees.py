@@ -114,14 +114,3 @@ def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
 def test_nothing_is_learned_behind_the_texts_end():
     move = moved(growing(), (0, 2, 3), (5,))
     assert [codes for _, codes, _ in move.claims] == [b"\x00", b"\x01", b"\x02", b"\x04"]
-
-
-def test_calibration_is_apart_for_alternatives():
-    session = growing()
-    for source, codes, right in moved(session, (1,), (6, 99)).claims * 50:
-        session.client.calibration(source).observe(codes, right)
-    low, high = (
-        session.client.calibration("model").probabilities(b"\x00"),
-        session.client.calibration("alternative").probabilities(b"\x01"),
-    )
-    assert low[0] < 0.3 < 0.7 < high[0]

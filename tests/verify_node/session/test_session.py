@@ -54,12 +54,6 @@ def test_a_finished_session_commits_no_more():
         session.commit((4,))
 
 
-def test_a_stop_token_in_the_prompt_stops_nothing():
-    session = make_session(stop_ids=(2,))
-    session.commit((4,))
-    assert not session.finished
-
-
 def test_a_round_trip_is_from_the_verdict_that_is_answered():
     session = make_session()
     for length, at in [(4, 1.0), (5, 2.0), (6, 3.0)]:

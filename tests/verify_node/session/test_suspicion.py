@@ -59,28 +59,6 @@ def test_every_bet_has_mean_1_where_tokens_are_drawn_from_what_is_claimed(claim,
     assert means == pytest.approx(1.0, abs=2e-5)  # a little is given away to rounding
 
 
-def test_the_tilts_are_what_they_are_said_to_be():
-    """And to first order the issue of surprise: -log q(x) - H(q)."""
-    _, drafts = models(0, 3, 300)
-    tokens = (5, 17, 200)
-    q = drafts.double().numpy()
-    wanted = [
-        sum(
-            -tilt * math.log(row[token]) - math.log((row ** (1 - tilt)).sum())
-            for row, token in zip(q, tokens, strict=True)
-        )
-        for tilt in TILTS
-    ]
-    assert log_tilts(drafts, tokens) == pytest.approx(wanted, abs=1e-4)
-    surprise = sum(-math.log(row[token]) + (row * np.log(row)).sum() for row, token in zip(q, tokens, strict=True))
-    small = 1e-4
-    tilted = sum(
-        -small * math.log(row[token]) - math.log((row ** (1 - small)).sum())
-        for row, token in zip(q, tokens, strict=True)
-    )
-    assert tilted / small == pytest.approx(surprise, abs=1e-2)
-
-
 def test_the_stake_is_a_martingale():
     """Over all texts of three tokens: its mean stays 1, whatever bets are made when."""
     q = np.array([0.5, 0.3, 0.2])

@@ -7,7 +7,7 @@ from typing import Any
 
 from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.objectives import Objectives
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
 from verify_node.slo.deciding import Decision, decide
 
 NO_BOUND = 10**9

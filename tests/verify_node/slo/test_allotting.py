@@ -51,10 +51,6 @@ def test_what_was_promised_before_goes_first():
     assert decided({}, [new], six) == [True]
 
 
-def test_without_promises_nothing_bounds_a_round():
-    assert allotted() == (None, {}, (), frozenset(), {})
-
-
 def test_a_round_is_as_long_as_the_tightest_promise_allows():
     own = running(b"slow", tpot_s=4.0), running(b"quick", tpot_s=2.0)
     found = allotted(*own)

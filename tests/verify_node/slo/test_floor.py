@@ -36,22 +36,6 @@ def taken(planned: Round) -> dict[bytes, int]:
     return {entry.session_id: len(entry.tokens) for entry in planned.entries}
 
 
-def test_a_client_that_waits_is_due_a_quarter_of_its_weights_share() -> None:
-    """Of 8 tokens it is due half of a quarter: one token, which the next round has to give."""
-    loud, quiet = [session(number, "loud") for number in range(8)], session(9, "quiet")
-    ready, promised = [*loud, quiet], [one.session_id for one in loud]
-    floor = Floor()
-    assert floor.owed([quiet], POOL, 8) == {}
-    floor.began(taken(packed(ready, {}, promised, 8)), ready, promised)
-    owed = floor.owed([quiet], POOL, 8)
-    assert owed == {session_id(9): 1}
-    planned = packed(ready, owed, promised, 8)
-    assert session_id(9) in planned.verified
-    assert len(planned.entries) == 8, "one of the promised waits for the next round"
-    floor.began(taken(planned), ready, promised)
-    assert floor.owed([quiet], POOL, 8) == {session_id(9): 1}, "one came, and one was due"
-
-
 def test_a_clients_promised_tokens_are_its_own() -> None:
     loud, other = [session(number, "loud") for number in range(8)], session(9, "loud")
     ready, promised = [*loud, other, session(10, "quiet")], [one.session_id for one in loud]

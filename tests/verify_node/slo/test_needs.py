@@ -7,7 +7,7 @@ import pytest
 
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
 from verify_node.slo.needs import Needs
 
 NOW = 11.0

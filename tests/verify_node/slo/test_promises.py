@@ -80,13 +80,6 @@ def test_where_nothing_is_promised_nothing_is_said() -> None:
     assert told(serve(desk)) == {session_id(1): None}
 
 
-def test_being_refused_is_no_offence(desk: Desk) -> None:
-    never = Slo(Objectives(tpot_s=0.001))
-    for number in range(300):
-        assert desk.open(number=number, slo=never, otherwise="refuse")[0].code == "not_promised"
-        desk.now += 0.1
-
-
 def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk) -> None:
     ask(desk, 1, None)
     planned = desk.core.plan(0.0)

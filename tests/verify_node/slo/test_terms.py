@@ -54,12 +54,6 @@ def test_a_keys_own_least_tpot_goes_before_that_of_its_tiers():
     assert terms_of(TIERS, record(least_tpot_s=0.01)) == SloTerms(tuple(TIERS.values()), 0.01)
 
 
-def test_a_tpot_that_is_too_short_is_raised():
-    greedy = Objectives(ttft_s=0.1, tpot_s=0.001)
-    assert granted(greedy, SloTerms((), 0.02)) == Objectives(0.1, 0.02)
-    assert granted(greedy, SloTerms()) == greedy
-
-
 def test_a_tier_that_is_unknown_here_or_not_the_keys_own_gives_no_name_to_metrics():
     terms = terms_of(TIERS, record(tiers=("chat",)))
     assert granted(TIERS["chat"], terms) == TIERS["chat"]

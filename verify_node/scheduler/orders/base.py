@@ -6,6 +6,7 @@ Stateful: one instance per queue. Pass `rank` all waiters and all preemptible ho
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,29 +57,29 @@ class Job:
         return True, 0.0
 
 
-class Order(Protocol):
-    """Ranks jobs that wait for places or have them."""
+class Order(ABC):
+    """Ranks jobs that wait for places or have them. By default no job gives up its place for another one's rank."""
 
-    displaces: bool
+    displaces = False
     """True if holders may yield; otherwise it is enough to rank the waiters."""
 
-    by_arrival: bool
+    by_arrival = False
     """True if jobs rank by arrival alone: no accounts are kept, and the first job stays first to its end."""
 
+    @abstractmethod
     def rank(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Returns all jobs, the first to be served first. Deterministic: ties go to the earliest arrival."""
-        ...
 
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         """True if `holder` gives up its place for `waiter`. Both were in the latest `rank`."""
-        ...
+        return False
 
     def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
         """Returns numbers that `yields` compares: a holder that yields to one waiter yields to all with smaller ones.
 
         So a planner need not check all holders for each waiter. The waiter was in the latest `rank`.
         """
-        ...
+        return ()
 
 
 class Ranking(Protocol):
@@ -87,14 +88,11 @@ class Ranking(Protocol):
     def rank(self, jobs: Sequence[Job], now: float) -> Sequence[Job]: ...
 
 
-class OwnOrder:
-    """An order that is not ours: it ranks, and no job gives up its place for another one's rank.
+class OwnOrder(Order):
+    """An order that is not ours. Overdue jobs go first whatever it ranks, so that none starves.
 
-    Overdue jobs go first whatever it ranks, so that none starves. Where it fails or loses a job, jobs rank by arrival.
+    Where it fails or loses a job, jobs rank by arrival.
     """
-
-    displaces = False
-    by_arrival = False
 
     def __init__(self, name: str, make: Callable[[], Ranking]) -> None:
         """Creates the order; ConfigError if that fails, or if it has no method `rank`."""
@@ -112,12 +110,6 @@ class OwnOrder:
         if len(ranked) != len(by_id) or set(ranked) != by_id.keys():
             raise PolicyError(f"rank returned {len(ranked)} jobs; it must return each of the {len(by_id)} once")
         return [by_id[job_id] for job_id in ranked]
-
-    def yields(self, holder: Job, waiter: Job, now: float) -> bool:
-        return False
-
-    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
-        return ()
 
 
 ORDERS: Registry[Callable[[], Order]] = Registry(

@@ -5,9 +5,8 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from goodspeed.errors import ConfigError
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
-from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job
+from verify_node.scheduler.orders.base import AGING_S, ORDERS, Job, Order
 
 FIRST_S = 0.5
 """S_1, in seconds: about the first ten rounds of a text, when little must be recomputed after a preemption."""
@@ -36,12 +35,9 @@ def stable_rate(rates: Sequence[float], num_rounds: int, tolerance: float) -> fl
 class RateHistory:
     """The acceptance rate of one text, accepted / drafted over its newest rounds, after each draft."""
 
-    def __init__(self, num_kept: int = NUM_ROUNDS, window: int = WINDOW) -> None:
-        """num_kept: rates to remember, at least gamma. window: rounds that each rate is computed over."""
-        if num_kept < 1 or window < 1:
-            raise ConfigError(f"num_kept is {num_kept} and window is {window}; both must be 1 or more")
-        self._drafts: deque[tuple[int, int]] = deque(maxlen=window)
-        self._rates: deque[float] = deque(maxlen=num_kept)
+    def __init__(self) -> None:
+        self._drafts: deque[tuple[int, int]] = deque(maxlen=WINDOW)
+        self._rates: deque[float] = deque(maxlen=NUM_ROUNDS)
         self._num_accepted = self._num_drafted = 0
 
     def observe(self, num_accepted: int, num_drafted: int) -> None:
@@ -76,7 +72,7 @@ class Size(NamedTuple):
 
 
 @ORDERS.register("laps")
-class Laps:
+class Laps(Order):
     """LAPS-SD: least attained service, and once a text's speed is known, least perceived service (Algorithm 1).
 
     K queues by service, S_j = M^(j-1) S_1 (section 4.2). A job is *perceptible* once its acceptance rate is stable;
@@ -97,7 +93,6 @@ class Laps:
     """
 
     displaces = True
-    by_arrival = False
 
     # The paper's parameters; experiments replace them.
     bounds = BOUNDS

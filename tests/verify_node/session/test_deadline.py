@@ -9,7 +9,7 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 from tests.verify_node.slo.deadlines import deadline as by_hand
 from tests.verify_node.slo.deadlines import running
-from verify_node.slo.deadline import Deadline
+from verify_node.session.deadline import Deadline
 
 CHAT = Objectives(ttft_s=0.5, tpot_s=0.05, tier="chat")
 BY_MEAN = Objectives(ttft_s=0.5, tpot_s=0.05, tpot_window=0)
@@ -24,10 +24,6 @@ def writing(now=10.0, **changes):
     deadline = opened(now=now, **changes)
     deadline.delivered(1, now)
     return deadline
-
-
-def test_a_text_was_asked_for_before_its_message_came():
-    assert opened(waited_s=0.3, round_trip_s=0.1).asked_at == pytest.approx(9.65)
 
 
 def test_before_its_first_token_a_text_is_owed_one_and_behind_after_its_ttft():

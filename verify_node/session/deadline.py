@@ -118,6 +118,10 @@ class Deadline(Times):
         """Sets the tokens to prefill. Once a text has a token from here, its newest token is no prompt."""
         self.prompt_left = 0 if prompt_left == 1 and self.has_begun else prompt_left
 
+    def reserve(self, pages: int) -> None:
+        """Sets the KV pages that a promise reserves."""
+        self.pages = pages
+
     def continue_promise(self, old: "Deadline") -> None:
         """Takes over the promise of a reopened text's previous deadline."""
         self.paced_at, self.paced_from, self.paused_since = old.paced_at, old.paced_from, old.paused_since
