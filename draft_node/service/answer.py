@@ -13,7 +13,7 @@ from draft_node.parsing.formats import Call, Content, Part, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
-from goodspeed.slo.kept import Kept
+from goodspeed.slo.attainment import Kept
 from goodspeed.wire.fields import FinishReason
 
 

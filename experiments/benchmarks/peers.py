@@ -37,7 +37,7 @@ from experiments.benchmarks.rivals.running import RivalFailed, Running
 from experiments.benchmarks.rivals.worker import Request, Settings
 from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
-from goodspeed.engine import sources
+from goodspeed.engine import model_files
 from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import GoodSpeedError
 
@@ -128,7 +128,7 @@ class Bench:
 
 def requests(options: argparse.Namespace) -> tuple[Request, Request]:
     """Returns a request for all answers, and one that warms up."""
-    vocabulary = sources.load_tokenizer(options.target)
+    vocabulary = model_files.load_tokenizer(options.target)
     *prompts, warm_up = (
         encode_chat(vocabulary.tokenizer, [{"role": "user", "content": question}])
         for question in (*QUESTIONS[: options.questions], WARM_UP)

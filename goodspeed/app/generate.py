@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.engine.tokenizing.text_stream import GrowingText
+from goodspeed.engine.tokenizing.text_stream import StoppingText
 from goodspeed.errors import ConfigError
 from goodspeed.serving import defaults, options
 from goodspeed.serving.config import add_options, from_namespace, option
@@ -91,7 +91,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     runner = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
-    growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
+    growing = StoppingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces = list[str]()
 
     def give(text: str) -> None:
@@ -130,7 +130,7 @@ def _say_if_cut(config: GenerateConfig, num_prompt: int, context_len: int) -> No
         Reporter("goodspeed").say(what, config.max_tokens, room, context_len, num_prompt)
 
 
-def _write(tokens: Generator[int, None, None], growing: GrowingText, give: Callable[[str], None]) -> list[int]:
+def _write(tokens: Generator[int, None, None], growing: StoppingText, give: Callable[[str], None]) -> list[int]:
     """Passes the tokens' text to `give` as it grows, up to a stop string; returns the tokens."""
     token_ids = list[int]()
     with closing(tokens):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from llguidance import LLMatcher, LLParserLimits
 
-from goodspeed.constraint.sources import to_grammar
+from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ from llguidance import LLMatcher
 from numpy.typing import NDArray
 
 from goodspeed.constraint.compiling import CompiledConstraint, failure
-from goodspeed.exact.counts import num_common
+from goodspeed.exact.token_counts import num_common
 
 ANY = -1
 """A mask word that allows all of its tokens."""

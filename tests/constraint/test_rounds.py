@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from goodspeed.constraint.masks import Matchers
 from goodspeed.errors import NOT_NUMBERS, ConstraintError
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
 from tests.constraint.babbler import END, NUM_TOKENS, SESSION, Babbler, Draft, decode, encode

@@ -16,7 +16,7 @@ BANNED_BUT_NEEDED = {
     (
         "goodspeed/registry.py",
         "import_module(name)",
-    ): "what a person names on the command line; test_own.py and test_source.py have who may ask for it",
+    ): "what a person names on the command line; test_own.py and test_custom.py have who may ask for it",
     ("goodspeed/app/daemons.py", "import_module(daemon.module)"): "one of the three modules of the table there",
     ("goodspeed/app/fleet/cli.py", "import_module(DAEMONS['verify'].module)"): "of the same table",
     ("goodspeed/app/fleet/actors.py", "import_module(HOSTING)"): "a constant beside that table",

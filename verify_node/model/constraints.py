@@ -33,7 +33,7 @@ class ConstraintMasks:
         A mask has the tokens allowed after the base, and after each drafted token.
         """
         entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
-        asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
+        asked = [Asked(self._matcher(entry), _output(entry), entry.drafted, entry.parents) for entry in entries]
         masks = self._batch.prepare(asked, self._num_words)
         session_ids = [entry.session_id for entry in entries]
         return lambda: dict(zip(session_ids, masks.make(), strict=True))
@@ -63,10 +63,6 @@ class ConstraintMasks:
         if self._matchers is None or entry.constraint is None:
             raise ConstraintError("constraints are not supported here; the core refuses sessions with a constraint")
         return self._matchers.of(entry.session_id, entry.constraint, entry.stop_ids)
-
-
-def _drafted(entry: Entry) -> tuple[int, ...]:
-    return entry.tokens[len(entry.tokens) - entry.num_drafted :]
 
 
 def _output(entry: Entry) -> tuple[int, ...]:
