@@ -19,7 +19,7 @@ from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.proposing import Propose
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel

@@ -1,5 +1,6 @@
 """A real server of llama.cpp: the program `llama-server` where it is on the PATH, else xllamacpp's in this process."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -7,8 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import xllamacpp
 
@@ -33,6 +35,12 @@ def serving(file: str | Path, num_slots: int = 1, num_tokens: int = 512) -> Iter
     server = xllamacpp.Server(params)
     yield str(server.listening_address)
     del server  # waits for its threads
+
+
+def ask(url: str, path: str, **body: Any) -> Any:
+    """Returns a server's answer."""
+    with urlopen(Request(f"{url}/{path}", json.dumps(body).encode()), timeout=60) as answer:
+        return json.load(answer)
 
 
 @contextmanager

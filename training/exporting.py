@@ -18,14 +18,14 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.folders import find_folder
 from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.gguf.file import KEPT, NEAREST, GgufFile
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.gguf.vocabulary import GPT2, SPLITS
-from goodspeed.engine.support import expected_windows, rope_types
 from goodspeed.engine.tokenizing.text import PROBE, num_shared
+from goodspeed.engine.unsupported import expected_windows, rope_types
 from goodspeed.errors import UnsupportedModelError
 
 KINDS = {"f32": Kind.F32, "f16": Kind.F16, "q8_0": Kind.Q8_0}
@@ -52,7 +52,7 @@ def export(name: str, file: Path, dtype: str = "f32") -> None:
     fits = config.model_type in FAMILIES and config.hidden_act == "silu" and {*rope_types(config)} <= {*ropes}
     if not fits or any(expected_windows(config)) or hasattr(config, "quantization_config"):
         raise UnsupportedModelError(f"{name}: llama.cpp would compute it otherwise")
-    tokenizer = load_tokenizer(name)
+    tokenizer = load_vocabulary(name).tokenizer
     num_tokens = num_shared(tokenizer, config.vocab_size)
     if num_tokens is None:
         raise UnsupportedModelError(f"{name}: its tokenizer does not belong to the model")

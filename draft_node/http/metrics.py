@@ -18,7 +18,7 @@ from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, histogram
 from goodspeed.serving.options import NO_MODEL
-from goodspeed.slo.kept import Outcome
+from goodspeed.slo.attainment import Outcome
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import RefusalCode
 

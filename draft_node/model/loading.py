@@ -10,7 +10,7 @@ from draft_node.model.llamacpp.server import PROBE
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.engine import engines, sources
+from goodspeed.engine import engines, model_files
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder
 from goodspeed.engine.linear import has_bfloat16
@@ -41,7 +41,7 @@ def load(config: DraftConfig) -> Checkpoint:
     )
     if config.tokenizer is None:
         return checkpoint
-    return _with_tokenizer(checkpoint, sources.load_tokenizer(config.tokenizer))
+    return _with_tokenizer(checkpoint, model_files.load_tokenizer(config.tokenizer))
 
 
 def _with_tokenizer(checkpoint: Checkpoint, other: Vocabulary) -> Checkpoint:

@@ -16,7 +16,7 @@ from draft_node.service.chat_forms import opened
 from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
-from goodspeed.slo.kept import Kept
+from goodspeed.slo.attainment import Kept
 from goodspeed.wire.fields import FinishReason
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from draft_node.core.counts import known
 from goodspeed.serving.measuring.counts import REQUEST_S, REQUEST_TOKENS, TIME_TO_FIRST_TOKEN_S, TOKEN_S, Histogram
-from goodspeed.slo.kept import NO_OBJECTIVES, Kept, Outcome, Times
+from goodspeed.slo.attainment import NO_OBJECTIVES, Kept, Outcome, Times
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.fields import FinishReason
 

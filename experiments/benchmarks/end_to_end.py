@@ -193,7 +193,7 @@ def somebody_else(is_busy: bool) -> Iterator[None]:
 
 def held_out(num_rows: int) -> list[list[Text]]:
     """Returns the prompts of each repetition, which no model was trained on: one of each domain."""
-    tokenizer, loaded = checkpoints.load_tokenizer(TARGET), prompts.load()
+    tokenizer, loaded = checkpoints.load_vocabulary(TARGET).tokenizer, prompts.load()
     texts = [Text(encode_prompt(tokenizer, one.prompt), one.seed) for one in loaded[: num_rows * NUM_DOMAINS]]
     return [texts[first : first + NUM_DOMAINS] for first in range(0, len(texts), NUM_DOMAINS)]
 

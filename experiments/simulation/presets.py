@@ -16,7 +16,7 @@ What was measured is taken instead with `Settings(round_cost=profiled(path).roun
 from dataclasses import dataclass
 
 from experiments.simulation.network import TOKEN_BYTES
-from goodspeed.exact.positions import HEADER, LAYOUTS
+from goodspeed.exact.proposal_bytes import HEADER, LAYOUTS
 from goodspeed.fair.round_time import Linear, Roofline
 
 BANDWIDTH_SHARE = 0.8

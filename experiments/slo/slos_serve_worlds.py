@@ -21,7 +21,7 @@ from experiments.simulation.open_loop.traffic import window
 from experiments.simulation.settings import Settings
 from experiments.slo.admission_policies import BASELINES, NO_DRAFTS, POLICIES, VLLM_SPEC, Variant, variants
 from goodspeed.fair.round_time import Linear, Roofline
-from goodspeed.slo.kept import SLACK, Times
+from goodspeed.slo.attainment import SLACK, Times
 
 ROUND_TERMS = ((6.878e-5, 1.249e-6, 0.02480), (7.523e-5, 3.465e-3, 3.033e-3))
 """a_k, b_k and c_k of a round of OPT-6.7B on an A100, in seconds, by the code of the paper's authors: max_k (a_k n +

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
-from goodspeed.engine.tokenizing.text_stream import GrowingText
+from goodspeed.engine.tokenizing.text_stream import StoppingText
 from goodspeed.errors import ConfigError
 from goodspeed.serving import defaults, options
 from goodspeed.serving.config import add_options, from_namespace, option
@@ -91,7 +91,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     runner = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
-    growing = GrowingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
+    growing = StoppingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
     started = time.perf_counter()
     tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)

@@ -15,7 +15,7 @@ from goodspeed.engine.engine import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
-from goodspeed.exact.counts import num_common
+from goodspeed.exact.token_counts import num_common
 from goodspeed.exact.trees import BASE
 
 PREFILL_CHUNK = 256

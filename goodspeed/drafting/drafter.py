@@ -1,6 +1,6 @@
 """The draft model: one batched forward pass per drafting step, for all sessions with proposals.
 
-A step extends the likeliest leaves of each session's token tree, as many as are worth their time (`widths.py`), and
+A step extends the likeliest leaves of each session's token tree, as many as are worth their time (`step_size.py`), and
 draws alternatives to doubtful tokens. A checkpoint for parallel drafting (PARD, arXiv 2504.18583) gets mask tokens
 after the likeliest leaf. Each mask stands for a token that is not known yet, and predicts the token after that.
 
@@ -22,13 +22,13 @@ from goodspeed.drafting.caches import PREFILL_CHUNK, Caches, Feed
 from goodspeed.drafting.job import Job, Row
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Propose, Proposed, banned_at
-from goodspeed.drafting.widths import MAX_WIDTH, PrefillRows, Widths
+from goodspeed.drafting.step_size import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.exact import proposals
 from goodspeed.exact.confidence import acceptance_probabilities
-from goodspeed.exact.counts import CountedTexts
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import Role, SamplingBatch, choose_scored, runners_up, to_probs, uniform
+from goodspeed.exact.token_counts import CountedTexts
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 

@@ -3,9 +3,9 @@
 Safetensors only, no code from checkpoints, nothing unpickled, no weight left at random values.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,14 @@ from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.folders import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.quantized import loading as quantized
 from goodspeed.engine.quantized.config import Awq, read_scheme
-from goodspeed.engine.support import naming, refuse_architecture, refuse_config
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
-from goodspeed.engine.tokenizing.text import fingerprint, num_shared, num_tokens
+from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.engine.unsupported import naming, refuse_architecture, refuse_config
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
-
-__all__ = ["DTYPES", "Checkpoint", "fingerprint", "load", "load_tokenizer"]
 
 logger = logging.getLogger("goodspeed.engine")
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
 
 NUM_PARALLEL = 8
 """Tokens drafted in one pass by a PARD checkpoint without this number in its config. Published checkpoints are trained
@@ -53,15 +50,16 @@ def load(
     device: str = "cpu",
     dtype: str = "float32",
     generation_config: str = "auto",
+    num_threads: int = 1,
     split: Split | None = None,
 ) -> Checkpoint:
     """Loads a model by embedded name, local folder or hub name.
 
     dtype: `auto` is float32 on a CPU, on a GPU the stored precision (`_dtype`). generation_config: `auto` reads the
     checkpoint's sampling defaults (`generation_settings.py`), `none` does not; end-of-sequence ids are read either way.
-    split: loads one rank's part of a model that passed `parallel/splitting.py`; None: loads the whole. Raises
-    CheckpointError (no such model, damaged), UnsupportedModelError (would be computed wrongly) or ConfigError (device
-    or dtype).
+    num_threads: unused; `engines.load` gave it to torch. split: loads one rank's part of a model that passed
+    `parallel/splitting.py`; None: loads the whole. Raises CheckpointError (no such model, damaged),
+    UnsupportedModelError (would be computed wrongly) or ConfigError (device or dtype).
     """
     torch_device = _device(device)
     folder = find_folder(name)
@@ -69,21 +67,14 @@ def load(
     settings = generation_settings.choose(name, folder, generation_config)
     config = _model_config(name, folder)
     torch_dtype = _dtype(dtype, torch_device, config, is_quantised=scheme is not None)
-    tokenizer = load_tokenizer(name)
-    with _wrapped(name):
-        tokenizer_fingerprint = fingerprint(tokenizer)
+    vocabulary = load_vocabulary(name, folder)
     refuse_weights(name, folder)
     model = _load_model(name, folder, config, scheme, torch_device, torch_dtype, split)
-    vocab_size, known = _vocab_size(name, model, tokenizer)
     mask_id, num_parallel = _parallel(name, config)
-    return Checkpoint(
-        name=name,
+    return Checkpoint.of(
+        vocabulary,
+        num_rows=int(model.get_output_embeddings().weight.shape[0]),
         model=model,
-        tokenizer=tokenizer,
-        tokenizer_fingerprint=tokenizer_fingerprint,
-        eos_ids=generation_settings.read_eos_ids(name, folder, tokenizer, known),
-        vocab_size=vocab_size,
-        num_tokens=known,
         context_len=_context_len(name, config),
         device=torch_device,
         dtype=torch_dtype,
@@ -95,9 +86,18 @@ def load(
     )
 
 
+def load_vocabulary(name: str, folder: Path | None = None) -> Vocabulary:
+    """Loads a checkpoint's tokenizer without its weights. folder: of the checkpoint, if it is known."""
+    folder = find_folder(name) if folder is None else folder
+    if not has_tokenizer(folder):
+        what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
+        raise CheckpointError(f"{what}; get the checkpoint again with its tokenizer's files")
+    return tokenizer_folder.of_folder(name, folder, name)
+
+
 def _model_config(name: str, folder: Path) -> Any:
     """Reads the model's configuration; refuses what would be computed wrongly."""
-    with _wrapped(name), naming(name), _quiet():
+    with _loading(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         config._attn_implementation, config.return_dict = None, True  # the engine's own attention; named outputs
         refuse_config(config)
@@ -111,33 +111,6 @@ def _supported_scheme(name: str, raw: dict[str, Any]) -> Awq | None:
         return read_scheme(raw)
 
 
-def _vocab_size(name: str, model: Any, tokenizer: Any) -> tuple[int, int]:
-    """Returns the width of the logits, and the bound of the ids that the tokenizer shares; CheckpointError if the model
-    lacks rows for tokens of ordinary text."""
-    vocab_size = int(model.get_output_embeddings().weight.shape[0])
-    known = num_shared(tokenizer, vocab_size)
-    if known is None:
-        what = f"{name}: the tokenizer has ids up to {num_tokens(tokenizer) - 1} and the model only {vocab_size} rows"
-        raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
-    if known < num_tokens(tokenizer):
-        told = "%s: the model has no rows for the tokenizer's added tokens from id %d on; prompts with them are refused"
-        logger.warning(told, name, known)
-    return vocab_size, known
-
-
-def load_tokenizer(name: str) -> Any:
-    """Loads a checkpoint's tokenizer without its weights."""
-    folder = find_folder(name)
-    if not has_tokenizer(folder):
-        what = f"{name}: the checkpoint has no tokenizer (no tokenizer.json in {folder})"
-        raise CheckpointError(f"{what}; get the checkpoint again with its tokenizer's files")
-    try:
-        return tokenizer_folder.from_folder(folder)
-    except Exception as error:  # whatever transformers raises for malformed files
-        what = f"{name}: the tokenizer cannot be loaded ({first_line(error)})"
-        raise CheckpointError(f"{what}; get the checkpoint again") from error
-
-
 def _load_model(
     name: str,
     folder: Path,
@@ -147,9 +120,10 @@ def _load_model(
     dtype: torch.dtype,
     split: Split | None,
 ) -> Any:
-    with _wrapped(name), naming(name), _quiet():
-        if not getattr(config, "quantization_config", True):
-            del config.quantization_config  # an empty one
+    """Loads all weights onto the device; CheckpointError if some are missing or do not fit."""
+    with _loading(name):
+        if hasattr(config, "quantization_config"):  # also an empty one; transformers' quantisers need other packages
+            del config.quantization_config
         if scheme is None:
             model, report = AutoModelForCausalLM.from_pretrained(
                 folder,
@@ -162,20 +136,24 @@ def _load_model(
                 **_split_options(split),
             )
         else:
-            del config.quantization_config  # transformers' own quantisers need unavailable packages
             model, report = quantized.load_model(folder, config, scheme, device, dtype)
+    _check_report(name, report, is_plain=scheme is None)
+    model = model.eval().requires_grad_(False).to(device)
+    if split is not None:
+        split.meet()
+    return model
+
+
+def _check_report(name: str, report: dict[str, Any], *, is_plain: bool) -> None:
+    """Raises CheckpointError if weights would be random; warns about weights without a place in a plain model."""
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
         if report.get(problem):
             some = ", ".join(str(key) for key in sorted(report[problem], key=str)[:4])
             what = f"{name}: {problem.replace('_', ' ')} among the weights ({some}), which would be random"
             raise CheckpointError(f"{what}; get the checkpoint again")
-    if scheme is None and (unplaced := sorted(map(str, report.get("unexpected_keys", ())))):
+    if is_plain and (unplaced := sorted(map(str, report.get("unexpected_keys", ())))):
         told = "%s: %d weights have no place in the model of config.json (%s); texts are wrong if it needs them"
         logger.warning(told, name, len(unplaced), ", ".join(unplaced[:4]))
-    model = model.eval().requires_grad_(False).to(device)
-    if split is not None:
-        split.meet()
-    return model
 
 
 def _split_options(split: Split | None) -> dict[str, Any]:
@@ -248,26 +226,23 @@ def _dtype(dtype: str, device: torch.device, config: Any, *, is_quantised: bool 
     return DTYPES[dtype]
 
 
-@contextlib.contextmanager
-def _wrapped(name: str) -> Iterator[None]:
-    """Turns any exception of transformers about a damaged or foreign checkpoint into a CheckpointError."""
+@contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Turns any exception of transformers about a damaged or foreign checkpoint into a CheckpointError with its name.
+
+    Turns off progress bars and transformers' warnings, such as its table of missing weights: we raise errors.
+    """
+    shown, verbosity = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
+    hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()
     try:
-        yield
+        with naming(name):
+            yield
     except GoodSpeedError:
         raise
     except Exception as error:
         what = f"{name}: the model cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the checkpoint again, or use another model") from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Turns off progress bars and transformers' warnings, such as its table of missing weights: we raise errors."""
-    shown, verbosity = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
-    hf_logging.disable_progress_bar()
-    hf_logging.set_verbosity_error()
-    try:
-        yield
     finally:
         hf_logging.set_verbosity(verbosity)
         if shown:

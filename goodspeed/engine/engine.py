@@ -3,6 +3,7 @@
 Imports no transformers: it takes a second, and not every engine needs it.
 """
 
+import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.tokenizing.text import check_ids
+from goodspeed.engine.tokenizing.text import check_ids, num_shared
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import PromptError
+from goodspeed.errors import CheckpointError, PromptError
+
+logger = logging.getLogger("goodspeed.engine")
 
 CPU_KEPT = 0.25
 """Share of the pages that the prefix cache retains on a CPU if no memory size was given. Other processes can use the
@@ -35,6 +38,22 @@ class Checkpoint(Vocabulary):
     num_ranks: int = 1  # processes that the model is split over
     mask_id: int | None = None  # id of the mask token for tokens not known yet (PARD); None: the model has none
     num_parallel: int = 1  # tokens drafted in one pass, with num_parallel - 1 masks after the text
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, num_rows: int, **properties: Any) -> "Checkpoint":
+        """Returns a model with this vocabulary and further properties; CheckpointError if they do not belong together.
+
+        num_rows: width of the logits. A model may lack rows for added tokens; prompts with these are refused.
+        """
+        known = num_shared(vocabulary.tokenizer, num_rows)
+        if known is None:
+            what = f"the tokenizer has {vocabulary.num_tokens} tokens and the model only {num_rows} rows"
+            raise CheckpointError(f"{vocabulary.name}: {what}; use the tokenizer that belongs to the model")
+        if known < vocabulary.num_tokens:
+            told = "%s: the model has no rows for the added tokens from id %d on; prompts with them are refused"
+            logger.warning(told, vocabulary.name, known)
+        eos_ids = tuple(token for token in vocabulary.eos_ids if token < known)
+        return cls(**vars(vocabulary) | {"eos_ids": eos_ids, "num_tokens": known, "vocab_size": num_rows} | properties)
 
     @property
     def precision(self) -> str:

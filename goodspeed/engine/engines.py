@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from goodspeed.engine.engine import Engine
-from goodspeed.engine.sources import kind_of
+from goodspeed.engine.model_files import kind_of
 from goodspeed.registry import Registry
 
 if TYPE_CHECKING:

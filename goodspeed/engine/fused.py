@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goodspeed.engine.linear import Product, product
-from goodspeed.engine.paged.attention import Attends
-from goodspeed.engine.support import expected_windows
+from goodspeed.engine.paged.attention.interface import Attends
+from goodspeed.engine.unsupported import expected_windows
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Architectures of this kind: RMSNorm, rotary queries and keys, a gated MLP with SiLU."""

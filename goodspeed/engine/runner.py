@@ -14,37 +14,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import Split
+from goodspeed.engine.checkpoints import load
 from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.fused import can_fuse
-from goodspeed.engine.paged import attention
+from goodspeed.engine.paged.attention import interface
+from goodspeed.engine.paged.attention.cuda_graphs import Kernel
 from goodspeed.engine.paged.chunks import Chunk, TreePath
-from goodspeed.engine.paged.grid import Kernel
-from goodspeed.engine.paged.memory import KVPool, KVShape, bytes_per_page, pages_for
+from goodspeed.engine.paged.kv_cache import KVPool, KVShape, bytes_per_page, pages_for
 from goodspeed.engine.paged.packed import Packed
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Memory, Others
-from goodspeed.engine.support import naming
 from goodspeed.engine.trial import WITHOUT_KERNEL, check_kernel, check_logits, kv_shapes
+from goodspeed.engine.unsupported import naming
 from goodspeed.errors import UnsupportedModelError
 
-__all__ = ["Chunk", "Runner", "TreePath", "try_model"]
+__all__ = ["Chunk", "Runner", "TreePath", "load", "try_model"]
 
 log = logging.getLogger(__name__)
-
-
-def load(
-    name: str,
-    *,
-    device: str = "cpu",
-    dtype: str = "auto",
-    generation_config: str = "auto",
-    num_threads: int = 1,
-    split: Split | None = None,
-) -> Checkpoint:
-    """Loads a checkpoint folder (`checkpoints.load`). num_threads: unused; `engines.load` gave it to torch."""
-    return checkpoints.load(name, device=device, dtype=dtype, generation_config=generation_config, split=split)
 
 
 def start(checkpoint: Checkpoint, **size: Any) -> "Runner":
@@ -61,7 +47,7 @@ def token_bytes(checkpoint: Checkpoint) -> int:
 class Runner:
     """The engine on torch (`engines.Engine`), of checkpoint folders.
 
-    The cache's size is given in pages, or as a fraction of the device's memory (`memory.pages_for`).
+    The cache's size is given in pages, or as a fraction of the device's memory (`kv_cache.pages_for`).
     """
 
     has_trees = True
@@ -160,9 +146,9 @@ def kernel_for(device: torch.device) -> Kernel | None:
     """Returns the kernel for a device; None: passes are not padded there. ImportError if Triton is missing."""
     if device.type != "cuda":
         return None
-    from goodspeed.engine.paged import kernel  # Triton comes with torch's CUDA builds only
+    from goodspeed.engine.paged.attention import triton_kernel  # Triton comes with torch's CUDA builds only
 
-    return kernel.attend
+    return triton_kernel.attend
 
 
 def try_model(checkpoint: Checkpoint, *, is_split: bool) -> Tried:
@@ -205,4 +191,4 @@ def _use_paged_attention(model: torch.nn.Module) -> None:
             f"{type(model).__name__} bypasses transformers' AttentionInterface, so the engine cannot give it paged "
             "attention; use a model of another family, such as llama or qwen3"
         )
-    model.set_attn_implementation(attention.NAME)  # type: ignore[operator]
+    model.set_attn_implementation(interface.NAME)  # type: ignore[operator]

@@ -15,15 +15,15 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from goodspeed.engine.fused import Fused
-from goodspeed.engine.paged import attention
+from goodspeed.engine.paged.attention import interface
+from goodspeed.engine.paged.attention.cuda_graphs import Inputs, Kernel, inputs_of, plain_attend
+from goodspeed.engine.paged.attention.layout import lay_out
+from goodspeed.engine.paged.attention.trees import Tree
 from goodspeed.engine.paged.chunks import Chunk
-from goodspeed.engine.paged.grid import Inputs, Kernel, inputs_of, plain_attend
-from goodspeed.engine.paged.layout import lay_out
-from goodspeed.engine.paged.memory import KVPool, KVShape, sent
+from goodspeed.engine.paged.kv_cache import KVPool, KVShape, sent
 from goodspeed.engine.paged.packed import Packed
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.trees import Tree
-from goodspeed.engine.support import expected_windows
+from goodspeed.engine.unsupported import expected_windows
 from goodspeed.errors import UnsupportedModelError
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class ShapeRecorder:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
     ) -> Tensor:
-        """Takes and returns the shapes of `batch.Batch.attend`. Ignores windows, which are longer than a trial."""
+        """Takes and returns the shapes of `gathered.Batch.attend`. Ignores windows, which are longer than a trial."""
         if layer in self.shapes:
             raise UnsupportedModelError(
                 f"layer {layer} attends twice in a forward pass, which needs two caches; use another model"
@@ -65,7 +65,7 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
     positions = torch.arange(2, device=device)[None]
     try:
         model(input_ids=tokens, position_ids=positions, use_cache=False, goodspeed_batch=recorder)
-    except attention.NothingHandedOn as error:
+    except interface.NothingHandedOn as error:
         raise UnsupportedModelError(
             f"{type(model).__name__} does not pass its keyword arguments on to its attention; use another model"
         ) from error
@@ -181,5 +181,5 @@ def _own_logits(model: Any, tokens: Tensor) -> Tensor:
     try:
         logits: Tensor = model(input_ids=tokens, use_cache=False).logits
     finally:
-        model.set_attn_implementation(attention.NAME)
+        model.set_attn_implementation(interface.NAME)
     return logits

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goodspeed.exact import masks
-from goodspeed.exact.counts import TextCounts
+from goodspeed.exact.token_counts import TextCounts
 
 
 class Bias(Protocol):

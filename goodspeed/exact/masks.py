@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goodspeed.exact.kept import Sampling
+from goodspeed.exact.truncation import Sampling
 
 Words: TypeAlias = NDArray[np.int32]
 """Bit masks of allowed tokens [num_rows, num_words]: bit t % 32 of word t // 32 is 1 if token t may be drawn."""

@@ -9,7 +9,7 @@ proposal, the source of both tokens and bytes:
     Draft(proposal=encode(positions), ...)        sent to the verify node
     draft_probs = decode(data, num_positions, vocab_size)   equal to `proposal.probs()`
 
-The byte layout is in `positions.py`.
+The byte layout is in `proposal_bytes.py`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goodspeed.errors import ConfigError, InvalidProposal
-from goodspeed.exact.positions import HEADER, LAYOUTS, MAX_K, Layout, spans
+from goodspeed.exact.proposal_bytes import HEADER, LAYOUTS, MAX_K, Layout, spans
 from goodspeed.exact.sampling import draw
 
 KINDS = ("dense-fp32", "dense-fp16", "lattice")

@@ -256,8 +256,8 @@ def find_model(
     engine: str = "auto",
 ) -> None:
     """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or nothing to run it so."""
-    from goodspeed.engine import sources
+    from goodspeed.engine import model_files
 
-    sources.refuse_settings(name, device, dtype, num_ranks, engine)
-    if engine in sources.ENGINES:
-        sources.find_source(name, reporter.say)
+    model_files.refuse_settings(name, device, dtype, num_ranks, engine)
+    if engine in model_files.ENGINES:
+        model_files.find_model(name, reporter.say)

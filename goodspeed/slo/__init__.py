@@ -4,7 +4,7 @@
 - `capacity.py`: tokens that rounds can reliably carry, and the reserves.
 - `feasible.py`: whether a set of requests is feasible; `admit.py`: which of them a policy admits.
 - `policies.py`: admission policies by name; `dp.py`, `edf.py`: ours.
-- `kept.py`: the latencies of a text, and whether they met its objectives.
+- `attainment.py`: the latencies of a text, and whether they met its objectives.
 
 Numbers in, decisions out: every time is an argument.
 """

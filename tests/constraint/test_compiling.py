@@ -10,8 +10,8 @@ import pytest
 
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.constraint.sources import to_grammar
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary

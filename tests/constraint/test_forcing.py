@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from goodspeed.constraint.forcing import MAX_BYTES, of_grammar, of_pattern, of_schema
+from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.constraint.sources import to_grammar
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.constraint.babbler import CONSTRAINTS, END

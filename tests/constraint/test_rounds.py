@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.errors import NOT_NUMBERS
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling, Verdict
 from tests.constraint.babbler import CONSTRAINTS, END, NUM_TOKENS, Babbler, Draft, decode, encode

@@ -1,5 +1,6 @@
 """The draft model: whatever its cache went through, it proposes what a fresh one would."""
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -12,14 +13,15 @@ from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.step_size import Widths
 from goodspeed.drafting.tree import ALTERNATIVES, LEAST, Nodes, Tree
-from goodspeed.drafting.widths import Widths
 from goodspeed.engine import engines
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact import proposals, trees
+from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.noise import match_noise
-from goodspeed.exact.positions import spans
+from goodspeed.exact.proposal_bytes import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import LogitRules, Sampling
@@ -243,10 +245,26 @@ def test_it_stops_after_a_stop_token():
     assert fresh(wanted(stopping, request.prompt, 8)) == tokens[: end + 1]
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_ends_with_the_token_that_spends_the_probability(temperature):
+    request = make_request(sampling=Sampling(temperature, seed=3))
+    [whole] = run(make_drafter(), wanted(request, request.prompt, 12))
+    with torch.inference_mode():
+        logits = make_checkpoint(1).model(torch.tensor([[*request.prompt, *whole.tokens]])).logits[0, -13:-1]
+    confident = logits.softmax(-1)[torch.arange(12), torch.tensor(whole.tokens)].tolist()
+    claimed = [AT_NO_CONFIDENCE + (1 - AT_NO_CONFIDENCE) * each for each in confident]
+    assert whole.probabilities == pytest.approx(claimed, rel=1e-4)
+    short = fresh(replace(wanted(request, request.prompt, 12), least_probability=0.3))
+    assert short == whole.tokens[: len(short)]
+    assert math.prod(claimed[: len(short)]) < 0.3 <= math.prod(claimed[: len(short) - 1])
+
+
 def test_under_ratio_no_token_makes_a_draft_shorter():
     request = make_request(verification="ratio")
-    tokens = fresh(wanted(request, request.prompt, 8))
-    assert fresh(wanted(replace(request, stop_ids=(tokens[2],)), request.prompt, 8)) == tokens
+    [proposed] = run(make_drafter(), replace(wanted(request, request.prompt, 8), least_probability=0.9))
+    assert (len(proposed.tokens), proposed.probabilities) == (8, None)
+    stopping = replace(request, stop_ids=(proposed.tokens[2],))
+    assert fresh(wanted(stopping, request.prompt, 8)) == proposed.tokens
 
 
 def test_the_end_of_the_context_shortens_a_proposal():

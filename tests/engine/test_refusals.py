@@ -65,7 +65,7 @@ WRONG: list[tuple[Damage, str, str]] = [
     (config(pard_token=299, pard_num_tokens=65), "pard_num_tokens in config.json is 65", "correct config.json"),
     (without(TOKENIZER), "the checkpoint has no tokenizer", "get the checkpoint again with its tokenizer's files"),
     (without(TOKENIZER, "tokenizer_config.json"), "the checkpoint has no tokenizer", "get the checkpoint again with"),
-    (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the checkpoint again"),
+    (with_bytes(TOKENIZER, b"{"), "the tokenizer cannot be loaded", "get the tokenizer's files again"),
     (without(WEIGHTS), "the checkpoint has no weights", "get it again with them"),
     (lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"), "pytorch_model.bin are pickles", "convert them"),
     (

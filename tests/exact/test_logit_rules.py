@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.exact import logit_rules, masks, trees
-from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.token_counts import TextCounts
 from goodspeed.wire.generation import LogitRules, TokenBias
 
 INF = math.inf

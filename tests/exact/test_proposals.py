@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from goodspeed.errors import ConfigError, InvalidProposal
-from goodspeed.exact.positions import MAX_K, cut
+from goodspeed.exact.proposal_bytes import MAX_K, cut
 from goodspeed.exact.proposals import KINDS, decode, encode, make, position_bytes
 from goodspeed.exact.sampling import Role, uniform
 from tests.exact.chi_square import REJECT, fits

@@ -1,6 +1,7 @@
 """Probabilities against a slow reference; draws against their law, and against what must not change them."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -182,33 +183,24 @@ def test_draws_follow_their_law(weights, aspect):
 DICE = torch.tensor([0.3, 0.2, 0.2, 0.15, 0.1, 0.05])
 
 
-@pytest.mark.parametrize("distance", [1, 2, 64])
-def test_positions_of_one_seed_are_independent(distance):
-    positions = torch.arange(0, 2 * NUM_DRAWS, 2) if distance == 1 else torch.arange(NUM_DRAWS)
-    seeds = torch.full_like(positions, 123)
-    left, right = (drawn(DICE, seeds, p) for p in (positions, positions + distance))
+STEPS = (1, 2, 1 << 31, 1 << 32, 1 << 62)
+KEYS: dict[str, Callable[[Tensor], tuple[Any, Any]]] = {
+    "next position": lambda n: ((123, 2 * n), (123, 2 * n + 1)),
+    "position 2 further": lambda n: ((123, n), (123, n + 2)),
+    "position 64 further": lambda n: ((123, n), (123, n + 64)),
+    "positions 40 and 41 of many seeds": lambda n: ((3 + n, 40), (3 + n, 41)),
+    "positions 40 and 41 of large seeds": lambda n: (((1 << 63) - 100_000 + n, 40), ((1 << 63) - 100_000 + n, 41)),
+    **{f"seed {step} further": lambda n, step=step: ((9, n), (9 + step, n)) for step in STEPS},  # type: ignore[misc]
+    "next seed, text shifted": lambda n: ((4, n), (5, n + 2)),
+    "next seed, text shifted back": lambda n: ((4, n), (5, n)),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS)
+def test_draws_of_other_seeds_or_positions_are_independent(keys):
+    numbers = torch.arange(NUM_DRAWS)
+    left, right = (drawn(DICE, *torch.broadcast_tensors(*map(torch.as_tensor, key))) for key in KEYS[keys](numbers))
     assert independent(left, right, 6) > REJECT
-
-
-@pytest.mark.parametrize("seed", [3, (1 << 63) - 100_000])
-def test_neighbouring_positions_are_independent_over_seeds(seed):
-    seeds = torch.arange(seed, seed + NUM_DRAWS)
-    left, right = (drawn(DICE, seeds, torch.full_like(seeds, p)) for p in (40, 41))
-    assert independent(left, right, 6) > REJECT
-
-
-@pytest.mark.parametrize("step", [1, 2, 1 << 31, 1 << 32, 1 << 62])
-def test_neighbouring_seeds_are_independent(step):
-    positions = torch.arange(NUM_DRAWS)
-    left, right = (drawn(DICE, torch.full_like(positions, seed), positions) for seed in (9, 9 + step))
-    assert independent(left, right, 6) > REJECT
-
-
-def test_a_seed_and_the_next_are_not_the_same_text_shifted():
-    positions = torch.arange(NUM_DRAWS)
-    left = drawn(DICE, torch.full_like(positions, 4), positions)
-    for shift in (1, -1):
-        assert independent(left, drawn(DICE, torch.full_like(positions, 5), positions + 1 + shift), 6) > REJECT
 
 
 @pytest.mark.parametrize("ids", [(0, 1, 2, 3), (0, 2, 1, 3), (100, 612, 356, 799)])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from goodspeed.exact.kept import Kept
 from goodspeed.exact.masks import truncate
 from goodspeed.exact.sampling import SamplingBatch, choose, sample, to_probs
+from goodspeed.exact.truncation import Kept
 from goodspeed.wire.messages import Sampling
 
 OPTIONS = [

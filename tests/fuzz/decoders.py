@@ -28,7 +28,7 @@ from experiments.simulation import recordings
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
-from goodspeed.exact import positions, proposals
+from goodspeed.exact import proposal_bytes, proposals
 from goodspeed.serving import api_keys, prompts
 from goodspeed.serving.measuring import recording
 from goodspeed.wire import keys
@@ -141,7 +141,7 @@ def _proposal(data: bytes) -> None:
     first, second = data[:2].ljust(2, b"\0")
     num_positions, vocab_size = first % 5, VOCABS[second % len(VOCABS)]
     tokens = [3] * num_positions if first >= 128 else None
-    cut = positions.cut(data[2:], num_positions)
+    cut = proposal_bytes.cut(data[2:], num_positions)
     assert data[2:].startswith(cut)
     probs = proposals.decode(data[2:], num_positions, vocab_size, tokens)
     assert probs.shape == (num_positions, vocab_size)

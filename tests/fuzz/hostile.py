@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from goodspeed.errors import ProtocolError
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.slo.objectives import LONGEST_S, SHORTEST_S, Objectives
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.fields import MAX_DRAFT

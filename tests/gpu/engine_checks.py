@@ -10,8 +10,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
 
 from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.paged import grid
-from goodspeed.engine.paged.memory import bytes_per_page
+from goodspeed.engine.paged.attention import cuda_graphs
+from goodspeed.engine.paged.kv_cache import bytes_per_page
 from goodspeed.engine.runner import Chunk, Runner, TreePath, try_model
 
 VOCAB, CONTEXT = 1000, 2048
@@ -203,10 +203,11 @@ def sixteen_bit_logits_stay_within_bounds(name: str, dtype: torch.dtype, device:
 
 def every_pass_of_the_grid_has_a_graph(device: torch.device) -> str:
     """Otherwise the engine says why, and goes on without: the other checks would pass."""
+    num_sizes = len(cuda_graphs.SIZES)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         found = Runner(make_checkpoint(CONFIGS["qwen3"], dtype, device), num_pages=100).num_graphs
-        assert found == len(grid.SIZES), f"{found} graphs instead of {len(grid.SIZES)} in {dtype}; the log says why"
-    return f"{len(grid.SIZES)} graphs"
+        assert found == num_sizes, f"{found} graphs instead of {num_sizes} in {dtype}; the log says why"
+    return f"{num_sizes} graphs"
 
 
 def memory_is_a_part_of_what_is_free(device: torch.device) -> str:

@@ -18,7 +18,7 @@ from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.exact import positions, proposals
+from goodspeed.exact import proposal_bytes, proposals
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation
@@ -332,7 +332,7 @@ def test_tokens_of_an_index_are_certain_and_leave_the_law_as_it_is() -> None:
 def ended(draft: Draft) -> Draft:
     """A draft that ends before the first token that its draft node does not like, though it was drawn."""
     length = next((place for place, token in enumerate(draft.tokens) if token % 2), len(draft.tokens))
-    proposal = positions.cut(draft.proposal or b"", length) if length else None
+    proposal = proposal_bytes.cut(draft.proposal or b"", length) if length else None
     return replace(draft, tokens=draft.tokens[:length], proposal=proposal)
 
 

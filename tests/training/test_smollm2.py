@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from goodspeed.engine import engines
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.paged.chunks import Chunk
 from tests.engine import gguf_models
 from training.smollm2 import __main__ as stages

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from training.smollm2.stored import Answer
 
 BLOCK = 2560

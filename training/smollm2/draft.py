@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from training.smollm2.stored import Answer
 
 SHAPE = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 768}

@@ -64,7 +64,7 @@ class Treatment(Enum):
 
 
 @dataclass(slots=True)
-class Record:
+class Buckets:
     """One sender's buckets at time `at`, and its bars."""
 
     at: float
@@ -82,23 +82,23 @@ class RateLimiter:
         self.messages_per_s = SESSION_MESSAGES_PER_S * max(LEAST_SESSIONS, max_client_sessions)
         self.max_messages = BURST_S * self.messages_per_s
         self.barred: dict[bytes, float] = {}  # until when, by sender; the receiver of messages checks this first
-        self._records: dict[bytes, Record] = {}  # by sender, the latest active last
+        self._senders: dict[bytes, Buckets] = {}  # by sender, the latest active last
 
     @property
     def num_senders(self) -> int:
         """Senders remembered."""
-        return max(len(self._records), len(self.barred))
+        return max(len(self._senders), len(self.barred))
 
     def heard(self, sender: bytes, now: float, num_tokens: int = 0) -> bool:
         """Counts a message of any kind; True if its sender exceeds the limit. num_tokens: of the text that it opens."""
-        record = self._record(sender, now)
-        record.messages += 1.0 + num_tokens / TOKENS_PER_MESSAGE
-        return record.messages > self.max_messages
+        buckets = self._buckets_of(sender, now)
+        buckets.messages += 1.0 + num_tokens / TOKENS_PER_MESSAGE
+        return buckets.messages > self.max_messages
 
     def earned(self, sender: bytes) -> None:
         """Subtracts the messages that a round's verdict earns the sender."""
-        if record := self._records.get(sender):
-            record.messages = max(0.0, record.messages - VERDICT_MESSAGES)
+        if buckets := self._senders.get(sender):
+            buckets.messages = max(0.0, buckets.messages - VERDICT_MESSAGES)
 
     def repeats(self, sender: bytes, num_tokens: int) -> bool:
         """Counts a verdict of num_tokens tokens that is repeated to the sender.
@@ -106,30 +106,30 @@ class RateLimiter:
         False if too much was repeated lately: the verdict is not sent, and the sender asks again. A long verdict counts
         as half of the bucket at most, so that it can be repeated.
         """
-        record = self._records.get(sender)
+        buckets = self._senders.get(sender)
         cost = min(num_tokens / REPEATED_TOKENS, self.max_messages / 2)
-        if record is None or record.repeated + cost > self.max_messages:
-            return record is None
-        record.repeated += cost
+        if buckets is None or buckets.repeated + cost > self.max_messages:
+            return buckets is None
+        buckets.repeated += cost
         return True
 
     def refused(self, sender: bytes, code: str, now: float) -> Treatment:
         """Counts the offence of a message refused with this code; `heard` has counted the message already."""
-        record = self._record(sender, now)
-        record.offences += code in OFFENCES
-        if record.offences > BARRED:
+        buckets = self._buckets_of(sender, now)
+        buckets.offences += code in OFFENCES
+        if buckets.offences > BARRED:
             return Treatment.BARRED
-        limited = record.offences > ANSWERED or record.messages > self.max_messages / 2
+        limited = buckets.offences > ANSWERED or buckets.messages > self.max_messages / 2
         return Treatment.COUNTED if limited else Treatment.ANSWERED
 
     def bar(self, sender: bytes, now: float) -> float:
         """Bars the sender from now on; returns for how many seconds. Another bar soon afterwards is twice as long."""
-        record = self._record(sender, now)
-        again = record.num_bars and now - record.barred_until < MAX_BAR_S
-        record.num_bars = record.num_bars + 1 if again else 1
-        record.offences = record.messages = 0.0
-        seconds = min(BAR_S * 2.0 ** min(record.num_bars - 1, 16), MAX_BAR_S)
-        record.barred_until = self.barred[sender] = now + seconds
+        buckets = self._buckets_of(sender, now)
+        again = buckets.num_bars and now - buckets.barred_until < MAX_BAR_S
+        buckets.num_bars = buckets.num_bars + 1 if again else 1
+        buckets.offences = buckets.messages = 0.0
+        seconds = min(BAR_S * 2.0 ** min(buckets.num_bars - 1, 16), MAX_BAR_S)
+        buckets.barred_until = self.barred[sender] = now + seconds
         if len(self.barred) > MAX_SENDERS:
             del self.barred[min(self.barred, key=self.barred.__getitem__)]
         return seconds
@@ -139,15 +139,15 @@ class RateLimiter:
         for sender in [sender for sender, until in self.barred.items() if until <= now]:
             del self.barred[sender]
 
-    def _record(self, sender: bytes, now: float) -> Record:
-        record = self._records.pop(sender, None)
-        if record is None:
-            record = Record(now)
-            if len(self._records) >= MAX_SENDERS:
-                del self._records[next(iter(self._records))]
-        self._records[sender] = record
-        seconds, record.at = max(0.0, now - record.at), now
-        record.offences = max(0.0, record.offences - OFFENCES_PER_S * seconds)
-        record.messages = max(0.0, record.messages - self.messages_per_s * seconds)
-        record.repeated = max(0.0, record.repeated - self.messages_per_s * seconds)
-        return record
+    def _buckets_of(self, sender: bytes, now: float) -> Buckets:
+        buckets = self._senders.pop(sender, None)
+        if buckets is None:
+            buckets = Buckets(now)
+            if len(self._senders) >= MAX_SENDERS:
+                del self._senders[next(iter(self._senders))]
+        self._senders[sender] = buckets
+        seconds, buckets.at = max(0.0, now - buckets.at), now
+        buckets.offences = max(0.0, buckets.offences - OFFENCES_PER_S * seconds)
+        buckets.messages = max(0.0, buckets.messages - self.messages_per_s * seconds)
+        buckets.repeated = max(0.0, buckets.repeated - self.messages_per_s * seconds)
+        return buckets

@@ -30,7 +30,7 @@ class ConstraintMasks:
         A mask has the tokens allowed after the base, and after each drafted token.
         """
         entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
-        asked = [Asked(self._matcher(entry), _output(entry), _drafted(entry), entry.parents) for entry in entries]
+        asked = [Asked(self._matcher(entry), _output(entry), entry.drafted, entry.parents) for entry in entries]
         masks = self._batch.prepare(asked, self._num_words)
         session_ids = [entry.session_id for entry in entries]
         return lambda: dict(zip(session_ids, masks(), strict=True))
@@ -59,10 +59,6 @@ class ConstraintMasks:
             raise ConstraintError("the session has no compiled constraint; the core begins it with one, or refuses it")
         matcher.stop_at(entry.stop_ids)
         return matcher
-
-
-def _drafted(entry: Entry) -> tuple[int, ...]:
-    return entry.tokens[len(entry.tokens) - entry.num_drafted :]
 
 
 def _output(entry: Entry) -> tuple[int, ...]:

@@ -7,19 +7,23 @@ from torch import Tensor
 
 from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
-from goodspeed.exact.counts import TextCounts
 from goodspeed.exact.masks import Words
-from verify_node.model.match_sampling import Verified
+from goodspeed.exact.token_counts import TextCounts
 from verify_node.scheduler.round import Entry, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedEntry(Verified):
-    """An entry that samples; its draft is empty if its proposal was invalid."""
+class VerifiedEntry:
+    """An entry that samples: the target draws at its base, and after each of its drafted tokens."""
 
     entry: Entry
+    first_row: int  # row of logits that decides the token at the base; the other rows follow
+    drafted: tuple[int, ...] = ()  # empty if its proposal was invalid
     draft_probs: Tensor | None = None  # [num_drafted, vocab], ratio rule
     invalid: str = ""
+    counts: TextCounts | None = None  # of the committed text with its prompt, if its rules read the text
+    allowed: Words | None = None  # tokens that its constraint allows each row [num_drafted + 1, num_words]
+    has_finite_keys: bool = False  # in the KV cache, even where logits are not finite
 
     @classmethod
     def of(
@@ -33,7 +37,7 @@ class VerifiedEntry(Verified):
         has_finite_keys: bool = False,
     ) -> "VerifiedEntry":
         """Decodes an entry's proposal under the ratio rule; if it is invalid, only the draft is dropped."""
-        drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
+        drafted = entry.drafted
         draft_probs, invalid = None, ""
         if entry.verification == "ratio" and drafted:
             try:
@@ -42,19 +46,14 @@ class VerifiedEntry(Verified):
                 drafted, invalid = (), str(error)
                 allowed = None if allowed is None else allowed[:1]
         return cls(
-            first_row=first_row,
-            base_len=entry.base_len,
-            drafted=drafted,
-            sampling=entry.sampling,
-            parents=entry.parents,
-            rules=entry.rules,
-            counts=counts,
-            allowed=allowed,
-            banned_at=entry.banned_at if entry.stop_ids else None,
-            has_finite_keys=has_finite_keys,
             entry=entry,
+            first_row=first_row,
+            drafted=drafted,
             draft_probs=draft_probs,
             invalid=invalid,
+            counts=counts,
+            allowed=allowed,
+            has_finite_keys=has_finite_keys,
         )
 
     def outcome(self, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:

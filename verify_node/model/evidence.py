@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goodspeed.exact.positions import MAX_K
+from goodspeed.exact.proposal_bytes import MAX_K
 
 TILTS = (-1.0, -0.5, 0.25, 0.5)
 

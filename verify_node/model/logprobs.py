@@ -1,8 +1,7 @@
 """The target's raw logprobs of a round's output and prompt tokens, for the sessions that request them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isnan
-from typing import NamedTuple
 
 import torch
 from msgspec.structs import replace
@@ -11,60 +10,57 @@ from torch import Tensor
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.wire.fields import MIN_LOGPROB
 from goodspeed.wire.messages import TokenLogprobs
-from verify_node.scheduler.round import Outcome, PromptRows
+from verify_node.model.entries import VerifiedEntry
+from verify_node.scheduler.round import Entry, Outcome
 
 MAX_ROWS = 256
 """Rows processed at once: with a vocabulary of 152,000 their copies take 300 MB."""
 
 
-class Place(NamedTuple):
-    """The row of logits of a session's first token, and the number of alternatives that the session requests."""
-
-    first_row: int
-    num_top: int
-
-
-def with_logprobs(outcomes: Sequence[Outcome], places: Mapping[bytes, Place], logits: Tensor) -> list[Outcome]:
-    """Adds logprobs to the outcomes of the sessions that have a place in logits [num_rows, vocab].
+def with_logprobs(outcomes: Sequence[Outcome], verified: Sequence[VerifiedEntry], logits: Tensor) -> list[Outcome]:
+    """Adds logprobs to the outcomes of the entries that request them; logits [num_rows, vocab].
 
     One transfer from the device. Reads only the rows of output tokens.
     """
-    wanted = [outcome for outcome in outcomes if outcome.session_id in places and outcome.tokens]
+    asked = {
+        one.entry.session_id: (one.first_row, one.entry.num_logprobs)
+        for one in verified
+        if one.entry.num_logprobs is not None
+    }
+    wanted = [outcome for outcome in outcomes if outcome.session_id in asked and outcome.tokens]
     if not wanted:
         return list(outcomes)
-    rows: list[int] = []
-    for outcome in wanted:
-        first = places[outcome.session_id].first_row
-        rows += (first + offset for offset in outcome.offsets)
+    rows = [asked[outcome.session_id][0] + offset for outcome in wanted for offset in outcome.offsets]
     tokens = [token for outcome in wanted for token in outcome.tokens]
-    num_top = min(max(places[outcome.session_id].num_top for outcome in wanted), logits.shape[-1])
+    num_top = min(max(asked[outcome.session_id][1] for outcome in wanted), logits.shape[-1])
     table = iter(_look_up(logits, rows, tokens, num_top))
     found = {
         outcome.session_id: tuple(
-            _to_logprobs(next(table), num_top, places[outcome.session_id].num_top) for _ in outcome.tokens
+            _to_logprobs(next(table), num_top, asked[outcome.session_id][1]) for _ in outcome.tokens
         )
         for outcome in wanted
     }
     return [replace(outcome, logprobs=found.get(outcome.session_id, ())) for outcome in outcomes]
 
 
-def with_prompts(
-    outcomes: Sequence[Outcome], prompts: Sequence[tuple[bytes, int, PromptRows]], logits: Tensor
-) -> list[Outcome]:
+def with_prompts(outcomes: Sequence[Outcome], entries: Sequence[Entry], logits: Tensor) -> list[Outcome]:
     """Adds logprobs of prefilled prompt tokens to the outcomes; creates an outcome for a session that only prefilled.
 
-    prompts: each with its session and its first row in logits [num_rows, vocab]. One transfer from the device for each.
+    logits [num_rows, vocab]: of all entries, each one's prompt rows first. One transfer from the device for each.
     """
     by_session = {outcome.session_id: outcome for outcome in outcomes}
-    for session_id, first_row, wanted in prompts:
-        num_top = min(wanted.num_top, logits.shape[-1])
-        table = _look_up(logits, range(first_row, first_row + len(wanted.tokens)), wanted.tokens, num_top)
-        before = by_session.get(session_id, Outcome(session_id, (), 0, 0.0))
-        if any(isnan(row[0]) for row in table):
-            by_session[session_id] = replace(before, tokens=(), logprobs=(), num_accepted=0, failed=NOT_NUMBERS)
-        else:
-            told = tuple(_to_logprobs(row, num_top, num_top) for row in table)
-            by_session[session_id] = replace(before, prompt_logprobs=told)
+    first_row = 0
+    for entry in entries:
+        if (wanted := entry.prompt_rows) is not None:
+            num_top = min(wanted.num_top, logits.shape[-1])
+            table = _look_up(logits, range(first_row, first_row + len(wanted.tokens)), wanted.tokens, num_top)
+            before = by_session.get(entry.session_id, Outcome(entry.session_id, (), 0, 0.0))
+            if any(isnan(row[0]) for row in table):
+                after = replace(before, tokens=(), logprobs=(), num_accepted=0, failed=NOT_NUMBERS)
+            else:
+                after = replace(before, prompt_logprobs=tuple(_to_logprobs(row, num_top, num_top) for row in table))
+            by_session[entry.session_id] = after
+        first_row += entry.num_rows
     return list(by_session.values())
 
 

@@ -68,34 +68,27 @@ class OwnDrafts:
         self.num_failures = 0
         self.pass_s = 0.0  # of one token for each session, smoothed
         self._rests_until = 0  # number of the round
-        self._num_passes = 0  # of the newest round
 
-    def add_to(self, planned: Round, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Returns the outcomes with drafts for the next round.
+    def add_to(self, planned: Round, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], Drafting]:
+        """Returns the outcomes with drafts for the next round, and a summary of the drafting.
 
         If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
         """
-        self._num_passes, passes_before = 0, self.drafter.num_passes
-        if not planned.draft_requests or planned.number < self._rests_until:
-            return list(outcomes)
-        requests = {one.session_id: one for one in planned.draft_requests}
-        try:
-            self._add(planned, outcomes)
-            drafted = self._draft(planned, requests)
-        except Exception as error:
-            self._fail(planned.number, error)
-            return list(outcomes)
-        finally:
-            self._num_passes = self.drafter.num_passes - passes_before
-        found = {one.session_id: _kept(one, requests[one.session_id]) for one in drafted}
-        return [
+        started, passes_before = time.perf_counter(), self.drafter.num_passes
+        found: dict[bytes, tuple[tuple[int, ...], bytes]] = {}
+        if planned.draft_requests and planned.number >= self._rests_until:
+            requests = {one.session_id: one for one in planned.draft_requests}
+            try:
+                self._add(planned, outcomes)
+                found = {one.session_id: _kept(one, requests[one.session_id]) for one in self._draft(planned, requests)}
+            except Exception as error:
+                self._fail(planned.number, error)
+        with_drafts = [
             replace(outcome, own_tokens=own[0], own_codes=own[1]) if (own := found.get(outcome.session_id)) else outcome
             for outcome in outcomes
         ]
-
-    def drafting(self, planned: Round, seconds: float) -> Drafting:
-        """Returns a summary of the drafting in this round, the latest round of `add_to`."""
-        return Drafting(seconds, self._num_passes, planned.number < self._rests_until)
+        num_passes = self.drafter.num_passes - passes_before
+        return with_drafts, Drafting(time.perf_counter() - started, num_passes, planned.number < self._rests_until)
 
     def keep(self, sessions: Container[bytes], begun: Container[bytes] = ()) -> None:
         """Frees the caches of all other sessions (ended or preempted), and of the sessions in `begun`, which

@@ -11,7 +11,7 @@ from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_rat
 from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.evidence import log_gains, log_tilts
-from verify_node.model.match_sampling import failure, groups, int64_tensor, largest_logits, logit_rows, text_rows
+from verify_node.model.match_sampling import failure, groups, int64_tensor, largest_logits, logit_rows
 from verify_node.scheduler.round import Decisions, Outcome
 
 MAX_ELEMENTS = 1 << 26
@@ -74,7 +74,7 @@ def target_probs_of(verified: Sequence[VerifiedEntry], logits: Tensor, num_token
     rows, _, repeats = logit_rows(verified)
     batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
     probs, tops = list[Tensor](), list[Tensor]()
-    for some, texts in groups(text_rows(verified), rows_at_once(logits)):
+    for some, texts in groups(verified, rows_at_once(logits)):
         own = logits[int64_tensor(rows[some], logits)]
         changed = process(own, texts, num_tokens=num_tokens)
         probs.append(to_probs(changed, batch[some], num_tokens=num_tokens))

@@ -4,26 +4,24 @@ Takes a `Round` of plain integers and returns each entry's new tokens. Runs on t
 """
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
-from msgspec.structs import replace
 from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.engine import Checkpoint, Engine, mark
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import NOT_NUMBERS
-from goodspeed.exact.counts import CountedTexts, TextCounts
+from goodspeed.exact.token_counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
 from verify_node.model.entries import VerifiedEntry
-from verify_node.model.logprobs import Place, with_logprobs, with_prompts
-from verify_node.model.match_sampling import decide_match
+from verify_node.model.logprobs import with_logprobs, with_prompts
+from verify_node.model.match_sampling import decide_match_round
 from verify_node.model.own_drafts import OwnDrafts
 from verify_node.model.ratio import decide_ratio_round
-from verify_node.scheduler.round import NO_DRAFTING, Decisions, Drafting, Entry, Outcome, PromptRows, Round
+from verify_node.scheduler.round import NO_DRAFTING, Drafting, Entry, Outcome, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +81,7 @@ class Target:
         if (own := self.own_drafts) is None:
             return RoundResult(outcomes, *seconds, computed=computed)
         own.keep(self.runner.pool, planned.admitted)
-        outcomes = own.add_to(planned, outcomes)
-        drafting = own.drafting(planned, time.perf_counter() - verified)
+        outcomes, drafting = own.add_to(planned, outcomes)
         return RoundResult(outcomes, *seconds, drafting, computed)
 
     def recover(self) -> None:
@@ -110,23 +107,21 @@ class Target:
         verified = self._verified(planned, masks)
         by_match = [one for one in verified if one.entry.verification == "match"]
         by_ratio = [one for one in verified if one.entry.verification == "ratio"]
-        outcomes: list[Outcome] = []
+        outcomes, num_tokens = list[Outcome](), self.checkpoint.num_tokens
         if by_match:
-            outcomes += self._match(by_match, logits)
+            outcomes = decide_match_round(by_match, logits, num_tokens, records=self.records)
+            paths = [
+                TreePath(one.entry.session_id, one.entry.base_len, outcome.path)
+                for one, outcome in zip(by_match, outcomes, strict=True)
+                if outcome.path is not None and not outcome.failed  # else the session is given up, with all of its rows
+            ]
+            self.runner.keep(paths)
         if by_ratio:
-            outcomes += decide_ratio_round(
-                by_ratio, logits, self.checkpoint.num_tokens, planned.number, records=self.records
-            )
+            outcomes += decide_ratio_round(by_ratio, logits, num_tokens, planned.number, records=self.records)
         if masks:
             outcomes = self._constraint_masks.told(outcomes, [one.entry for one in verified])
-        places = {
-            one.entry.session_id: Place(one.first_row, one.entry.num_logprobs)
-            for one in verified
-            if one.entry.num_logprobs is not None
-        }
-        known = logits[:, : self.checkpoint.num_tokens]
-        outcomes = with_logprobs(outcomes, places, known) if places else outcomes
-        outcomes = with_prompts(outcomes, _prompt_rows(planned), known)
+        known = logits[:, :num_tokens]
+        outcomes = with_prompts(with_logprobs(outcomes, verified, known), planned.entries, known)
         if broken := [one.session_id for one in outcomes if one.failed == NOT_NUMBERS]:
             self.runner.clear(broken)
         return outcomes
@@ -154,32 +149,3 @@ class Target:
         if entry.rules is None or not entry.rules.reads_text:
             return None
         return self._counted.of(entry.session_id, entry.text, entry.prompt_len)
-
-    def _match(self, verified: Sequence[VerifiedEntry], logits: Tensor) -> list[Outcome]:
-        """Samples the target's token at every position, then compares it with the draft."""
-        outcomes: list[Outcome] = []
-        kept: list[TreePath] = []
-        decided = decide_match(verified, logits, self.checkpoint.num_tokens)
-        for one, decision in zip(verified, decided, strict=True):
-            outcome = one.outcome(decision.accepted, decision.next_token, decision.agreement, decision.failure)
-            if one.parents is not None:
-                outcome = replace(outcome, path=tuple(decision.accepted)[: outcome.num_accepted])
-                if not decision.failure:  # else the session is given up, with all of its rows
-                    kept.append(TreePath(one.entry.session_id, one.base_len, outcome.path or ()))
-            if self.records:
-                agreed = tuple(decision.agrees[place] for place in one.entry.first_choices)
-                outcome = replace(outcome, decisions=Decisions(agreed))
-            outcomes.append(outcome)
-        self.runner.keep(kept)
-        return outcomes
-
-
-def _prompt_rows(planned: Round) -> list[tuple[bytes, int, PromptRows]]:
-    """Returns the prompt rows to report: the session, the first row of logits, and the tokens that follow."""
-    found: list[tuple[bytes, int, PromptRows]] = []
-    first_row = 0
-    for entry in planned.entries:
-        if entry.prompt_rows is not None:
-            found.append((entry.session_id, first_row, entry.prompt_rows))
-        first_row += entry.num_rows
-    return found

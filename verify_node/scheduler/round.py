@@ -88,6 +88,10 @@ class Entry(Struct, frozen=True):
         return self.start + len(self.tokens) - self.num_drafted
 
     @property
+    def drafted(self) -> tuple[int, ...]:
+        return self.tokens[len(self.tokens) - self.num_drafted :]
+
+    @property
     def num_prefill(self) -> int:
         """Number of tokens before those that decide something."""
         return len(self.tokens) - self.num_drafted - self.samples

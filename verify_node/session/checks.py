@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import InvalidProposal
-from goodspeed.exact.positions import spans
+from goodspeed.exact.proposal_bytes import spans
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Literal, TypeAlias
 
+from goodspeed.slo.attainment import SLACK, Times
 from goodspeed.slo.capacity import FIRST_TOKEN_S, planned_s
 from goodspeed.slo.feasible import Ask
-from goodspeed.slo.kept import SLACK, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Slo
 

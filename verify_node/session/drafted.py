@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from goodspeed.drafting.sources import MODEL, TRAITS, Source
 from goodspeed.exact import trees
-from goodspeed.exact.positions import cut
+from goodspeed.exact.proposal_bytes import cut
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.messages import Draft
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf
 
-from goodspeed.slo.kept import SLACK
+from goodspeed.slo.attainment import SLACK
 from verify_node.session.deadline import Deadline
 
 CROWDING = 1.2

@@ -21,7 +21,7 @@ from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.sources import MODEL, NGRAM, is_awaited, permits
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import trees
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource

@@ -13,7 +13,7 @@ from draft_node.parsing.formats import Call, Part, ToolFormat, joined
 from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.tokens import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
-from goodspeed.slo.kept import Kept
+from goodspeed.slo.attainment import Kept
 
 Json: TypeAlias = dict[str, Any]
 """An object of an answer; lists may be iterators, whose members are made one by one while they are serialized."""

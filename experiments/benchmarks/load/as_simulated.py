@@ -83,7 +83,7 @@ def _prompt_of(text: proposals.Text) -> Text:
 
 @cache
 def _prompts() -> dict[tuple[str, int], list[int]]:
-    tokenizer = checkpoints.load_tokenizer("tiny-target")
+    tokenizer = checkpoints.load_vocabulary("tiny-target").tokenizer
     return {(one.domain, one.seed): encode_prompt(tokenizer, one.prompt) for one in prompts.load()}
 
 

@@ -31,7 +31,7 @@ from experiments.benchmarks.nodes.processes import free_port
 from experiments.harness.forks import Fork
 from goodspeed.serving.config import from_namespace
 from goodspeed.serving.options import draft_words
-from goodspeed.slo.kept import NO_OBJECTIVES, Outcome, Times
+from goodspeed.slo.attainment import NO_OBJECTIVES, Outcome, Times
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.messages import Sampling

@@ -32,7 +32,7 @@ from experiments.simulation.texts.models import BrokenRule
 from experiments.simulation.texts.ngrams import make_ngrams
 from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.slo.kept import NO_OBJECTIVES, Times
+from goodspeed.slo.attainment import NO_OBJECTIVES, Times
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.messages import DownMessage, UpMessage, Verdict
 

@@ -13,7 +13,7 @@ from experiments.simulation.nodes.surroundings import Surroundings
 from experiments.simulation.settings import of_client
 from experiments.simulation.texts.acceptance import Acceptance, Independent
 from experiments.simulation.texts.text import STOP, VOCAB
-from goodspeed.slo.kept import Times
+from goodspeed.slo.attainment import Times
 from goodspeed.wire.messages import Sampling
 
 

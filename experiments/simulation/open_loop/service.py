@@ -12,8 +12,8 @@ from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import CostModel
+from goodspeed.slo.attainment import NO_OBJECTIVES, SLACK, Kept, Times
 from goodspeed.slo.capacity import FLOOR
-from goodspeed.slo.kept import NO_OBJECTIVES, SLACK, Kept, Times
 from verify_node.core.core import VerifyCore
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import Session

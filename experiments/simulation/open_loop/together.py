@@ -20,7 +20,7 @@ from goodspeed.drafting.tree import ALTERNATIVES
 from goodspeed.exact import trees
 from goodspeed.exact.trees import BASE
 from goodspeed.fair.round_time import CostModel
-from goodspeed.slo.kept import NO_OBJECTIVES
+from goodspeed.slo.attainment import NO_OBJECTIVES
 from verify_node.session.deadline import Deadline
 
 

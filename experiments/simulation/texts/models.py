@@ -13,7 +13,7 @@ from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.tree import Tree
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from verify_node.scheduler.round import Entry, Outcome, Round, RoundLimits
 
 
@@ -108,7 +108,7 @@ def _require(holds: bool, otherwise: str) -> None:
 
 def _verify(entry: Entry, states: list[int]) -> Outcome:
     """The match rule, and the ratio rule for drafts that are certain: it is the same. states: as of `_feed`."""
-    drafted = entry.tokens[len(entry.tokens) - entry.num_drafted :]
+    drafted = entry.drafted
     if entry.verification == "ratio" and drafted:
         _require(entry.proposal == certain(drafted), "a proposal is not that of the drafted tokens")
     drawn = [draw(state)[0] for state in states]

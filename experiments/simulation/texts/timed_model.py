@@ -6,7 +6,7 @@ from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.models import Drafted, DraftModel, likeliest_leaf
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Tree
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.round_time import CostModel
 
 

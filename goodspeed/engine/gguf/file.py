@@ -89,7 +89,7 @@ NUMBERS: dict[int, np.dtype[Any]] = {
 STRING, ARRAY = 8, 9
 
 KEPT, NEAREST = "goodspeed.kept_tokens", "goodspeed.nearest_kept"
-"""Fields of a draft model that has rows for some tokens only (`kept.py`)."""
+"""Fields of a draft model that has rows for some tokens only (`pruned_vocabulary.py`)."""
 
 FLOATS = {"F16": np.float16, "F32": np.float32}
 

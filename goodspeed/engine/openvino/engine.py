@@ -8,8 +8,8 @@ from torch import Tensor
 
 from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
-from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
-from goodspeed.engine.paged.memory import pages_for
+from goodspeed.engine.paged.chunks import Chunk, TreePath, check_paths, extended
+from goodspeed.engine.paged.kv_cache import pages_for
 from goodspeed.engine.paged.pages import PagePool
 
 
@@ -57,13 +57,8 @@ class OpenVinoEngine:
             check_fits(chunk, self.pool, self.checkpoint)
             if chunk.parents or chunk.num_masks:
                 raise ValueError("this engine computes chains only, without masks")
-        check_chunks(self.pool, chunks)
-        starts = extend(self.pool, chunks)
-        try:
+        with extended(self.pool, chunks) as starts:
             logits = self._passes.run(self._rows(chunks, starts))
-        except BaseException:
-            restore(self.pool, chunks, starts)
-            raise
         return masked(torch.from_numpy(logits), self.checkpoint)
 
     def keep(self, paths: Sequence[TreePath]) -> None:

@@ -7,7 +7,6 @@ make, and fuses them (RMSNorm, rotation); this file makes the same shapes. Rows 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -16,9 +15,9 @@ from openvino import op
 from openvino import opset13 as ops
 
 from goodspeed.engine.gguf.file import GgufFile, StoredTensor, dequantised, shown
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.gguf.shape import Shape
-from goodspeed.engine.openvino.weights import Constants, Matrix, Node
+from goodspeed.engine.openvino.weights import Constants, Matrix, Node, constant
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 BIASED, NORMED = ("qwen2",), ("qwen3",)
@@ -76,15 +75,15 @@ class Builder:
 
     def _inputs(self) -> Node:
         """Returns the row of the embedding for each token [num_rows]."""
-        return self.ids if self.kept is None else ops.gather(_constant(self.kept.nearest), self.ids, _integer(0))
+        return self.ids if self.kept is None else ops.gather(constant(self.kept.nearest), self.ids, _integer(0))
 
     def _spread(self, logits: Node) -> Node:
         """Returns logits [num_wanted, 1, vocab_size]; -inf for tokens that are not kept."""
         if self.kept is None:
             return logits
-        never = _constant(np.float32(-np.inf))
+        never = constant(np.float32(-np.inf))
         padded = ops.pad(logits, _integers(0, 0, 0), _integers(0, 0, 1), "constant", never)
-        return ops.gather(padded, _constant(self.kept.columns), _integer(HIDDEN))
+        return ops.gather(padded, constant(self.kept.columns), _integer(HIDDEN))
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ class Builder:
     def _linear(self, names: list[str], rows: Node, plus: Node | None = None) -> Node:
         """Joins linear layers with the same input, with their biases; plus: is added to their results."""
         if plus is None and "attn_q" in names[0] and self.file.architecture in BIASED:
-            plus = _constant(np.concatenate([self._vector(f"{name}.bias") for name in names]).reshape(1, 1, -1))
+            plus = constant(np.concatenate([self._vector(f"{name}.bias") for name in names]).reshape(1, 1, -1))
         weights = [f"{name}.weight" for name in names]
         if len({self._stored(name).kind in ("Q4_0", "Q4_1") for name in weights}) == 1:
             return self._matrix(*weights).times(rows, plus)
@@ -124,14 +123,14 @@ class Builder:
         whole = ov.PartialShape([-1, -1, -1, -1])
         caches = [_parameter(f"{which}_cache.{number}", whole, ov.Type.dynamic) for which in ("key", "value")]
         self.caches += caches
-        none, no_floats = _constant(np.zeros(0, np.int32)), _constant(np.zeros(0, np.float32))
-        zero = _constant(np.int32(0))
-        scale = _constant(np.float32(self.shape.head**-0.5))
+        none, no_floats = constant(np.zeros(0, np.int32)), constant(np.zeros(0, np.float32))
+        zero = constant(np.int32(0))
+        scale = constant(np.float32(self.shape.head**-0.5))
         inputs = [query, key, value, *caches, *self.places, scale, zero, no_floats, self.longest]
         # Features that these models lack, in the order of the operation's inputs: scores, rotated blocks, xattention,
         # sinks, adaptive rotation, token types, and so on.
-        inputs += [none, none, none, no_floats, no_floats, zero, zero, _constant(np.zeros((0, 0, 0, 0), np.float32))]
-        inputs += [zero, none, none, none, none, _constant(np.zeros(0, np.uint8)), none]
+        inputs += [none, none, none, no_floats, no_floats, zero, zero, constant(np.zeros((0, 0, 0, 0), np.float32))]
+        inputs += [zero, none, none, none, none, constant(np.zeros(0, np.uint8)), none]
         attention = op._PagedAttentionExtension([_output(one) for one in inputs])
         for name, number_of in (("num_k_heads", self.shape.key_heads), ("num_v_heads", self.shape.key_heads)):
             attention.get_rt_info()[name] = number_of
@@ -148,12 +147,12 @@ class Builder:
         split = ops.transpose(split, _integers(0, 2, 1, 3))  # [num_rows, heads, 1, head]
         second = ops.slice(split, _integers(half), _integers(LAST), _integers(1), _integers(3))
         first = ops.slice(split, _integers(0), _integers(half), _integers(1), _integers(3))
-        turned = ops.concat([ops.multiply(second, _constant(np.full((1, 1, 1, 1), -1.0, np.float32))), first], -1)
+        turned = ops.concat([ops.multiply(second, constant(np.full((1, 1, 1, 1), -1.0, np.float32))), first], -1)
         rotated = ops.add(ops.multiply(split, cos), ops.multiply(turned, sin))
         return ops.reshape(ops.transpose(rotated, _integers(0, 2, 1, 3)), _integers(0, -1), True)
 
     def _angles(self) -> tuple[Node, Node]:
-        frequencies = _constant(self.shape.frequencies.reshape(1, 1, -1))
+        frequencies = constant(self.shape.frequencies.reshape(1, 1, -1))
         positions = ops.reshape(ops.convert(self.positions, "f32"), _integers(-1, 1, 1), False)
         angles = ops.multiply(positions, frequencies)
         both = ops.concat([angles, angles], -1)
@@ -161,11 +160,11 @@ class Builder:
 
     def _norm(self, name: str, rows: Node) -> Node:
         ones = [1] * len(rows.get_output_partial_shape(0))
-        square = ops.power(rows, _constant(np.full(ones, 2.0, np.float32)))
+        square = ops.power(rows, constant(np.full(ones, 2.0, np.float32)))
         mean = ops.reduce_mean(square, _integers(-1), True)
-        root = ops.sqrt(ops.add(mean, _constant(np.full(ones, self.shape.epsilon, np.float32))))
-        normed = ops.multiply(ops.divide(_constant(np.ones(ones, np.float32)), root), rows)
-        return ops.multiply(normed, _constant(self._vector(name).reshape(*ones[:-1], -1)))
+        root = ops.sqrt(ops.add(mean, constant(np.full(ones, self.shape.epsilon, np.float32))))
+        normed = ops.multiply(ops.divide(constant(np.ones(ones, np.float32)), root), rows)
+        return ops.multiply(normed, constant(self._vector(name).reshape(*ones[:-1], -1)))
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -217,10 +216,6 @@ def _parameter(name: str, shape: ov.PartialShape, kind: ov.Type) -> Node:
 
 def _output(node: Node) -> ov.Output:
     return node if isinstance(node, ov.Output) else node.output(0)
-
-
-def _constant(array: Any) -> Node:
-    return ops.constant(np.ascontiguousarray(array) if np.ndim(array) else array)
 
 
 def _integers(*numbers: int) -> Node:

@@ -18,15 +18,14 @@ from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
+from goodspeed.engine.model_files import GRAPH, WEIGHTS, find_model, refuse_settings
 from goodspeed.engine.openvino import folder as openvino_folder
 from goodspeed.engine.openvino import graph
 from goodspeed.engine.openvino.engine import OpenVinoEngine
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled
 from goodspeed.engine.paged.chunks import Chunk
-from goodspeed.engine.sources import GRAPH, WEIGHTS, find_source, refuse_settings
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
-from goodspeed.engine.tokenizing.text import num_shared
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
 
 NUM_SAMPLES = 64
@@ -47,34 +46,26 @@ def load(
     Raises CheckpointError, UnsupportedModelError, ConfigError or NotInstalled.
     """
     refuse_settings(name, device, dtype, engine="openvino")
-    source, in_float32 = find_source(name), dtype == "float32"
-    settings = generation_settings.choose(name, None if source.kind == "gguf" else source.path, generation_config)
-    if source.kind == "gguf":
-        file = read_gguf(source.path, name)
+    found, in_float32 = find_model(name), dtype == "float32"
+    settings = generation_settings.choose(name, None if found.kind == "gguf" else found.path, generation_config)
+    if found.kind == "gguf":
+        file = read_gguf(found.path, name)
         known, context_len, kept = vocabulary.load(file), file.context_len, KeptTokens.of(file)
         (model, constants), identity = graph.build(file, in_float32=in_float32), _sampled(file)
     else:
         known, kept = tokenizer_folder.load(name, "--model"), None
-        model, identity = openvino_folder.read(name, source.path / GRAPH), _sampled_folder(source.path)
+        model, identity = openvino_folder.read(name, found.path / GRAPH), _sampled_folder(found.path)
         constants = None
-        context_len = openvino_folder.context_len(name, source.path, model)
+        context_len = openvino_folder.context_len(name, found.path, model)
     try:
         compiled = Compiled(model, constants, in_float32=in_float32, num_threads=num_threads)
     except RuntimeError as error:
         what = f"{name}: OpenVINO {ov.get_version()} cannot compile it ({first_line(error)})"
         raise UnsupportedModelError(f"{what}; use another model") from error
-    num_known = num_shared(known.tokenizer, compiled.vocab_size)
-    if num_known is None:
-        what = f"{name}: the tokenizer has {known.num_tokens} tokens and the model only {compiled.vocab_size} rows"
-        raise CheckpointError(f"{what}; use the tokenizer that belongs to the model")
-    checkpoint = Checkpoint(
-        name=name,
+    checkpoint = Checkpoint.of(
+        known,
+        num_rows=compiled.vocab_size,
         model=compiled,
-        tokenizer=known.tokenizer,
-        tokenizer_fingerprint=known.tokenizer_fingerprint,
-        eos_ids=known.eos_ids,
-        vocab_size=compiled.vocab_size,
-        num_tokens=num_known,
         context_len=context_len,
         device=torch.device("cpu"),
         dtype=torch.float32,
@@ -84,7 +75,7 @@ def load(
         activations="" if in_float32 else "int8",
     )
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
-    check_bits(checkpoint, columns[columns < num_known], exact=not in_float32)
+    check_bits(checkpoint, columns[columns < checkpoint.num_tokens], exact=not in_float32)
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     compiled.packed()
     return checkpoint

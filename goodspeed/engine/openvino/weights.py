@@ -69,7 +69,7 @@ class Constants:
     def _scaled(self, numbers: Node, scales: NDArray[np.float16]) -> Node:
         weight = ops.multiply(ops.convert(numbers, "f32"), self._constant(scales.astype(np.float32)))
         outputs, groups = scales.shape[:2]
-        return ops.reshape(weight, _constant(np.array([outputs, groups * GROUP])), False)
+        return ops.reshape(weight, constant(np.array([outputs, groups * GROUP])), False)
 
     def _constant(self, array: NDArray[Any]) -> Node:
         return ops.constant(self._put(array), shared_memory=True)
@@ -115,13 +115,13 @@ class Matrix:
     def rows(self, ids: Node) -> Node:
         """Returns the rows of the matrix with these numbers [num_rows]: [num_rows, 1, inputs]."""
         inputs = self.weight.get_output_shape(0)[1]
-        found = ops.gather(self.weight, ids, _constant(np.int64(0)))
+        found = ops.gather(self.weight, ids, constant(np.int64(0)))
         if self._minima is not None:
-            least = ops.gather(self._minima, ids, _constant(np.int64(0)))
-            least = ops.multiply(least, _constant(np.float32(1 / GROUP)))
-            blocks = ops.reshape(found, _constant(np.array([0, -1, GROUP])), True)
-            found = ops.add(blocks, ops.unsqueeze(least, _constant(np.int64(2))))
-        return ops.reshape(found, _constant(np.array([-1, 1, inputs])), False)
+            least = ops.gather(self._minima, ids, constant(np.int64(0)))
+            least = ops.multiply(least, constant(np.float32(1 / GROUP)))
+            blocks = ops.reshape(found, constant(np.array([0, -1, GROUP])), True)
+            found = ops.add(blocks, ops.unsqueeze(least, constant(np.int64(2))))
+        return ops.reshape(found, constant(np.array([-1, 1, inputs])), False)
 
 
 def _means_of(rows: Node) -> Node:
@@ -166,5 +166,5 @@ def _rounded(stored: StoredTensor) -> tuple[NDArray[np.int8], NDArray[np.float16
     return np.rint(grouped / divisor).clip(-127, 127).astype(np.int8), scale
 
 
-def _constant(array: Any) -> Node:
+def constant(array: Any) -> Node:
     return ops.constant(np.ascontiguousarray(array) if np.ndim(array) else array)

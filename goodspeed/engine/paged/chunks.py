@@ -3,7 +3,8 @@
 Every engine takes these. No tensors: an engine need not be torch's.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -78,22 +79,22 @@ def check_paths(pool: PagePool, paths: Sequence[TreePath]) -> None:
             raise ValueError(f"{list(path.nodes)} is not a path of nodes after token {path.length} of {cached}")
 
 
-def extend(pool: PagePool, chunks: Sequence[Chunk]) -> list[int]:
-    """Gives each session the pages of its chunk; returns the sessions' lengths before."""
+@contextmanager
+def extended(pool: PagePool, chunks: Sequence[Chunk]) -> Iterator[list[int]]:
+    """Gives each session the pages of its chunk; yields the sessions' lengths before.
+
+    If the block raises, for example because the pass fails, sessions are as before. Raises as `check_chunks` does.
+    """
+    check_chunks(pool, chunks)
     starts = [pool.length(chunk.key) for chunk in chunks]
     try:
         for chunk in chunks:
             pool.extend(chunk.key, len(chunk.tokens))
+        yield starts
     except BaseException:
-        restore(pool, chunks, starts)
+        for chunk, start in zip(chunks, starts, strict=True):
+            if start == 0:
+                pool.free(chunk.key)
+            elif pool.length(chunk.key) > start:
+                pool.truncate(chunk.key, start)
         raise
-    return starts
-
-
-def restore(pool: PagePool, chunks: Sequence[Chunk], starts: Sequence[int]) -> None:
-    """Undoes `extend` when it or the pass fails. starts: the lengths that sessions had before."""
-    for chunk, start in zip(chunks, starts, strict=True):
-        if start == 0:
-            pool.free(chunk.key)
-        elif pool.length(chunk.key) > start:
-            pool.truncate(chunk.key, start)

@@ -9,9 +9,9 @@ from itertools import chain
 import numpy as np
 from torch import Tensor, nn
 
-from goodspeed.engine.paged.chunks import Chunk, TreePath, check_chunks, check_paths, extend, restore
-from goodspeed.engine.paged.grid import Kernel
-from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.attention.cuda_graphs import Kernel
+from goodspeed.engine.paged.chunks import Chunk, TreePath, check_paths, extended
+from goodspeed.engine.paged.kv_cache import KVPool
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.passes import Copy, Others, Pass, Passes
 
@@ -40,14 +40,9 @@ class Packed:
 
         Raises PoolExhausted, and changes nothing, when the pool lacks the pages for all chunks together.
         """
-        check_chunks(self.pool, chunks)
-        starts = extend(self.pool, chunks)
-        order = sorted(range(len(chunks)), key=lambda i: (-len(chunks[i].tokens), -starts[i]))
-        try:
+        with extended(self.pool, chunks) as starts:
+            order = sorted(range(len(chunks)), key=lambda i: (-len(chunks[i].tokens), -starts[i]))
             return self._run([chunks[i] for i in order], [starts[i] for i in order], _wanted(chunks, order))
-        except BaseException:
-            restore(self.pool, chunks, starts)
-            raise
 
     def keep(self, paths: Sequence[TreePath]) -> None:
         """Retains a path through each session's tree and drops the other nodes. All rows are copied at once.

@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from goodspeed.engine.paged.batch import Batch
-from goodspeed.engine.paged.grid import Grid, Kernel
-from goodspeed.engine.paged.layout import GroupLimits, Layout, lay_out
-from goodspeed.engine.paged.memory import KVPool, sent
-from goodspeed.engine.paged.trees import Ints, Tree
+from goodspeed.engine.paged.attention.cuda_graphs import Grid, Kernel
+from goodspeed.engine.paged.attention.gathered import Batch
+from goodspeed.engine.paged.attention.layout import GroupLimits, Layout, lay_out
+from goodspeed.engine.paged.attention.trees import Ints, Tree
+from goodspeed.engine.paged.kv_cache import KVPool, sent
 
 GROUP_BYTES = {"cpu": 4 << 20, "cuda": 1 << 29}  # a group's gathered rows should fit into a CPU's cache
 MAX_PADDING = {"cpu": 1 << 10, "cuda": 1 << 18}  # a launch costs a GPU more than a little padding
@@ -76,7 +76,7 @@ class Passes:
         others: Others | None = None,
         kernel: Kernel | None = None,
     ) -> None:
-        """kernel: attention of padded passes (`grid.py`); None: no pass is padded."""
+        """kernel: attention of padded passes (`cuda_graphs.py`); None: no pass is padded."""
         self.model, self.memory, self.others = model, memory, others
         kind = memory.device.type
         row_bytes = memory.shape.num_numbers * memory.dtype.itemsize

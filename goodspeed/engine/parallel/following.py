@@ -16,7 +16,7 @@ import torch
 from goodspeed.engine import checkpoints
 from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.paged.memory import KVPool, KVShape
+from goodspeed.engine.paged.kv_cache import KVPool, KVShape
 from goodspeed.engine.paged.passes import Copy, Memory, Pass, Passes
 from goodspeed.engine.parallel import joining, orders
 from goodspeed.engine.parallel.joining import Part

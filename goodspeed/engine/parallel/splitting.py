@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from goodspeed.engine.folders import find_folder, read_config
-from goodspeed.engine.support import refuse_quantised
+from goodspeed.engine.unsupported import refuse_quantised
 from goodspeed.errors import ConfigError, need
 
 HEADS = ("num_attention_heads", "num_key_value_heads")

@@ -145,7 +145,7 @@ class LeadingWhitespace:
         return text
 
 
-class GrowingText:
+class StoppingText:
     """Turns tokens into text that is certain, until a stop string is complete."""
 
     def __init__(self, tokenizer: Any, stops: Sequence[str], *, is_trimmed: bool) -> None:

@@ -38,7 +38,11 @@ def load(name: str, option: str = "--tokenizer") -> Vocabulary:
 
     option: that names it, in messages.
     """
-    folder = find(name)
+    return of_folder(name, find(name), f"{option} {name}")
+
+
+def of_folder(name: str, folder: Path, shown: str) -> Vocabulary:
+    """Loads a folder's tokenizer; CheckpointError if it is damaged. shown: in messages, instead of the name."""
     try:
         tokenizer = from_folder(folder)
         known = num_tokens(tokenizer)
@@ -46,13 +50,13 @@ def load(name: str, option: str = "--tokenizer") -> Vocabulary:
             name=name,
             tokenizer=tokenizer,
             tokenizer_fingerprint=fingerprint(tokenizer),
-            eos_ids=read_eos_ids(f"{option} {name}", folder, tokenizer, known),
+            eos_ids=read_eos_ids(shown, folder, tokenizer, known),
             num_tokens=known,
         )
     except GoodSpeedError:
         raise
     except Exception as error:  # whatever the libraries raise for malformed files
-        what = f"{option} {name}: the tokenizer cannot be loaded ({first_line(error)})"
+        what = f"{shown}: the tokenizer cannot be loaded ({first_line(error)})"
         raise CheckpointError(f"{what}; get the tokenizer's files again") from error
 
 

@@ -169,7 +169,7 @@ def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
         carry_out(node.core.begin(Generation(given_up, (1,) * 100, Sampling(), max_tokens=9, user="a"), desk.now))
         carry_out(node.core.forget(given_up, desk.now))
     assert refused == []
-    assert desk.core.rate_limiter._records[b"a"].messages < desk.core.rate_limiter.max_messages / 4
+    assert desk.core.rate_limiter._senders[b"a"].messages < desk.core.rate_limiter.max_messages / 4
     assert session_id(1) in desk.core.sessions
 
 

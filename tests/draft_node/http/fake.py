@@ -27,7 +27,7 @@ from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving.web import Keys
-from goodspeed.slo.kept import Kept
+from goodspeed.slo.attainment import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms

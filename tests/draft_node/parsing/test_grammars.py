@@ -11,8 +11,8 @@ from draft_node.parsing.formats import Call, Content, Formats, Part, joined
 from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
 from draft_node.parsing.parser import Parser, ParserSettings
 from goodspeed.constraint.compiling import Constraints
+from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.constraint.sources import to_grammar
 from goodspeed.engine.tokenizing.text_stream import TextStream
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS

@@ -12,7 +12,7 @@ from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
 from draft_node.service.answer import Answer, Piece
 from draft_node.service.tokens import Token, TokenTexts
-from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.wire.messages import Sampling, TokenLogprobs
 
@@ -24,7 +24,7 @@ cuts = st.lists(st.integers(0, 40), max_size=6)
 
 @cache
 def tokenizer() -> Any:
-    return load_tokenizer("tiny-target")
+    return load_vocabulary("tiny-target").tokenizer
 
 
 @cache

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from draft_node.service.tokens import TokenTexts
-from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
 from tests.strategies import plain_text
 
@@ -23,7 +23,7 @@ PIECES = ["▁", "▁river", "r", "i", "v", "e", "the", "▁▁", "é", "日"]
 
 @cache
 def embedded() -> Any:
-    return load_tokenizer("tiny-target")
+    return load_vocabulary("tiny-target").tokenizer
 
 
 def with_special(backend: Tokenizer) -> Any:

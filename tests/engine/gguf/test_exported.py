@@ -1,12 +1,8 @@
 """An exported file is the model and its tokenizer: llama.cpp itself says so."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unicodedata import is_normalized
-from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -33,26 +29,9 @@ TEXTS = (
 )
 
 
-class Asked(NamedTuple):
-    """llama.cpp's server."""
-
-    url: str
-
-    def ask(self, path: str, **body: Any) -> Any:
-        asked = Request(f"{self.url}/{path}", json.dumps(body).encode())
-        with urlopen(asked, timeout=60) as answer:
-            return json.load(answer)
-
-
-@contextmanager
-def serving(file: Path) -> Iterator[Asked]:
-    with llama_server.serving(file) as url:
-        yield Asked(url)
-
-
-def greedy(server: Asked, prompt: list[int], num: int) -> list[int]:
+def greedy(url: str, prompt: list[int], num: int) -> list[int]:
     body = {"prompt": prompt, "n_predict": num, "temperature": 0, "ignore_eos": True, "return_tokens": True}
-    return list(server.ask("completion", **body)["tokens"])
+    return list(llama_server.ask(url, "completion", **body)["tokens"])
 
 
 def greedy_here(folder: Path, prompt: list[int], num: int) -> list[int]:
@@ -78,13 +57,13 @@ def tokenizer_with(pre_tokenizer: Any) -> PreTrainedTokenizerFast:
 def test_an_embedded_model_writes_and_encodes_as_here(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"{name}.gguf"
     export(name, file)
-    tokenizer = checkpoints.load_tokenizer(name)
-    with serving(file) as server:
+    tokenizer = checkpoints.load_vocabulary(name).tokenizer
+    with llama_server.serving(file) as url:
         for text in TEXTS:
-            assert server.ask("tokenize", content=text)["tokens"] == encode_part(tokenizer, text), text
+            assert llama_server.ask(url, "tokenize", content=text)["tokens"] == encode_part(tokenizer, text), text
         prompt = encode_part(tokenizer, "Once upon a time there lived")
         wanted = 64 if name == "tiny-draft-s" else 16
-        assert greedy(server, prompt, wanted) == greedy_here(models.path(name), prompt, wanted)
+        assert greedy(url, prompt, wanted) == greedy_here(models.path(name), prompt, wanted)
 
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0}
@@ -106,8 +85,8 @@ def test_other_checkpoints_write_as_here(kind: str, save_checkpoint: Save, tmp_p
     folder = save_checkpoint(CHECKPOINTS[kind])
     export(str(folder), tmp_path / "it.gguf")
     prompt = list(range(40, 90))
-    with serving(tmp_path / "it.gguf") as server:
-        assert greedy(server, prompt, 12) == greedy_here(folder, prompt, 12)
+    with llama_server.serving(tmp_path / "it.gguf") as url:
+        assert greedy(url, prompt, 12) == greedy_here(folder, prompt, 12)
 
 
 WORDS = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -124,10 +103,10 @@ def test_other_tokenizers_encode_as_here(name: str, save_checkpoint: Save, tmp_p
     tokenizer.backend_tokenizer.model.ignore_merges = name in ("llama-bpe", "tekken")
     export(str(save_checkpoint("llama", tokenizer)), tmp_path / "it.gguf")
     again = reading.load(read(tmp_path / "it.gguf", "it")).tokenizer
-    with serving(tmp_path / "it.gguf") as server:
+    with llama_server.serving(tmp_path / "it.gguf") as url:
         for text in (*TEXTS, "123123 12312 's 'S a\n\n a"):
             ids = encode_part(tokenizer, text)
-            assert server.ask("tokenize", content=text)["tokens"] == ids, text
+            assert llama_server.ask(url, "tokenize", content=text)["tokens"] == ids, text
             assert encode_part(again, text) == ids or not is_normalized("NFC", text), text
 
 

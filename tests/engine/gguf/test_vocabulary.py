@@ -1,11 +1,9 @@
 """A GGUF file's tokenizer is its model's, or is refused."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 from tokenizers import AddedToken, pre_tokenizers
@@ -64,8 +62,7 @@ def test_a_real_files_tokenizer_is_its_models() -> None:
     with llama_server.serving(file) as url:
         for text in (*smollm2.PROMPTS.values(), *map(smollm2.chat, smollm2.PROMPTS.values()), TEXT, *UNUSUAL):
             ids = encode_part(found.tokenizer, text)
-            with urlopen(Request(f"{url}/tokenize", json.dumps({"content": text}).encode()), timeout=60) as answer:
-                assert json.load(answer)["tokens"] == ids, text
+            assert llama_server.ask(url, "tokenize", content=text)["tokens"] == ids, text
             assert decode(found.tokenizer, ids, shows_special=True) == text.translate(WITHOUT_TOKENS)
             if not any(letter.isnumeric() for letter in text):
                 assert theirs(text)["input_ids"] == ids, text

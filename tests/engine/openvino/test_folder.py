@@ -12,9 +12,9 @@ import torch
 from openvino import opset13 as ops
 
 from goodspeed.engine import engines
+from goodspeed.engine.model_files import GRAPH
 from goodspeed.engine.openvino.folder import WINDOW, context_len, read
 from goodspeed.engine.paged.chunks import Chunk
-from goodspeed.engine.sources import GRAPH
 from goodspeed.engine.tokenizing.generation_settings import FOR_ALL, FOR_PEOPLE, GenerationSettings, TextDefaults
 from goodspeed.errors import UnsupportedModelError
 from tests.engine import gguf_models

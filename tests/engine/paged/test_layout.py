@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from goodspeed.engine.paged.layout import Group, GroupLimits, Layout, Plan, lay_out, plan
+from goodspeed.engine.paged.attention.layout import Group, GroupLimits, Layout, Plan, lay_out, plan
 
 TIGHT = GroupLimits(max_padding=0, max_group_rows=1 << 30)
 LOOSE = GroupLimits(max_padding=1 << 30, max_group_rows=1 << 30)

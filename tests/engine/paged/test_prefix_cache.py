@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
+from goodspeed.errors import PoolExhausted
 
 ALICE, BOB = b"alice", b"bob"
 
@@ -174,10 +175,16 @@ class SharingLaws(RuleBasedStateMachine):
                 self.pool.publish(key, *self.texts[key])
 
     def read(self, key: str, tokens: list[int]) -> None:
-        if self.pool.pages_needed(key, len(tokens)) > self.pool.num_free:
+        table, free = self.pool.table(key).tolist(), self.pool.num_free
+        needed = self.pool.pages_needed(key, len(tokens))
+        if needed > free:
+            with pytest.raises(PoolExhausted):
+                self.pool.extend(key, len(tokens))
             return
         scope, text = self.texts[key]
         self.pool.extend(key, len(tokens))
+        assert free - self.pool.num_free == needed
+        assert self.pool.table(key).tolist()[: len(table)] == table
         for token in tokens:
             text.append(token)
             self.rows[int(self.pool.slots(key, [len(text) - 1])[0])] = (scope, tuple(text))

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from goodspeed.engine import checkpoints
 from goodspeed.engine.paged import passes
-from goodspeed.engine.paged.trees import Tree
+from goodspeed.engine.paged.attention.trees import Tree
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import UnsupportedModelError
 from tests.engine.conftest import Save

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.kv_cache import KVPool
 from goodspeed.engine.parallel.following import run
 
 LEFT = "GOODSPEED_LEFT"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.engine.tokenizing.text_stream import MAX_OPEN, MAX_PENDING, TextStream
 from tests.strategies import plain_text
@@ -16,7 +16,7 @@ from tests.strategies import plain_text
 
 @cache
 def tokenizer() -> Any:
-    return load_tokenizer("tiny-target")
+    return load_vocabulary("tiny-target").tokenizer
 
 
 def ids_of(text: str) -> list[int]:

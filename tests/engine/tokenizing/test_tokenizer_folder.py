@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from goodspeed.embedded import models
 from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import load_tokenizer
+from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing import text, tokenizer_folder
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import CheckpointError, PromptError
@@ -43,7 +43,7 @@ def save_fixture(make_tokenizer: Callable[..., PreTrainedTokenizerFast], tmp_pat
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_embedded_tokenizers_are_those_of_the_verify_node(name: str) -> None:
-    found, theirs = tokenizer_folder.load(name), load_tokenizer(name)
+    found, theirs = tokenizer_folder.load(name), load_vocabulary(name).tokenizer
     assert found.tokenizer_fingerprint == text.fingerprint(theirs)
     assert (found.num_tokens, found.eos_ids) == (text.num_tokens(theirs), (theirs.eos_token_id,))
     assert found.model_fingerprint == ""
@@ -75,7 +75,7 @@ def test_tokenizer_json_decides_whatever_class_is_named(save: Save, class_name: 
     backend.add_tokens([AddedToken("<tool>", lstrip=True, normalized=False)])
     backend.save(str(folder / "tokenizer.json"))
     words = "the qe  12 <tool> the<unk><mask><|endoftext|>"
-    for found in (tokenizer_folder.load(str(folder)).tokenizer, load_tokenizer(str(folder))):
+    for found in (tokenizer_folder.load(str(folder)).tokenizer, load_vocabulary(str(folder)).tokenizer):
         assert text.encode_prompt(found, words) == backend.encode(words).ids
         assert text.decode(found, text.encode_part(found, "abc")) == backend.decode(backend.encode("abc").ids)
         assert found.get_vocab() == backend.get_vocab(), "no tokens that only transformers' class has"

@@ -13,7 +13,7 @@ from draft_node.core.generation import Generation
 from goodspeed.embedded.models import path
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.exact.logit_rules import TextRows, process
-from goodspeed.exact.positions import HEADER
+from goodspeed.exact.proposal_bytes import HEADER
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, TokenBias
 from tests import gguf_files

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from experiments.simulation.nodes.invariants import validate
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.exact.trees import pack
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.wire.generation import TokenBias

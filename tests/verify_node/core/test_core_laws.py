@@ -17,7 +17,7 @@ from experiments.simulation.checking.worlds import Phases
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Heartbeat

@@ -119,7 +119,7 @@ def test_what_a_barred_client_still_does_counts_for_no_other():
     desk.core.tick(desk.now + 1.0)
     assert not desk.core.sessions
     assert [*desk.core.rate_limiter.barred] == [KEYS["a"].encode(), b"gone " + KEYS["b"].encode()]
-    assert desk.core.rate_limiter._records[KEYS["b"].encode()].offences == 0.0
+    assert desk.core.rate_limiter._senders[KEYS["b"].encode()].offences == 0.0
 
 
 def test_names_are_not_remembered_for_ever():
@@ -434,5 +434,5 @@ def test_memory_is_bounded_whatever_names_come(conduct, monkeypatch):
         conduct.heard(name, 0.0)
         conduct.refused(name, "malformed", 0.0)
         conduct.bar(name, float(number))
-    assert len(conduct.barred) == len(conduct._records) == 64
+    assert len(conduct.barred) == len(conduct._senders) == 64
     assert (3 * 64 - 1).to_bytes(4, "big") in conduct.barred

@@ -211,7 +211,7 @@ def test_what_waits_is_checked_counted_and_limited_like_every_session(constraint
         answers = desk.open("a", number, prompt=prompt, constraint=ONE, stop_ids=tuple(VOCABULARY.eos_ids))
         codes.append(answers[0].code if answers and isinstance(answers[0], Refusal) else None)
     assert codes == ["prompt", None, None, "too_many_sessions"]
-    assert desk.core.rate_limiter._records[b"a"].messages > 5.0  # the Hello, four openings, and their tokens
+    assert desk.core.rate_limiter._senders[b"a"].messages > 5.0  # the Hello, four openings, and their tokens
 
 
 def test_a_promise_is_decided_when_the_form_is_compiled(constraints: Constraints) -> None:

@@ -14,9 +14,10 @@ from goodspeed.engine import engines
 from goodspeed.engine.engine import Engine
 from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
-from tests.fakes import Desk, make_core, make_open, session_id
+from tests.drafting.test_drafter import record_passes
+from tests.fakes import make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
-from tests.verify_node.model.desk import TARGET
+from tests.verify_node.model.desk import TARGET, RealDesk
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
 from verify_node.process.assembly import make_draft_runner
@@ -27,23 +28,15 @@ DRAFT = make_checkpoint(1, shift=0.05)
 GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)
 
 
-class OwnDesk(Desk):
+class OwnDesk(RealDesk):
     """A verify node with a real target and a draft model of its own; its draft node sends no drafts."""
 
     def __init__(self, draft: Any = DRAFT, runners: tuple[Engine, Engine] | None = None, **options: Any) -> None:
         """runners: of target and draft model, in place of those of TARGET and `draft`."""
         runner, own = runners or (make_runner(TARGET), make_runner(draft))
         self.own = OwnDrafts(own.checkpoint, own)
-        self.real = Target(runner.checkpoint, runner, own_drafts=self.own)
-        core = make_core(
-            pool=runner.pool,
-            vocab_size=runner.checkpoint.num_tokens,
-            context_len=128,
-            has_draft_model=True,
-            self_draft=False,
-            **options,
-        )
-        super().__init__(core=core)
+        target = Target(runner.checkpoint, runner, own_drafts=self.own)
+        super().__init__(target, has_draft_model=True, self_draft=False, **options)
         self.planned: list[Round] = []
         self.drafting: list[Drafting] = []
         self.target.run = self._run  # type: ignore[method-assign]
@@ -132,16 +125,10 @@ def test_a_draft_model_that_is_always_right_saves_rounds() -> None:
 def test_a_pard_model_drafts_several_tokens_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     draft = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
     desk = OwnDesk(draft)
-    passes: list[list[int]] = []  # tokens drawn for the session, in each pass of each round
-    forward = desk.own.runner.forward
-
-    def counted(chunks: Any) -> Any:
-        passes.append([chunk.num_logits for chunk in chunks])
-        return forward(chunks)
-
-    monkeypatch.setattr(desk.own.runner, "forward", counted)
+    fed = record_passes(desk.own.drafter, monkeypatch)
     assert desk.write(sampling=WARM) == alone(WARM)
     assert desk.num_drafted > 0
+    passes = [[chunk.num_logits for chunk in chunks] for chunks in fed]  # tokens drawn for the session
     assert [4] in passes
     assert all(drawn <= 4 for each in passes for drawn in each)
     assert sum(drafting.num_passes for drafting in desk.drafting) == len(passes)
@@ -216,7 +203,7 @@ def draft(own: OwnDrafts, *requests: DraftRequest, number: int = 1, worth_per_s:
     """Drafts after the target's next token in each of these texts."""
     outcomes = [Outcome(one.session_id, alone(GREEDY, 1, tuple(one.text)), 0, 0.0) for one in requests]
     planned = Round(number, (), draft_requests=tuple(requests), worth_per_s=worth_per_s)
-    return [one.own_tokens for one in own.add_to(planned, outcomes)]
+    return [one.own_tokens for one in own.add_to(planned, outcomes)[0]]
 
 
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
@@ -249,20 +236,13 @@ def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
 
 def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
     own = OwnDrafts(TARGET, make_runner(TARGET, prefix_cache=True))
-    fed: list[int] = []
-    forward = own.runner.forward
-
-    def counted(chunks: Any) -> Any:
-        fed.append(sum(len(chunk.tokens) for chunk in chunks))
-        return forward(chunks)
-
-    monkeypatch.setattr(own.runner, "forward", counted)
+    fed = record_passes(own.drafter, monkeypatch)
     text = tuple(range(2, 32))
     expected = draft(own, request_of(text=text, prefix_scope=b"ann"))
     for number, scope, num_fed in ((2, b"ann", 31 - 28), (3, b"ben", 31), (4, b"", 31), (5, b"", 31)):
         fed.clear()
         assert draft(own, request_of(number=number, text=text, prefix_scope=scope)) == expected
-        assert fed[0] == num_fed
+        assert sum(len(chunk.tokens) for chunk in fed[0]) == num_fed
 
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:

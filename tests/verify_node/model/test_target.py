@@ -20,7 +20,7 @@ from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
-from verify_node.model.match_sampling import decide_match
+from verify_node.model.match_sampling import decide_match_round
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 
@@ -338,8 +338,8 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         target.runner.free(session_id(1))
         words = np.array([[-1, -1], [0, 0]], np.int32)
         with torch.inference_mode():
-            [decision] = decide_match(target._verified(planned, {session_id(1): words}), logits, VOCAB)
-        assert decision.failure == failed
+            [outcome] = decide_match_round(target._verified(planned, {session_id(1): words}), logits, VOCAB)
+        assert outcome.failed == failed
 
 
 @pytest.mark.parametrize("verification", ["match", "ratio"])
@@ -383,16 +383,6 @@ def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
     for number in (1, 2):
         target.runner.free(session_id(number))
     assert target.run(planned).outcomes == expected
-
-
-def test_overwritten_pages_leave_the_prefix_cache():
-    target = Target(make_checkpoint(1), make_runner(make_checkpoint(1), prefix_cache=True))
-    target.run(Round(1, (entry(1, (1, 2, 3, 4, 5)),)))
-    pool = target.runner.pool
-    pool.publish(session_id(1), b"scope", (1, 2, 3, 4, 5))
-    assert pool.find(session_id(2), b"scope", (1, 2, 3, 4, 5)).pages
-    target.runner.clear([session_id(1)])
-    assert not pool.find(session_id(2), b"scope", (1, 2, 3, 4, 5)).pages
 
 
 def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel, Linear

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.wire import probabilities
 from tests.fakes import Desk, session_id

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.serving.measuring.story import WrongTransition
 from tests.fakes import session_id
 from tests.verify_node.phases import a_draft, make_session, new_client, tell

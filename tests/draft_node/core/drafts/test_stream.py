@@ -14,7 +14,7 @@ from experiments.simulation.texts.models import likeliest_path
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import proposals
-from goodspeed.exact.positions import certain
+from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter

@@ -1,6 +1,6 @@
 """Paged attention of a decode pass in Triton: ragged queries, grouped heads, sliding windows and token trees.
 
-One program attends for the queries of one block (`grid.Inputs`), the query heads that share one key/value head, and
+One program attends for the queries of a block (`cuda_graphs.Inputs`), the query heads that share a key/value head, and
 one part of the block's keys; a second kernel joins the parts. The grid depends on the number of rows alone, so a CUDA
 graph can hold it. The softmax is computed tile by tile (Milakov and Gimelshein, arXiv 1805.02867), the parts of the
 keys are joined as in Flash-Decoding. Import this file only where Triton is installed; torch's CUDA builds bring it.
@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from goodspeed.engine.paged.grid import Inputs
-from goodspeed.engine.paged.memory import KVPool
+from goodspeed.engine.paged.attention.cuda_graphs import Inputs
+from goodspeed.engine.paged.kv_cache import KVPool
 
 TILE = 64
 """Most keys multiplied at a time."""

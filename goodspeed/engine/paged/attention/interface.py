@@ -1,6 +1,6 @@
 """The attention function that unmodified Hugging Face models call, and the arguments that it refuses.
 
-A model with `goodspeed_paged` as its attention gets an `Attends` object (`batch.Batch`) as a forward keyword, and
+A model with `goodspeed_paged` as its attention gets an `Attends` object (`gathered.Batch`) as a forward keyword, and
 passes it to every layer.
 """
 

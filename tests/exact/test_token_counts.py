@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodspeed.exact.counts import CountedTexts, TextCounts
+from goodspeed.exact.token_counts import CountedTexts, TextCounts
 
 
 def told(counts: TextCounts) -> dict[int, tuple[int, int]]:

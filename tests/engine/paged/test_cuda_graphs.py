@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from goodspeed.engine import runner as runner_module
-from goodspeed.engine.paged.grid import SIZES, plain_attend
+from goodspeed.engine.paged.attention.cuda_graphs import SIZES, plain_attend
 from tests.gpu import engine_checks
 from tests.gpu.engine_checks import CONFIGS, FLOAT32_BOUND, LARGER, run_larger, run_schedule, run_trees
 
@@ -19,8 +19,8 @@ CPU = torch.device("cpu")
 INTERPRETED = """
 import torch
 from triton.runtime import interpreter
-from goodspeed.engine.paged.kernel import attend
-from goodspeed.engine.paged.memory import KVShape
+from goodspeed.engine.paged.attention.triton_kernel import attend
+from goodspeed.engine.paged.kv_cache import KVShape
 from goodspeed.engine.trial import check_kernel
 
 patch = interpreter._patch_lang_tensor
@@ -40,7 +40,7 @@ COMPILED = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from goodspeed.engine.paged.kernel import _attend_part, _join_parts
+from goodspeed.engine.paged.attention.triton_kernel import _attend_part, _join_parts
 
 KINDS = dict.fromkeys(("positions", "limits", "seen", "blocks", "pages"), "*i64") | {"scale": "fp32"}
 KINDS |= dict.fromkeys(("query_row", "query_head", "num_rows", "num_heads"), "i32")

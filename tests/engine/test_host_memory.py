@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from goodspeed.engine import host_memory
-from goodspeed.engine.paged import memory
+from goodspeed.engine.paged import kv_cache
 
 CPU = torch.device("cpu")
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -37,4 +37,4 @@ def test_a_containers_limit_counts(
     (tmp_path / "system.slice/verify").mkdir(parents=True)
     if content is not None:
         (tmp_path / file).write_text(content)
-    assert memory.pages_for(1024, CPU, memory_fraction=0.5) == int(available * 0.5) // 1024
+    assert kv_cache.pages_for(1024, CPU, memory_fraction=0.5) == int(available * 0.5) // 1024

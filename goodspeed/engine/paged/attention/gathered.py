@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.paged.layout import Group, GroupLimits, Layout, Plan, plan
-from goodspeed.engine.paged.memory import KVPool, sent
-from goodspeed.engine.paged.trees import Bools, Ints
+from goodspeed.engine.paged.attention.layout import Group, GroupLimits, Layout, Plan, plan
+from goodspeed.engine.paged.attention.trees import Bools, Ints
+from goodspeed.engine.paged.kv_cache import KVPool, sent
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PlanTensors:
 
 
 class Batch:
-    """The state of one forward pass that each layer's attention uses (`attention.Attends`)."""
+    """The state of one forward pass that each layer's attention uses (`interface.Attends`)."""
 
     def __init__(self, pool: KVPool, layout: Layout, slots: Tensor, limits: GroupLimits) -> None:
         self.pool, self.layout, self.slots, self.limits = pool, layout, slots, limits

@@ -10,7 +10,7 @@ import torch
 
 from goodspeed.engine import engines
 from goodspeed.engine.gguf.file import KEPT, NEAREST, read
-from goodspeed.engine.gguf.kept import KeptTokens
+from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import CheckpointError
 from tests.engine import gguf_models

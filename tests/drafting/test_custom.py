@@ -14,8 +14,8 @@ from draft_node.core.generation import Generation
 from draft_node.model.drafting import Drafting
 from draft_node.process import assembly
 from goodspeed.app import generation
+from goodspeed.drafting.custom import SOURCES, SourceDrafter, create
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.drafting.source import SOURCES, SourceDrafter, create
 from goodspeed.drafting.tree import Nodes
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.errors import ConfigError
@@ -246,5 +246,5 @@ def test_only_command_lines_have_a_source_imported() -> None:
     def having(call: str) -> set[str]:
         return {path.name for path, text in files.items() if call in text}
 
-    assert having("SOURCES.load(") == {"source.py"}
-    assert having("drafting.source import SourceDrafter, create") == having("drafting.source import") == {"assembly.py"}
+    assert having("SOURCES.load(") == {"custom.py"}
+    assert having("drafting.custom import SourceDrafter, create") == having("drafting.custom import") == {"assembly.py"}

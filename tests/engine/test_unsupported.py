@@ -9,7 +9,7 @@ import transformers
 from torch import nn
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.paged.attention import refuse_unknown
+from goodspeed.engine.paged.attention.interface import refuse_unknown
 from goodspeed.engine.runner import Chunk, Runner
 from goodspeed.errors import UnsupportedModelError
 from tests.engine.conftest import Save

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from goodspeed.slo.kept import NO_OBJECTIVES, Times
+from goodspeed.slo.attainment import NO_OBJECTIVES, Times
 from goodspeed.slo.objectives import Objectives
 
 

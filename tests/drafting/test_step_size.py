@@ -1,6 +1,6 @@
 """A step is as wide as promises most accepted tokens a second."""
 
-from goodspeed.drafting.widths import MAX_WIDTH, TRIED_AGAIN, UNMEASURED, PrefillRows, Widths
+from goodspeed.drafting.step_size import MAX_WIDTH, TRIED_AGAIN, UNMEASURED, PrefillRows, Widths
 
 EVEN = [0.5] * MAX_WIDTH
 """Leaves of which each is worth as much as the first."""

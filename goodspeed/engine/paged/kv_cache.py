@@ -38,7 +38,7 @@ class KVPool:
         self, shape: KVShape, num_layers: int, num_pages: int, page_size: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.shape, self.page_size, self.dtype, self.device = shape, page_size, dtype, device
-        self.spare = num_pages  # one more page, for padding (`grid.py`)
+        self.spare = num_pages  # one more page, for padding (`cuda_graphs.py`)
         size = (num_pages + 1, page_size, shape.num_kv_heads, shape.key_dim + shape.value_dim)
         # Zeros: masked rows are multiplied by probability 0, and 0 * nan is nan. Untouched memory is free on a CPU.
         self.pages = [_zeros(size, dtype, device) for _ in range(num_layers)]

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.paged.layout import Layout, lay_out
-from goodspeed.engine.paged.memory import KVPool, staged
-from goodspeed.engine.paged.trees import Ints
-from goodspeed.engine.support import expected_windows
+from goodspeed.engine.paged.attention.layout import Layout, lay_out
+from goodspeed.engine.paged.attention.trees import Ints
+from goodspeed.engine.paged.kv_cache import KVPool, staged
+from goodspeed.engine.unsupported import expected_windows
 from goodspeed.exact.trees import MAX_NODES
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def plain_attend(
 
 @dataclass(frozen=True)
 class Padded:
-    """The state of a padded pass that each layer's attention uses (`attention.Attends`)."""
+    """The state of a padded pass that each layer's attention uses (`interface.Attends`)."""
 
     inputs: Inputs
     pool: KVPool
@@ -102,7 +102,7 @@ class Padded:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
     ) -> Tensor:
-        """Takes and returns the shapes of `batch.Batch.attend`."""
+        """Takes and returns the shapes of `gathered.Batch.attend`."""
         self.pool.write(layer, self.inputs.slots, key, value)
         return self.kernel(self.inputs, self.pool, layer, query, scaling, window)
 

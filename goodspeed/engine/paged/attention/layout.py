@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from goodspeed.engine.paged.trees import Bools, Ints, Tree
+from goodspeed.engine.paged.attention.trees import Bools, Ints, Tree
 
 FETCH_COST = 8
 """Fetching one key row costs about as much as multiplying this many queries with it (measured on a CPU)."""

@@ -31,7 +31,7 @@ ENGINES = ("auto", "torch", "openvino")
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelFiles:
     """A model's place on this machine."""
 
     name: str
@@ -51,7 +51,7 @@ def kind_of(name: str) -> Kind:
     return "openvino" if is_openvino else "checkpoint"
 
 
-def find_source(name: str, say: Callable[..., None] = say_nothing) -> Source:
+def find_model(name: str, say: Callable[..., None] = say_nothing) -> ModelFiles:
     """Finds a model, and checks what can be checked quickly; downloads a checkpoint of the hub if necessary.
 
     say: called with a %-format and its values when a download begins, which may take minutes. Raises CheckpointError or
@@ -61,8 +61,8 @@ def find_source(name: str, say: Callable[..., None] = say_nothing) -> Source:
     if kind == "gguf":
         path, file = _checked(name)
         shape.refuse(file)
-        return Source(name, kind, path)
-    return Source(name, kind, find_folder(name, say) if kind == "checkpoint" else _find_openvino(name))
+        return ModelFiles(name, kind, path)
+    return ModelFiles(name, kind, find_folder(name, say) if kind == "checkpoint" else _find_openvino(name))
 
 
 def refuse_settings(name: str, device: str, dtype: str, num_ranks: int = 1, engine: str = "auto") -> None:
