@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from draft_node.core.generation import Generation
 from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
-from experiments.simulation.texts.models import DraftModel, Target, likeliest_path
+from experiments.simulation.texts.draft_model import DraftModel, likeliest_path
+from experiments.simulation.texts.target import Target
 from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.proposing import Propose

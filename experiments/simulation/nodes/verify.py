@@ -12,8 +12,8 @@ from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.nodes.own_drafts import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.settings import Settings
-from experiments.simulation.texts.models import Target
 from experiments.simulation.texts.recorded import RecordedSelfDrafts
+from experiments.simulation.texts.target import Target
 from experiments.simulation.texts.text import VOCAB
 from goodspeed.engine.openvino.sizes import Size
 from goodspeed.engine.paged.pages import PagePool

@@ -10,7 +10,7 @@ from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH, Stream
 from draft_node.core.generation import Generation
 from draft_node.core.session import RESEND_S, Session
-from experiments.simulation.texts.models import likeliest_path
+from experiments.simulation.texts.draft_model import likeliest_path
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import proposals
