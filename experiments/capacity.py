@@ -119,9 +119,6 @@ class Gpu:
     round_cost: CostModel
     cached_tokens: float = inf  # that fit in its memory; infinity: not known
 
-    def sessions_that_fit(self, context_tokens: int) -> float:
-        return inf if self.cached_tokens == inf else self.cached_tokens // context_tokens
-
 
 def h100(name: str, family: Family, *, drafts: bool) -> Gpu:
     """A family's target on an H100, from datasheets. drafts: its smaller draft model is in the memory, too."""
@@ -311,7 +308,8 @@ def experiment(config: Config) -> Outcome:
 
 def most_held(gpu: Gpu, config: Config) -> float:
     """Users whose texts fit into the GPU's memory."""
-    return gpu.sessions_that_fit(config.context_tokens + config.output_tokens // 2)
+    context_tokens = config.context_tokens + config.output_tokens // 2
+    return inf if gpu.cached_tokens == inf else gpu.cached_tokens // context_tokens
 
 
 def sizes(gpu: Gpu, config: Config) -> list[int]:

@@ -32,7 +32,6 @@ class Steady:
 
     tokens_per_s: NDArray[np.float64]
     drafted: NDArray[np.float64]  # tokens per verdict
-    seconds: float  # virtual ones that were measured
     warm: int = 0  # tokens per client that were written before
 
     @property
@@ -84,5 +83,4 @@ def steady(settings: Settings, stretch: Stretch, seed: int) -> Steady:
     while began is None or total < num * (warm + stretch.measured):
         world.clock.step()
     tokens, drafted, verdicts = counted
-    seconds = ended - began
-    return Steady(tokens / seconds, drafted / np.maximum(verdicts, 1.0), seconds, warm)
+    return Steady(tokens / (ended - began), drafted / np.maximum(verdicts, 1.0), warm)

@@ -52,14 +52,11 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
 
     ConfigError where a client has several sessions: which of them came when, is not modelled.
     """
-    sessions, rules = run.sessions, tuple({opened.verification for opened in run.sessions})
-    verification = rules[0] if len(rules) == 1 else None
+    sessions = run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError(
             "only a run of one session a client has a twin; record one in which each draft node writes one text"
         )
-    if verification is None:
-        raise ConfigError("only a run under one verification rule has a twin; record it again with one")
     if acceptance is None and not run.node.is_barrier:
         raise ConfigError("a twin has other continuous rounds than the run: it needs to know what else would agree")
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
@@ -71,7 +68,7 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
         num_sessions=1,
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
-        verification=(verification,),
+        verification=tuple(opened.verification for opened in sessions),
         round_cost=round_cost(run.rounds),
         acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
         draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),

@@ -171,8 +171,10 @@ class VerifyNode:
     def _start(self) -> None:
         """Starts a round if one may start, else comes back when the core says so."""
         core = self.core
-        if core is None or self._in_flight or len(self._opened) < self._num_awaited(core.rounds.num_rounds):
+        if core is None or self._in_flight:
             return
+        if len(self._opened) < sum(joins <= core.rounds.num_rounds for joins in self.world.settings.joins):
+            return  # a client that must have come by then has not
         now = self._watch.now
         self._reply(core.admit(now))
         planned = core.plan(now)
@@ -192,10 +194,6 @@ class VerifyNode:
         elif now < core.wake_at < self._wake_at:
             self._wake_at = core.wake_at
             self.world.clock.at(self._watch.until(core.wake_at), self._wake, core)
-
-    def _num_awaited(self, num_rounds: int) -> int:
-        """Clients that must have come by then."""
-        return sum(joins <= num_rounds for joins in self.world.settings.joins)
 
     def _computed(self, planned: Round) -> float:
         """`Engine.computed` of the pass: with spare rows, and what a change of its size takes."""

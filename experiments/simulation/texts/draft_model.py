@@ -19,12 +19,6 @@ def likeliest_leaf(tree: Tree, wanted: Propose) -> int:
     return next(iter(tree.leaves(1, 0.0, wanted.max_depth, wanted.request.stop_ids)), trees.BASE)
 
 
-def likeliest_path(wanted: Propose) -> tuple[int, ...]:
-    """The tokens on the path to that leaf of the proposal's tree."""
-    tree = Tree.of(wanted.tree)
-    return tuple([tree.tokens[node] for node in tree.path(likeliest_leaf(tree, wanted))])
-
-
 def drawn(state: int, rate: float) -> tuple[int, bool]:
     """The draft model's token in this state, and whether it is the target's; `rate`: how often it is."""
     token, chance = draw(state)

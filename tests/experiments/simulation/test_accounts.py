@@ -4,7 +4,6 @@ from math import log
 
 import pytest
 
-from experiments.fig3_time import ratio
 from experiments.simulation.accounts import Accounts, Run, Seen, interval, jain, log_utility
 from experiments.simulation.nodes.surroundings import Finished
 from goodspeed.wire.messages import Verdict
@@ -38,4 +37,3 @@ def test_measures_of_fairness_and_chance():
     assert (jain([5.0, 5.0]), jain([1.0, 0.0, 0.0, 0.0])) == (1.0, 0.25)
     mean, half = interval([1.0, 2.0, 3.0])
     assert (mean, half) == pytest.approx((2.0, 4.302653 / 3**0.5))  # t of two degrees of freedom, at 97.5 %
-    assert ratio([2.0, 9.0], [1.0, 3.0])[0] == 2.5
