@@ -68,7 +68,7 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
         num_sessions=1,
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
-        verification=tuple(opened.verification for opened in sessions),
+        verification=tuple(opened.verification or "match" for opened in sessions),
         round_cost=round_cost(run.rounds),
         acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
         draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),
