@@ -17,8 +17,6 @@ from experiments.simulation.open_loop.service import (
     LIMIT_S,
     Served,
     Service,
-    Stopwatch,
-    WatchedPromises,
     core_of,
     roomy,
     served,
@@ -29,7 +27,7 @@ from goodspeed.fleet.replicas import Replica
 from goodspeed.fleet.routing import elsewhere, may_take, with_one_more
 from goodspeed.slo.feasible import Ask
 from verify_node.core.core import VerifyCore
-from verify_node.slo.promises import Session
+from verify_node.slo.promises import Promises, Session
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,6 @@ class Member:
         self.clients = clients  # of each draft node
         self._service = service
         self._core = core_of(world)
-        self._watched = Stopwatch(self._core)
         self._core.admission.promises = self.promises = SendingOn(self._core, partial(send_on, self))
 
     def replica(self, now: float) -> Replica:
@@ -203,8 +200,7 @@ class Member:
 
     def done(self, now: float) -> Service:
         service = self._service
-        service.seconds, service.selection_s = now, self._watched.seconds
-        service.num_preempted, service.scheduling = self._core.counts.num_preempted, self.promises.done
+        service.seconds, service.num_preempted = now, self._core.counts.num_preempted
         service.texts = [served(generation) for draft in self.world.drafts for generation in draft.done]
         return service
 
@@ -219,11 +215,11 @@ class OneOfMany(World):
         self.on_request_over()
 
 
-class SendingOn(WatchedPromises):
+class SendingOn(Promises):
     """The promises of a replica: whoever gets none is sent on, where that is possible, and is closed here."""
 
     def __init__(self, core: VerifyCore, send_on: Callable[[Session], bool]) -> None:
-        super().__init__(core)
+        super().__init__(core.promises.policy, core.rounds.cost, core.limits.max_round_tokens, core.pool)
         self._core = core
         self._send_on = send_on
 
