@@ -1,22 +1,27 @@
 """Users that one verify GPU carries at a rate that each of them gets: plainly, with draft models, with histories.
 
 Simulated with latency models from datasheets, so **computed, not measured**, or with `profiles` of another GPU. The
-verify node's own work for each session and round is added, in series with the GPU, as measured on one core. Drafts
-come from a draft model on the verify node's GPU (*co-located*: its passes take time of every round, its weights and
-caches memory), or from draft nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a
-request in one (*parallel*). Whoever drafts, the same recorded texts say what is accepted. Users write texts of all
-domains in turn, so their rate is the harmonic mean of the domains'; it is also told how many users there may be if
-texts of every domain shall have it.
+nodes' state machines run with their defaults; plain decoding is the same world in which nobody drafts. The verify
+node's own work for each session and round is added, in series with the GPU, as measured on one core. Drafts come from a
+draft model on the verify node's GPU (*co-located*: its passes take time of every round, its weights and caches memory),
+or from draft nodes with GPUs of their own (*remote*). It drafts a token a pass, or all tokens of a request in one
+(*parallel*). Whoever drafts, the same recorded texts say what is accepted. Users write texts of all domains in turn, so
+their rate is the harmonic mean of the domains'; it is also told how many users there may be if texts of every domain
+shall have it. What is not in it: whatever else shares the GPU or the network.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from math import inf
+from pathlib import Path
+from statistics import fmean, harmonic_mean
 from typing import Any
 
+import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -24,23 +29,32 @@ from experiments.harness import experiment as harness
 from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results
 from experiments.harness.progress import parts
-from experiments.simulation.presets import FAMILIES, H100, PARALLEL_DECAY, charged
-from experiments.simulation.serving import (
-    BUDGET_EACH,
-    Gpu,
-    Plan,
-    Point,
-    curve,
-    own_draft,
-    preset,
-    preset_draft,
-    profiled_together,
-    shared_with_draft_model,
-)
-from experiments.simulation.settings import Work
+from experiments.simulation.accounts import Accounts, Seen
+from experiments.simulation.nodes.own_drafts import best_length
+from experiments.simulation.presets import FAMILIES, H100, PARALLEL_DECAY, Family, charged, roofline
+from experiments.simulation.settings import Settings, Work
 from experiments.simulation.texts import proposals
+from experiments.simulation.texts.recorded import RecordedTexts
+from experiments.simulation.world import Unfinished, World
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import Linear
+from goodspeed.fair.round_time import CostModel, Linear, Roofline
+
+H100_BYTES = 80e9
+MEMORY_SHARE = 0.9
+"""The share of the GPU's memory for weights and caches; the rest is for activations. An assumption."""
+
+BUDGET_EACH = 16
+"""More than ever pays here: the gradient itself decides how much of the budget it spends."""
+
+PARALLEL_TOKENS = 8
+"""Longest parallel draft: of one pass at the verify node, of two at a draft node, which asks for four at once."""
+
+PAGE_SIZE = 64
+CHUNK = 2048  # of prompts, in a round
+LOOK_S = 0.25  # of virtual time, from one look at the tokens to the next
+LONGEST_S = 3600.0
+FEW = 16  # fewer clients are watched for longer, until they have as many tokens together as so many would
+UNEQUAL = 20  # texts are so much longer than what is counted, for clients that are quicker than others
 
 
 @dataclass(frozen=True)
@@ -61,8 +75,8 @@ class Config:
     round_trip_s: float  # to the draft nodes
     fewest: int  # users that are tried; then twice as many, and so on
     most: int  # at most so many, if memory holds them
-    warm_tokens: int
-    counted_tokens: int
+    warm_tokens: int  # that everybody has at least before anything is counted
+    counted_tokens: int  # then, on average
     seed: int
     node_s: float  # of the verify node's own work in a round, for each session
     draft_node_s: float  # more of it, where sessions have drafts
@@ -84,55 +98,218 @@ class Way:
 WAYS = {
     "plain": Way("no draft model"),
     "co_located": Way("draft model on the same GPU", "own"),
-    "co_located_parallel": Way("... drafting in parallel", "own", parallel=True),
+    "co_located_parallel": Way("draft model on the same GPU, drafting in parallel", "own", parallel=True),
     "remote": Way("draft models on L4s", "remote"),
-    "remote_parallel": Way("... drafting in parallel", "remote", parallel=True),
+    "remote_parallel": Way("draft models on L4s, drafting in parallel", "remote", parallel=True),
 }
-PARALLEL_TOKENS = 8
-"""Longest parallel draft: of one pass at the verify node, of two at a draft node, which asks for four at once."""
-
 TITLE = "A GPU that drafts for itself is quickest for few users; draft models elsewhere leave its memory to its users"
 OURS, RIVAL = "remote_parallel", "co_located"
 HISTORY = "_with_history"
-WIDTH = 40
 NAMES = [name + history for history in ("", HISTORY) for name in WAYS]
+
+
+# -- the GPU -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The verify node's model on its device."""
+
+    name: str
+    round_cost: CostModel
+    cached_tokens: float = inf  # that fit in its memory; infinity: not known
+
+
+def h100(name: str, family: Family, *, drafts: bool) -> Gpu:
+    """A family's target on an H100, from datasheets. drafts: its smaller draft model is in the memory, too."""
+    held = (family.target, family.drafts[0]) if drafts else (family.target,)
+    free = MEMORY_SHARE * H100_BYTES - sum(model.bytes_held for model in held)
+    what = f"{name} and its draft model" if drafts else name
+    cached_tokens = free // sum(model.kv_bytes for model in held)
+    return Gpu(f"{what} on an H100, from datasheets", family.round_cost, cached_tokens)
+
+
+class Profile(msgspec.Struct):
+    """What `goodspeed profile --json > PATH` measured."""
+
+    model: str
+    hardware: str
+    engine: str
+    dtype: str
+    roofline: Roofline
+
+    @classmethod
+    def read(cls, path: str) -> Profile:
+        """ConfigError where that is no such file."""
+        try:
+            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+        except (OSError, msgspec.MsgspecError) as error:
+            what = f"{path} is no profile of this release"
+            raise ConfigError(f"{what}; make one with `goodspeed profile --json > {path}`") from error
+
+
+def profiled(profiles: Profiles) -> tuple[Gpu, CostModel]:
+    """The GPU with its target, and the steps of a draft model on it. ConfigError if that was measured elsewhere."""
+    target, draft = Profile.read(profiles.target), Profile.read(profiles.draft)
+    if target.hardware != draft.hardware:
+        what = f"{profiles.draft} was measured on {draft.hardware}, and {profiles.target} on {target.hardware}"
+        raise ConfigError(f"{what}, but one GPU runs both; measure both models there")
+    name = f"{target.model} in {target.dtype} by {target.engine} on {target.hardware}, profiled"
+    return Gpu(name, target.roofline), draft.roofline
+
+
+# -- users served ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How users are served. They write recorded texts of all domains in turn, one each."""
+
+    config: Config
+    way: Way
+    gpu: Gpu
+    draft_cost: CostModel  # of a draft node's step
+    own_draft_cost: CostModel | None = None  # as in `Settings`; its drafts are as long as is best for so many clients
+    has_history: bool = False
+
+    @property
+    def max_draft(self) -> int:
+        return PARALLEL_TOKENS if self.way.parallel else BUDGET_EACH
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of clients."""
+
+    num_clients: int
+    speeds: tuple[float, ...]  # tokens/s of a user of each domain that is there, a mean
+    tokens_per_s: float  # of all
+    drafted: float  # tokens of a draft
+    busy: float  # share of the time in which the GPU verifies
+
+    @property
+    def slowest(self) -> float:
+        return min(self.speeds)
+
+    @property
+    def in_turn(self) -> float:
+        """Tokens/s of a user who writes as much of each domain."""
+        return harmonic_mean(self.speeds)
 
 
 def plan(name: str, config: Config) -> Plan:
     """One of the NAMES. ConfigError where the recording has no draft model of that number."""
     if config.stand_in >= (number := len(proposals.load(config.recordings).title.draft_models)):
         raise ConfigError(f"stand_in = {config.stand_in}, but the recording has {number} draft models; set a lower one")
-    way, family = WAYS[name.removesuffix(HISTORY)], config.family
+    if config.family not in FAMILIES:
+        raise ConfigError(f"there is no preset {config.family!r}; choose one of: {', '.join(FAMILIES)}")
+    way, family = WAYS[name.removesuffix(HISTORY)], FAMILIES[config.family]
     is_own = way.model == "own"
-    if (profiles := config.profiles) is not None:
-        gpu, own = profiled_together(profiles.target, profiles.draft)
+    own: CostModel
+    if config.profiles is not None:
+        gpu, own = profiled(config.profiles)
     else:
-        gpu, own = shared_with_draft_model(family) if is_own else preset(family), own_draft(family)
+        gpu, own = h100(config.family, family, drafts=is_own), roofline(family.drafts[0], H100)
         if config.is_charged:
-            models = FAMILIES[family]
-            gpu, own = replace(gpu, round_cost=charged(models.target, H100)), charged(models.drafts[0], H100)
-    return Plan(
-        gpu,
-        Linear() if is_own else preset_draft(family),
-        0.0 if is_own else config.round_trip_s,
-        context_tokens=config.context_tokens,
-        warm_tokens=config.warm_tokens,
-        counted_tokens=config.counted_tokens,
-        temperature=config.temperature,
+            gpu, own = replace(gpu, round_cost=charged(family.target, H100)), charged(family.drafts[0], H100)
+    draft_cost = Linear() if is_own else family.draft_costs[0]
+    return Plan(config, way, gpu, draft_cost, own if is_own else None, name.endswith(HISTORY))
+
+
+def serve(plan: Plan, num_clients: int, *, plain: bool = False) -> Point:
+    config, accounts, longer = plan.config, Accounts(), max(1, FEW // num_clients)
+    # client i's are of domain i modulo them
+    texts = RecordedTexts([config.stand_in] * num_clients, config.temperature, config.seed, config.recordings)
+    world = World(config.seed, _settings(plan, num_clients, plain, texts, longer), accounts.note)
+    num_kinds = min(num_clients, len(texts.names))
+    warm = longer * config.warm_tokens
+    while len(accounts.verdicts) < num_clients or min(map(_tokens, accounts.verdicts.values())) < warm:
+        _go_on(world)
+    began, verify_s, num_drafted = world.now, accounts.verify_s, accounts.num_drafted
+    wanted = sum(map(_tokens, accounts.verdicts.values())) + num_clients * longer * config.counted_tokens
+    while sum(map(_tokens, accounts.verdicts.values())) < wanted:
+        _go_on(world)
+    seconds = world.now - began
+    seen = {key: [each for each in verdicts if each.at > began] for key, verdicts in accounts.verdicts.items()}
+    speeds = [sum(_tokens(seen[key]) for key in draft.generations) / seconds for draft in world.drafts]
+    return Point(
+        num_clients,
+        tuple(fmean(speeds[kind::num_kinds]) for kind in range(num_kinds)),
+        sum(speeds),
+        (accounts.num_drafted - num_drafted) / sum(map(len, seen.values())),
+        min(1.0, (accounts.verify_s - verify_s) / seconds),  # a round that was under way ends in it
+    )
+
+
+def _settings(plan: Plan, num_clients: int, plain: bool, texts: RecordedTexts, longer: int) -> Settings:
+    config, way = plan.config, plan.way
+    length = UNEQUAL * longer * (config.warm_tokens + config.counted_tokens)
+    context_len = 2 * (config.context_tokens + length)
+    round_trip_s = 0.0 if way.model == "own" else config.round_trip_s
+    settings = Settings(
+        num_clients=num_clients,
+        num_sessions=1,
+        num_at_once=1,
+        sizes=lambda _client, _number: (config.context_tokens, length),
+        stops=0.0,
+        policy="fixed" if plain else "gradient",
+        max_draft=0 if plain else plan.max_draft,
+        self_draft=False,
+        known_cost=True,
+        budget=BUDGET_EACH * num_clients,
+        max_round_tokens=(1 + BUDGET_EACH) * num_clients + CHUNK,
+        num_pages=num_clients * (context_len // PAGE_SIZE + 1),
+        page_size=PAGE_SIZE,
+        context_len=context_len,
+        max_sessions=num_clients,
+        round_cost=plan.gpu.round_cost,
         work=Work(config.node_s, config.draft_node_s),
-        has_model=way.model != "none",
-        ngrams="history" if name.endswith(HISTORY) else "off",
-        own_draft_cost=own if is_own else None,
+        own_draft_cost=plan.own_draft_cost,
+        has_model=(way.model != "none" or plain,),
+        ngrams=("history" if plan.has_history else "off",),
         parallel_decay=PARALLEL_DECAY if way.parallel else None,
-        max_draft=PARALLEL_TOKENS if way.parallel else BUDGET_EACH,
-        recordings=config.recordings,
-        stand_in=config.stand_in,
+        acceptance=texts,
+        draft_cost=(plan.draft_cost,),
+        latency_s=(round_trip_s / 2,),
+        tick_s=1.0,
+    )
+    if plan.own_draft_cost is None or plain:
+        return settings
+    best = best_length(settings, texts.rates, num_clients, num_clients * config.context_tokens, plan.max_draft)
+    return replace(settings, max_draft=best) if best else replace(settings, has_model=(False,), own_draft_cost=None)
+
+
+def _tokens(verdicts: Iterable[Seen]) -> int:
+    return sum(seen.num_tokens for seen in verdicts)
+
+
+def _go_on(world: World) -> None:
+    if world.now > LONGEST_S:
+        raise Unfinished(f"users still wait for their tokens after {LONGEST_S:g} s of virtual time")
+    world.settle(LOOK_S)
+
+
+# -- how many users get a rate -----------------------------------------------------------------------------------------
+
+
+def experiment(config: Config) -> Outcome:
+    curves: dict[str, list[Point]] = {}
+    for name in parts("ways", NAMES):
+        chosen = plan(name, config)
+        curves[name] = [serve(chosen, users, plain=name == "plain") for users in sizes(chosen.gpu, config)]
+    rows = [_row(plan(name, config), name, curves[name], rate) for rate in config.rates for name in NAMES]
+    return Outcome(
+        rows=rows,
+        curves=[{"way": name} | _flat(point) for name in NAMES for point in curves[name]],
+        findings=[found for rate in config.rates for found in findings(by_way(rows, rate), rate)],
+        facts=facts(rows, config.rates),
     )
 
 
 def most_held(gpu: Gpu, config: Config) -> float:
     """Users whose texts fit into the GPU's memory."""
-    return gpu.sessions_that_fit(config.context_tokens + config.output_tokens // 2)
+    context_tokens = config.context_tokens + config.output_tokens // 2
+    return inf if gpu.cached_tokens == inf else gpu.cached_tokens // context_tokens
 
 
 def sizes(gpu: Gpu, config: Config) -> list[int]:
@@ -142,36 +319,20 @@ def sizes(gpu: Gpu, config: Config) -> list[int]:
     return [number for number in doubled if number < last] + [last]
 
 
-def experiment(config: Config) -> Outcome:
-    curves: dict[str, list[Point]] = {}
-    for name in parts("ways", NAMES):
-        chosen = plan(name, config)
-        curves[name] = curve(chosen, sizes(chosen.gpu, config), plain=name == "plain", seed=config.seed)
-    rows = [_row(name, curves[name], rate, config) for rate in config.rates for name in NAMES]
-    return Outcome(
-        rows=rows,
-        curves=[{"way": name} | _flat(point) for name in NAMES for point in curves[name]],
-        findings=[found for rate in config.rates if (found := _finding(rows, rate)) is not None],
-        facts=facts(rows, config.rates),
-        text=told(rows, config),
-    )
-
-
 def _flat(point: Point) -> dict[str, Any]:
     told = asdict(point) | {"slowest": point.slowest}
     del told["speeds"]
     return told | {"in_turn": point.in_turn}
 
 
-def _row(name: str, points: Sequence[Point], rate: float, config: Config) -> dict[str, Any]:
-    chosen = plan(name, config)
-    at, most = [point.num_clients for point in points], most_held(chosen.gpu, config)
+def _row(chosen: Plan, name: str, points: Sequence[Point], rate: float) -> dict[str, Any]:
+    at, most = [point.num_clients for point in points], most_held(chosen.gpu, chosen.config)
     users, bound = carried(dict(zip(at, [point.in_turn for point in points], strict=True)), rate, most)
     users_worst, bound_worst = carried(dict(zip(at, [point.slowest for point in points], strict=True)), rate, most)
     drafted = float(np.interp(users, at, [point.drafted for point in points]))
     row = {"way": name, "rate": rate, "users": users, "bound": bound, "drafted": drafted}
     row |= {"users_worst": users_worst, "bound_worst": bound_worst}
-    return row | {"formula": formula(chosen, users, drafted, config) if users else None}
+    return row | {"formula": formula(chosen, users, drafted) if users else None}
 
 
 def carried(speeds: Mapping[int, float], rate: float, most: float) -> tuple[int, str]:
@@ -192,17 +353,17 @@ def carried(speeds: Mapping[int, float], rate: float, most: float) -> tuple[int,
     return numbers[-1], "memory" if numbers[-1] == most else "tried"
 
 
-def formula(chosen: Plan, users: int, drafted: float, config: Config) -> float | None:
+def formula(chosen: Plan, users: int, drafted: float) -> float | None:
     """1 + gamma t_draft / t_verify, by which "Speculation at a Distance" (arXiv 2606.25091) has remote drafting carry
     more users than co-located at the same rate; with the rounds of that many users. None: its model drafts nothing.
 
     gamma t_draft is one pass where tokens are drafted in parallel.
     """
-    if (draft := chosen.own_draft_cost) is None or not drafted or chosen.ngrams != "off":
+    if (draft := chosen.own_draft_cost) is None or not drafted or chosen.has_history:
         return None
-    context = users * (config.context_tokens + config.output_tokens // 2)
+    context = users * (chosen.config.context_tokens + chosen.config.output_tokens // 2)
     verify_s = chosen.gpu.round_cost.round_s(users * (1 + drafted), users, context)
-    if chosen.parallel_decay is not None:
+    if chosen.way.parallel:
         return 1 + draft.round_s(users * (1 + drafted), users, context) / verify_s
     return 1 + drafted * draft.round_s(users, users, context) / verify_s
 
@@ -215,12 +376,15 @@ def over(users: int, others: int) -> float | None:
     return users / others if others else None
 
 
-def _finding(rows: Sequence[Mapping[str, Any]], rate: float) -> Finding | None:
-    """None where the GPU alone carries nobody at that rate."""
-    found = by_way(rows, rate)
+def findings(found: Mapping[str, Mapping[str, Any]], rate: float) -> list[Finding]:
+    """Users of each way, and those with draft models elsewhere over those of the GPU alone, if it carries any."""
+    told = []
+    for name, row in found.items():
+        says = WAYS[name.removesuffix(HISTORY)].says + (", history" if name.endswith(HISTORY) else "")
+        told.append(Finding(f"users at {rate:g} tokens/s each, {says} (bound: {row['bound']})", row["users"]))
     ratio = over(found["remote"]["users"], _alone(found))
     what = f"users at {rate:g} tokens/s each, draft models on L4s over the GPU alone, which drafts where it pays"
-    return None if ratio is None else Finding(what, ratio, paper=found[RIVAL]["formula"])
+    return told if ratio is None else [*told, Finding(what, ratio, paper=found[RIVAL]["formula"])]
 
 
 def _alone(found: Mapping[str, Mapping[str, Any]]) -> int:
@@ -245,40 +409,6 @@ def _facts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "remote_over_alone": over(found["remote"]["users"], _alone(found)),
         "formula": found[RIVAL]["formula"],
     }
-
-
-def told(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
-    """The headline, the table of users by way and rate, and the formula's ratio beside ours."""
-    first = by_way(rows, config.rates[0])
-    users = {name: "at least " * (row["bound"] == "tried") + str(row["users"]) for name, row in first.items()}
-    lines = [
-        f"Users who get {config.rates[0]:g} tokens/s each on {plan(OURS, config).gpu.name}: {users['plain']} without "
-        f"drafts, {users[RIVAL]} with a draft model on the same GPU,",
-        f"{users['remote']} with draft models on L4s, {users[OURS]} if these draft in parallel. Bound by t(ime) or "
-        "m(emory); + means that no more were tried;",
-        "in parentheses the share of plain decoding's.",
-        "",
-        f"{'users who each get':{WIDTH}}" + "".join(f"{rate:>8g} tokens/s" for rate in config.rates),
-    ]
-    for title, of, names in (("", "", NAMES), ("the same, whichever domain their texts are of", "_worst", WAYS)):
-        lines += ["", title] * bool(title)
-        for name in names:
-            says = WAYS[name.removesuffix(HISTORY)].says + (", history" if name.endswith(HISTORY) else "")
-            cells = [_cell(by_way(rows, rate), name, of) for rate in config.rates]
-            lines.append(f"{says:{WIDTH}}" + "".join(cells))
-    lines.append("")
-    for title, key in (("L4s over the GPU alone, above", "ours"), ("... by 1 + gamma t_draft / t_verify", "paper")):
-        values = [getattr(_finding(rows, rate), key, None) for rate in config.rates]
-        lines.append(
-            f"{title:{WIDTH}}" + "".join(f"{'-' if value is None else f'{value:.2f}':>17}" for value in values)
-        )
-    return "\n".join(lines)
-
-
-def _cell(found: Mapping[str, Mapping[str, Any]], name: str, of: str) -> str:
-    row, mark = found[name], {"time": "t", "memory": "m", "tried": "+"}
-    ratio = over(row["users" + of], found["plain"]["users" + of])
-    return f"{row['users' + of]:7} {mark[row['bound' + of]]} {'' if ratio is None else f'({ratio:.2f})':>7}"
 
 
 def draw(config: Config, results: Results) -> Figure:

@@ -4,8 +4,7 @@ The state machines' world, in barrier rounds: every user asks for one text after
 drawn at random, and changes to another with a small probability at every token (`Switching`). Acceptance is that of the
 client's own draft model there. The estimate for a round
 is the sum of the clients' smoothed goodput (Eq. 4) before that round, so it has not seen it. Both are smoothed by a
-moving average of 10 rounds, with one standard deviation of those 10 as a band, as in the paper. Beside it stands what
-Eq. (5) expects of the lengths that it has chosen: the forecast.
+moving average of 10 rounds, with one standard deviation of those 10 as a band, as in the paper.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from matplotlib.figure import Figure
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
-from experiments.simulation.accounts import expected_tokens
 from experiments.simulation.arrays.replays import IN_TURN, alphas_of, clients_of
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
@@ -65,27 +63,20 @@ class Series:
 
     realised: Floats
     estimated: Floats
-    forecast: Floats
 
 
 def simulate(config: Config, budget: int, beta: float, seed: int, policy: str = OURS) -> Series:
     rates = [config.alphas] if config.alphas else recorded_rates(config.recordings)
-    noted: list[tuple[float, float, float]] = []
-    known = (0.0, 0.0)
+    noted: list[tuple[int, float]] = []
+    known = 0.0
 
     def note(finished: Finished) -> None:
         nonlocal known
         core = world.verify.core
         if core is None:
             return
-        noted.append((float(sum(len(verdict.tokens) for verdict in finished.verdicts)), *known))
-        expected = [
-            expected_tokens(session.acceptance.value, session.drafts.may_draft)
-            for session in core.sessions.values()
-            if not session.finished
-        ]
-        ended = len(core.allocator.clients) - len(expected)  # their next texts begin with one token
-        known = sum(client.goodput.value for client in core.allocator.clients.values()), sum(expected) + ended
+        noted.append((sum(len(verdict.tokens) for verdict in finished.verdicts), known))
+        known = sum(client.goodput.value for client in core.allocator.clients.values())
 
     settings = Settings(
         num_clients=config.num_clients,
@@ -126,15 +117,12 @@ def compare(series: Series) -> dict[str, float]:
     """Returns how well one follows the other, in tokens a round, after the moving average and before."""
     estimated, realised = series.estimated, series.realised
     (guess, guess_band), (true, true_band) = moving(estimated), moving(realised)
-    forecast = moving(series.forecast)[0]
     return {
         "mean_absolute_error": float(np.abs(guess - true).mean()),
         "relative_error": float(np.abs(guess - true).mean() / true.mean()),
         "correlation": float(np.corrcoef(guess, true)[0, 1]),
         "bands_meet": float((np.abs(guess - true) <= guess_band + true_band).mean()),
         "bias": float((estimated - realised).mean()),
-        "forecast_mean_absolute_error": float(np.abs(forecast - true).mean()),
-        "forecast_correlation": float(np.corrcoef(forecast, true)[0, 1]),
         "raw_mean_absolute_error": float(np.abs(estimated - realised).mean()),
         "raw_correlation": float(np.corrcoef(estimated, realised)[0, 1]),
     }
@@ -179,7 +167,6 @@ def rows_of(name: str, series: Series) -> list[dict[str, Any]]:
         "realised_std": true_band,
         "estimated_mean": guess,
         "estimated_std": guess_band,
-        "forecast_mean": moving(series.forecast)[0],
     }
     rounded = {key: np.round(values, 3).tolist() for key, values in columns.items()}
     return [

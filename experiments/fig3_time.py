@@ -69,10 +69,10 @@ def _runs(family: str, nodes: str, wire: str, policy: str, config: Config) -> li
 def _measures(found: list[Run], fixed: list[Run]) -> dict[str, float]:
     """Means over the seeds; what is said of `fixed` is the ratio on the same seed, with its interval."""
     accounts = [each.accounts for each in found]
-    against, against_ci = ratio(_walls(found), _walls(fixed))
-    verifying, verifying_ci = ratio(_verifying(found), _verifying(fixed))
+    against, against_ci = ratio(found, fixed, "wall_s")
+    verifying, verifying_ci = ratio(found, fixed, "verify_s")
     return {
-        "wall_s": fmean(_walls(found)),
+        "wall_s": fmean(each.wall_s for each in accounts),
         "receive_s": fmean(each.receive_s for each in accounts),
         "verify_s": fmean(each.verify_s for each in accounts),
         "send_s": fmean(each.send_s for each in accounts),
@@ -85,22 +85,16 @@ def _measures(found: list[Run], fixed: list[Run]) -> dict[str, float]:
     }
 
 
-def ratio(values: list[float], others: list[float]) -> tuple[float, float]:
-    return interval([value / other for value, other in zip(values, others, strict=True)])
-
-
-def _walls(found: list[Run]) -> list[float]:
-    return [each.accounts.wall_s for each in found]
-
-
-def _verifying(found: list[Run]) -> list[float]:
-    return [each.accounts.verify_s for each in found]
+def ratio(found: list[Run], others: list[Run], measure: str) -> tuple[float, float]:
+    """Of a measure of the accounts, seed by seed."""
+    pairs = zip(found, others, strict=True)
+    return interval([getattr(own.accounts, measure) / getattr(other.accounts, measure) for own, other in pairs])
 
 
 def _findings(at: str, found: dict[str, list[Run]]) -> list[Finding]:
     """The paper's figures; of random's 5 to 25 % the middle."""
-    walls = {policy: ratio(_walls(own), _walls(found["fixed"]))[0] for policy, own in found.items()}
-    verifying, _ = ratio(_verifying(found["gradient"]), _verifying(found["fixed"]))
+    walls = {policy: ratio(own, found["fixed"], "wall_s")[0] for policy, own in found.items()}
+    verifying, _ = ratio(found["gradient"], found["fixed"], "verify_s")
     sending = max(each.accounts.send_s / each.accounts.wall_s for own in found.values() for each in own)
     return [
         Finding(f"{at}: gradient's wall time of fixed's", walls["gradient"], 1.0),

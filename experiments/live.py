@@ -28,9 +28,9 @@ from typing import Any, ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import fig2_estimation, fig4_convergence, fig4_served
+from experiments import fig2_estimation, fig4_convergence
 from experiments.fig2_estimation import WINDOW, Series
-from experiments.fig4_served import OURS
+from experiments.fig4_convergence import BASELINES, OURS
 from experiments.harness import styles
 from experiments.harness.experiment import Comparing, Finding, Outcome, Results, new_figure, run
 from experiments.harness.progress import parts
@@ -156,7 +156,7 @@ def outcome(config: Config, runs: Mapping[str, Runs], twins: Mapping[str, Runs])
         "seconds_a_round": {world: {name: _seconds(each) for name, each in own.items()} for world, own in runs.items()},
         "drafts_a_round": {world: {name: _drafts(each) for name, each in own.items()} for world, own in runs.items()},
     }
-    findings = [*_findings(estimated, converged, best), *fig4_served.findings(served), *_unequal(served)]
+    findings = [*_findings(estimated, converged, best), *fig4_convergence.served_findings(served), *_unequal(served)]
     findings += [_near(name, twin / live) for name, (live, twin) in compared.items()]
     told = [{"figure": FIG4} | row for row in rows] + [{"figure": SERVED} | row for row in served]
     return Outcome(rows=told, curves=curves, findings=findings, facts=facts, notes=NOTES)
@@ -204,13 +204,12 @@ def _near(name: str, ratio: float) -> Finding:
 
 
 def series(one: Run) -> Series:
-    return Series(one.tokens.sum(axis=1), one.estimates.sum(axis=1), one.forecast)
+    return Series(one.tokens.sum(axis=1), one.estimates.sum(axis=1))
 
 
 def estimation(runs: Sequence[Run]) -> dict[str, float]:
     """Relative error and correlation of the moving averages, with their intervals."""
-    with np.errstate(invalid="ignore"):  # the forecast of rounds that take no permissions is always the same
-        compared = [fig2_estimation.compare(series(one)) for one in runs]
+    compared = [fig2_estimation.compare(series(one)) for one in runs]
     error, error_ci = interval([one["relative_error"] for one in compared])
     corr, corr_ci = interval([one["correlation"] for one in compared])
     meet, _ = interval([one["bands_meet"] for one in compared])
@@ -267,14 +266,14 @@ def fairness(world: str, runs: Runs, rates: Mapping[str, float]) -> list[dict[st
     order = np.argsort([-rate for rate in rates.values()])
     about = {"world": world, "clients": [list(rates)[client] for client in order]}
     speeds = {policy: np.array([one.tokens_per_s for one in own])[:, order] for policy, own in runs.items()}
-    return [about | {"way": policy} | fig4_served.measures(speeds[OURS], own) for policy, own in speeds.items()]
+    return [about | {"way": policy} | fig4_convergence.measures(speeds[OURS], own) for policy, own in speeds.items()]
 
 
 def _unequal(served: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Judges whether ours is above the baselines beyond the interval where users are unequal."""
     found = []
     for row in served:
-        if row["world"] == UNEQUAL and row["way"] in fig4_served.BASELINES:
+        if row["world"] == UNEQUAL and row["way"] in BASELINES:
             least = row["ours_above"] - row["ours_above_ci"]
             what = f"{UNEQUAL}: ln(tokens/s) by which {OURS} is above {row['way']} at least"
             found.append(Finding(what, least, None, "above 0", least > 0))
@@ -321,7 +320,7 @@ def _findings(
                 found.append(Finding(f"{world}: {policy}, missing, +-{one['missing_ci']:.2f}", one["missing"]))
             if policy != OURS:
                 half = one["ours_above_ci"]
-                wanted = ("not below 0", one["ours_above"] >= -half) if policy in fig4_served.BASELINES else ("", None)
+                wanted = ("not below 0", one["ours_above"] >= -half) if policy in BASELINES else ("", None)
                 what = f"{world}: U by which {OURS} is above {policy}, +-{half:.3f}"
                 found.append(Finding(what, one["ours_above"], None, *wanted))
     return found

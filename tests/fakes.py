@@ -4,7 +4,7 @@ The models are those of the simulation (`experiments/simulation`). No sockets, n
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from draft_node.core.generation import Generation
 from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.texts.acceptance import Independent
-from experiments.simulation.texts.models import DraftModel, Target, likeliest_path
-from experiments.simulation.texts.text import STOP, VOCAB, alone, next_token
+from experiments.simulation.texts.draft_model import DraftModel, likeliest_leaf
+from experiments.simulation.texts.target import Target
+from experiments.simulation.texts.text import STOP, VOCAB, alone, draw, feed_all, start
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.tree import Tree
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.policies import Policy
@@ -39,6 +41,7 @@ __all__ = [
     "Desk",
     "alone",
     "expected",
+    "likeliest_path",
     "make_core",
     "make_hello",
     "make_open",
@@ -58,6 +61,17 @@ MAX_BYTES = 1 << 20
 def propose(wanted: Propose, alpha: float) -> tuple[int, ...]:
     """Returns a draft that agrees with the fake target at each position with probability alpha, reproducibly."""
     return proposal(DraftModel({wanted.request.session_id: Independent(alpha)}), wanted)
+
+
+def likeliest_path(wanted: Propose) -> tuple[int, ...]:
+    """Returns the tokens on the path to the leaf that the proposal extends first."""
+    tree = Tree.of(wanted.tree)
+    return tuple([tree.tokens[node] for node in tree.path(likeliest_leaf(tree, wanted))])
+
+
+def next_token(seed: int, tokens: Iterable[int]) -> int:
+    """Returns the fake target's continuation after these tokens."""
+    return draw(feed_all(start(seed), tokens))[0]
 
 
 def proposal(model: DraftModel, wanted: Propose) -> tuple[int, ...]:

@@ -1,10 +1,9 @@
 """Runs every benchmark of this folder in turn, each in a process of its own: `python -m experiments.benchmarks`.
 
-A benchmark is a module with a function `main`; it takes --quick and --json and prints one JSON object as its last line
-under --json. Then the last line here is one object too, with theirs by module name.
+A benchmark takes --quick and --json and prints one JSON object as its last line under --json. Then the last line here
+is one object too, with theirs by module name.
 """
 
-import ast
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +14,7 @@ from experiments.harness.runner import run_all
 
 
 def benchmarks() -> list[str]:
-    files = sorted(Path(__file__).parent.glob("[!_]*.py"))
-    return [file.stem for file in files if has_main(ast.parse(file.read_text("utf-8")))]
-
-
-def has_main(module: ast.Module) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in module.body)
+    return sorted(file.stem for file in Path(__file__).parent.glob("[!_]*.py"))
 
 
 def fork(module: str, arguments: Sequence[str]) -> Any:

@@ -26,7 +26,7 @@ from typing import Any
 
 from experiments.benchmarks.load.as_simulated import FAMILY, SETTING, WAYS, Delivered, Found, Way, simulate, wanted
 from experiments.benchmarks.load.ways import DRAFTS, TARGET
-from experiments.benchmarks.nodes.hardware import Emulation, emulation
+from experiments.benchmarks.nodes.emulating import Emulation, emulation
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
 from experiments.simulation.record import record
@@ -61,7 +61,7 @@ def all_nodes(ways: Mapping[str, Way], options: argparse.Namespace, hardware: Em
         for way in ways.values():
             if way.nodes not in found:
                 verify = [f"--budget={SETTING.budget}", *way.verify]
-                found[way.nodes] = running.enter_context(cluster(models, verify, way.draft, emulation=hardware))
+                found[way.nodes] = running.enter_context(cluster(models, verify, way.draft, before=hardware.words))
         yield {name: found[way.nodes] for name, way in ways.items()}
 
 
@@ -88,8 +88,7 @@ class Live:
         if way.is_exact:
             for own, ours in zip(asked, served, strict=True):
                 self._compare(own, ours)
-        num_accepted = sum(one.num_accepted for own in served for one in own)
-        return Found([one_after_another(own) for own in served], num_accepted)
+        return Found([one_after_another(own) for own in served])
 
     def _compare(self, asked: Sequence[Wanted], served: Sequence[Served]) -> None:
         for one, text in zip(asked, served, strict=True):

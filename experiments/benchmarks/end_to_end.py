@@ -10,8 +10,8 @@ run ends with its slowest client; with four texts each, that is little of it. Al
 each time another one first; medians.
 
 The tiny target costs overhead, not weights, so `padded` is the same target at the cost of 116M parameters
-(`padded.py`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 14b is the
-tiny target padded to that size, for a GPU: with --device cuda the verify node and `generate` compute there, in the
+(`load/padded.py`): it writes the same texts, and every way gets the same checkpoint. --target chooses others; 14b is
+the tiny target padded to that size, for a GPU: with --device cuda the verify node and `generate` compute there, in the
 checkpoint's precision, and the draft nodes on the CPU's cores beside it.
 
 Each repetition has other held-out prompts, one of each of the eight domains. Draft nodes keep no history, so drafts
@@ -35,15 +35,18 @@ import gc
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from experiments.benchmarks.load import chats
+from experiments.benchmarks.load import chats, padded
+from experiments.benchmarks.load.padded import LIKE, SHAPES
 from experiments.benchmarks.load.ways import (
     ALONE,
     DRAFTS,
@@ -57,11 +60,10 @@ from experiments.benchmarks.load.ways import (
     for_generate,
 )
 from experiments.benchmarks.nodes.workers import cluster, end
-from experiments.benchmarks.padded import LIKE, SHAPES, in_cache
 from experiments.harness import benchmark
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import NUM_DOMAINS
-from goodspeed.engine import checkpoints
+from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import GoodSpeedError
 
@@ -198,24 +200,30 @@ def held_out(num_rows: int) -> list[list[Text]]:
     return [texts[first : first + NUM_DOMAINS] for first in range(0, len(texts), NUM_DOMAINS)]
 
 
-def model_of(target: str, device: str) -> str:
-    """The folder of a padded target, made on the device the first time; any other target is itself."""
+@contextlib.contextmanager
+def model_of(target: str, device: str) -> Iterator[str]:
+    """Yields the folder of a padded target, made on the device; any other target is itself."""
     size = LIKE if target == PADDED else target
     if size not in SHAPES:
-        return target
-    return str(in_cache(TARGET, size, lambda text, *values: benchmark.note(text % values), device=device))
+        yield target
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        benchmark.note(f"padding {TARGET} to {size.upper()} parameters in {folder}")
+        padded.pad(folders.find_folder(TARGET), SHAPES[size], Path(folder), device=device)
+        yield folder
 
 
-def measure(options: argparse.Namespace, target: str, temperature: float, busy: bool) -> dict[str, Any]:
-    """All ways at one temperature, with nodes of its own."""
-    model = model_of(target, options.device)
+def measure(options: argparse.Namespace, target: str, model: str, temperature: float, busy: bool) -> dict[str, Any]:
+    """All ways at one temperature, with nodes of its own. model: the target's, or its padded copy."""
     rows = [row[: options.texts] for row in held_out(options.repetitions + 1)]
     verify = [f"--device={options.device}", *(GPU_OPTIONS if on_gpu(options.device) else ()), *options.verify]
     models = [DRAFTS[number % len(DRAFTS)] for number in range(options.clients)]
     with cluster(models, verify, ["--history=off", *options.draft], target=model, pin=options.pin) as workers:
         served = ByGoodSpeed(workers, options.tokens, options.turns, temperature)
         alone = Alone(model, options.tokens, temperature, options.device)
-        ways: dict[str, Way] = {way: getattr(alone if way in ALONE else served, way) for way in options.ways}
+        ways: dict[str, Way] = {
+            way: getattr(alone, way) if way in ALONE else partial(served.write, way) for way in options.ways
+        }
         comparison = Comparison(ways, temperature)
         with somebody_else(busy):
             comparison.run(rows)
@@ -239,9 +247,10 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             for line in chats.lines(results[-1]):
                 print(line)
             continue
-        for temperature in options.temperature:
-            results.append(measure(options, target, temperature, options.busy))
-            show(results[-1])
+        with model_of(target, options.device) as model:
+            for temperature in options.temperature:
+                results.append(measure(options, target, model, temperature, options.busy))
+                show(results[-1])
         for_generate.cache_clear()  # a GPU's memory, before the next target
         gc.collect()
         torch.cuda.empty_cache()

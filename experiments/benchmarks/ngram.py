@@ -12,11 +12,12 @@ It takes about 2 minutes on two cores; about 10 s with --quick.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 
 from experiments.harness import benchmark
-from experiments.simulation.texts.target_texts import TargetText, grouped, index_of_others, write
+from experiments.simulation.texts.target_texts import TargetText, grouped, index_of_others, write_after
 from goodspeed.embedded import prompts
 from goodspeed.ngram.drafting import draft
 from goodspeed.ngram.index import GrowingText, NgramIndex
@@ -80,14 +81,10 @@ def histories(source: str, group: Sequence[TargetText], number: int) -> list[Ngr
     return [index_of_others(group[: number + 1] if source == "earlier" else group, group[number])]
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def tokens_per_round(replays: Replays, source: str) -> dict[str, float]:
     """The mean over the domains, by temperature."""
     return {
-        temperature: mean([one.tokens_a_round for one in by_domain.values()])
+        temperature: fmean([one.tokens_a_round for one in by_domain.values()])
         for temperature, by_domain in replays[source].items()
     }
 
@@ -113,16 +110,18 @@ def show(replays: Replays) -> None:
     for source, by_temperature in replays.items():
         for number, (temperature, by_domain) in enumerate(by_temperature.items()):
             values = [by_domain[name].tokens_a_round for name in names]
-            drafted = mean([one.drafted_a_round for one in by_domain.values()])
+            drafted = fmean([one.drafted_a_round for one in by_domain.values()])
             wanted = f"{WANTED[source][number]:.2f}" if source in WANTED else "-"
             figures = "".join(f"{value:9.2f}" for value in values)
-            print(f"T = {temperature}, {source:>9}{figures}{mean(values):8.2f}{drafted:8.2f}{wanted:>8}")
+            print(f"T = {temperature}, {source:>9}{figures}{fmean(values):8.2f}{drafted:8.2f}{wanted:>8}")
 
 
 def main() -> int:
     options = benchmark.parser("ngram", __doc__, "fewer and shorter texts").parse_args()
     torch.set_num_threads(1)
-    replays = replay(list(write(TEMPERATURES, *((2, 30) if options.quick else (16, NUM_TOKENS)))))
+    per_domain, num_tokens = (2, 30) if options.quick else (16, NUM_TOKENS)
+    chosen = prompts.load()[: per_domain * prompts.NUM_DOMAINS]
+    replays = replay(list(write_after(chosen, TEMPERATURES, num_tokens)))
     show(replays)
     means = {source: tokens_per_round(replays, source) for source in SOURCES}
     benchmark.report(options, {"benchmark": "ngram", **means, "domains": rows(replays)})

@@ -88,7 +88,6 @@ class Outcome(Results):
     findings: list[Finding]
     facts: dict[str, Any] = field(default_factory=dict)  # for --json, beside everything else
     notes: list[str] = field(default_factory=list)  # below the table
-    text: str = ""  # a table of its own, instead of that of the findings
 
 
 def run(
@@ -133,7 +132,7 @@ def run(
     told = report(name, section, settings, outcome, seconds)
     save(outcome, told, out)
     write_figure(picture(outcome), out)
-    say(outcome.text or table(outcome.findings))
+    say(table(outcome.findings))
     say("\n".join([*outcome.notes, f"{seconds:.0f} s; results and figure: {out}"]))
     if options.json:
         print(json.dumps(told))

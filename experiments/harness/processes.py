@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 from experiments.harness.progress import parts
@@ -26,13 +26,6 @@ def each(what: str, function: Callable[[Item], Found], items: Sequence[Item], pr
     number = min(processes or len(os.sched_getaffinity(0)), len(items))
     if number <= 1:
         return [function(item) for item in parts(what, items)]
-    found: dict[int, Found] = {}
     with ProcessPoolExecutor(number, mp_context=multiprocessing.get_context("spawn")) as pool:
-        places = {pool.submit(function, item): place for place, item in enumerate(items)}
-        try:
-            for _, done in zip(parts(what, items), as_completed(places), strict=True):
-                found[places[done]] = done.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [found[place] for place in range(len(items))]
+        results = pool.map(function, items)  # cancels the rest where one fails
+        return [next(results) for _ in parts(what, items)]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 Part = TypeVar("Part")
 EVERY_S = 30.0
@@ -18,21 +18,14 @@ EVERY_S = 30.0
 CLEAR = "\r\x1b[K"
 
 
-def parts(
-    what: str,
-    items: Iterable[Part],
-    *,
-    stream: TextIO | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Part]:
+def parts(what: str, items: Iterable[Part]) -> Iterator[Part]:
     """The items, one after the other; what: the plural of what they are."""
-    waiting = list(items)
-    out = stream if stream is not None else sys.stderr
+    waiting, out = list(items), sys.stderr
     in_place = out.isatty()
-    began = said = clock()
+    began = said = time.monotonic()
     try:
         for number, item in enumerate(waiting):
-            now = clock()
+            now = time.monotonic()
             if in_place:
                 out.write(CLEAR + line(what, number, len(waiting), now - began))
                 out.flush()

@@ -57,12 +57,6 @@ def curve(number: int, num_points: int = 0) -> dict[str, Any]:
     }
 
 
-def breadth(place: int, of: int) -> dict[str, Any]:
-    """Returns the widths of curve `place` among some that may lie over each other: narrower than those below it."""
-    width = WIDEST - (WIDEST - NARROWEST) * place / max(1, of - 1)
-    return {"linewidth": width, "markersize": 2.0 + 2.0 * width}
-
-
 def bar(number: int) -> dict[str, Any]:
     """Returns options of `Axes.bar`; a hatch beside the colour."""
     return {

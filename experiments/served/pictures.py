@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from experiments import fig2_estimation, fig4_convergence
-from experiments.fig4_served import OURS
+from experiments.fig4_convergence import OURS
 from experiments.harness import styles
 from experiments.harness.experiment import Results, new_figure
 

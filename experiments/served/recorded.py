@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from experiments.simulation.accounts import expected_tokens
 from experiments.simulation.arrays.optimum import utility_of
 from goodspeed.fair.policies.base import Floats
 from goodspeed.serving.measuring.recording import AnyLine, Drafted, Opened, Round
@@ -55,19 +54,6 @@ class Run:
             found.append(known.copy())
             for one in done.drafts:
                 known[self._place(one)] = one.goodput
-        return np.array(found[len(self.before) :])
-
-    @property
-    def forecast(self) -> Floats:
-        """Returns the tokens that Eq. (5) expected of each round [rounds]. A next text begins with one token."""
-        open_: dict[int, float] = {}  # expected tokens by session
-        found = []
-        for done in (*self.before, *self.rounds):
-            found.append(sum(open_.values()) + len(self.clients) - len(open_))
-            for one in done.drafts:
-                open_.pop(one.session, None)
-                if one.finish_reason is None:
-                    open_[one.session] = expected_tokens(one.acceptance_rate, one.may_draft)
         return np.array(found[len(self.before) :])
 
     @property

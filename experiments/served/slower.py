@@ -8,32 +8,22 @@ time.
 
 import sys
 import time
-from collections.abc import Callable
 
 from experiments.benchmarks.nodes import workers
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Proposed
 
 
-def slowed(
-    step: Callable[[Drafter, float | None], list[Proposed]],
-    factor: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Callable[[Drafter, float | None], list[Proposed]]:
-    """Returns a `Drafter.step` that goes on by sleeping until `factor` times its time is over."""
+def main() -> None:
+    factor, step = float(sys.argv[1]), Drafter.step
 
     def slow(drafter: Drafter, room: float | None = None) -> list[Proposed]:
-        began = clock()
+        began = time.monotonic()
         proposed = step(drafter, room)
-        sleep((factor - 1.0) * (clock() - began))
+        time.sleep((factor - 1.0) * (time.monotonic() - began))
         return proposed
 
-    return slow
-
-
-def main() -> None:
-    Drafter.step = slowed(Drafter.step, float(sys.argv[1]))  # type: ignore[assignment, method-assign]
+    Drafter.step = slow  # type: ignore[assignment, method-assign]
     del sys.argv[1:3]
     workers.work()
 

@@ -40,7 +40,6 @@ class Accounts:
     verify_s: float = 0.0
     send_s: float = 0.0
     num_drafted: int = 0
-    num_accepted: int = 0
     verdicts: dict[bytes, list[Seen]] = field(default_factory=lambda: defaultdict(list))  # of each session
     _sent_s: float = 0.0  # of the round before: the wait for this one began with it
 
@@ -53,7 +52,6 @@ class Accounts:
         self.num_drafted += finished.round.num_drafted
         ended = finished.started + finished.duration_s
         for verdict in finished.verdicts:
-            self.num_accepted += verdict.num_accepted
             self.verdicts[verdict.session_id].append(Seen(ended, len(verdict.tokens), finished.round.number))
 
     @property

@@ -15,7 +15,6 @@ from statistics import median
 from experiments.simulation.arrivals import Arrival, Schedule
 from experiments.simulation.settings import Core, Settings
 from experiments.simulation.texts import proposals
-from experiments.simulation.texts.proposals import Text
 from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.world import World
 from goodspeed.fair.round_time import Linear
@@ -27,25 +26,12 @@ LATENCY_S, PAGE_SIZE = 0.0002, 32
 WARM = 32  # tokens of the chats of the first group, which is not counted
 
 
-@dataclass(frozen=True)
-class Machine:
-    """One machine with two cores."""
-
-    round: Linear
-    change_rows: float
-    core: Core
-    drafts: dict[str, Linear]  # a step of each draft model
-
-
-SMOLLM2 = Machine(
-    Linear(fixed_s=0.0099, token_s=0.0013),
-    change_rows=5.7,
-    core=Core(verdict_s=0.001, draft_s=0.0001, slowed=0.05),
-    drafts={"smollm2-draft": Linear(fixed_s=0.0025), "smollm2-q4_0": Linear(fixed_s=0.008, token_s=0.001)},
-)
-"""SmolLM2 with OpenVINO. The nodes without drafts write 80 tokens/s for one chat, and a round of eight takes 20 ms, as
-measured; another row takes 1.3 ms and a change of size 7.5. The work of nodes with messages is from their processor
-times, and what draft models cost rounds beside them is an estimate."""
+ROUND, CHANGE_ROWS = Linear(fixed_s=0.0099, token_s=0.0013), 5.7
+CORE = Core(verdict_s=0.001, draft_s=0.0001, slowed=0.05)
+STEPS = {"smollm2-draft": Linear(fixed_s=0.0025), "smollm2-q4_0": Linear(fixed_s=0.008, token_s=0.001)}
+"""SmolLM2 with OpenVINO on a machine with two cores. The nodes without drafts write 80 tokens/s for one chat, and a
+round of eight takes 20 ms, as measured; another row takes 1.3 ms and a change of size 7.5. The work of nodes with
+messages is from their processor times, and what draft models cost rounds beside them is an estimate."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +44,12 @@ class Chats:
     repetitions: int
 
 
-def rates(recordings: str, machine: Machine, drafter: str, chats: Chats, seed: int, *, drafts: bool) -> list[float]:
+def rates(recordings: str, drafter: str, chats: Chats, seed: int, *, drafts: bool) -> list[float]:
     """Tokens per second of each repetition. drafter: a recorded draft model, or `ngram`."""
     known = proposals.load(recordings)
     texts = [text for text in known.at(chats.temperature) if text.ended]  # others mostly repeat themselves
     Random(seed).shuffle(texts)
-    model = drafter if drafter in machine.drafts else known.title.draft_models[0]
+    model = drafter if drafter in STEPS else known.title.draft_models[0]
     asked, num = texts[: chats.num_questions], chats.num_at_once
     groups = [asked[first : first + num] for first in range(0, len(asked), num)]
     warm = [texts[-1]] * num
@@ -81,9 +67,8 @@ def rates(recordings: str, machine: Machine, drafter: str, chats: Chats, seed: i
         )
         for client in range(num)
     )
-    world = World(
-        seed, _settings(machine, drafter, chats.temperature, schedules, max(map(_length, texts)), drafts=drafts)
-    )
+    longest = max(text.prompt_len + text.num_tokens for text in texts)
+    world = World(seed, _settings(drafter, chats.temperature, schedules, longest, drafts=drafts))
     world.run(PAUSE_S * (len(plan) + 1))
     seconds, tokens = [0.0] * len(plan), [0] * len(plan)
     for done in (one for draft in world.drafts for one in draft.done):
@@ -96,28 +81,16 @@ def rates(recordings: str, machine: Machine, drafter: str, chats: Chats, seed: i
     ]
 
 
-def ratio(recordings: str, machine: Machine, drafter: str, chats: Chats, seed: int) -> float:
+def ratio(recordings: str, drafter: str, chats: Chats, seed: int) -> float:
     """Median tokens per second with drafts over that without."""
-    drafted, plain = (
-        median(rates(recordings, machine, drafter, chats, seed, drafts=drafts)) for drafts in (True, False)
-    )
+    drafted, plain = (median(rates(recordings, drafter, chats, seed, drafts=drafts)) for drafts in (True, False))
     return drafted / plain
 
 
-def _length(text: Text) -> int:
-    return text.prompt_len + text.num_tokens
-
-
 def _settings(
-    machine: Machine,
-    drafter: str,
-    temperature: float,
-    schedules: tuple[Schedule, ...],
-    context_len: int,
-    *,
-    drafts: bool,
+    drafter: str, temperature: float, schedules: tuple[Schedule, ...], context_len: int, *, drafts: bool
 ) -> Settings:
-    num, has_model = len(schedules), drafter in machine.drafts
+    num = len(schedules)
     return Settings(
         num_clients=num,
         arrivals=schedules,
@@ -126,13 +99,13 @@ def _settings(
         is_shared=True,
         replays_own=True,
         ngrams=("own",),
-        has_model=(has_model,),
+        has_model=(drafter in STEPS,),
         max_draft=MAX_DRAFT if drafts else 0,
-        draft_cost=(machine.drafts.get(drafter, Linear()),),
-        round_cost=machine.round,
+        draft_cost=(STEPS.get(drafter, Linear()),),
+        round_cost=ROUND,
         known_cost=True,
-        change_rows=machine.change_rows,
-        draft_core=machine.core,
+        change_rows=CHANGE_ROWS,
+        draft_core=CORE,
         latency_s=(LATENCY_S,),
         context_len=context_len + 1,
         page_size=PAGE_SIZE,
@@ -147,13 +120,13 @@ def main() -> int:
     parser.add_argument(
         "--recordings", default="", help="of `python -m experiments.simulation.record` (default: the shipped)"
     )
-    parser.add_argument("--drafters", nargs="+", default=["ngram", *SMOLLM2.drafts])
+    parser.add_argument("--drafters", nargs="+", default=["ngram", *STEPS])
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=2)
     options = parser.parse_args()
     for drafter in options.drafters:
         for chats in [Chats(temperature, num, 8, options.repetitions) for temperature in (0.0, 1.0) for num in (1, 8)]:
-            ratios = [ratio(options.recordings, SMOLLM2, drafter, chats, seed) for seed in range(options.seeds)]
+            ratios = [ratio(options.recordings, drafter, chats, seed) for seed in range(options.seeds)]
             cell = f"{drafter}, {chats.num_at_once} at once, T={chats.temperature:g}"
             print(f"{cell:<36} with drafts / without: {median(ratios):.3f} (lowest {min(ratios):.3f})")
     return 0

@@ -176,12 +176,12 @@ def serve(
     service: Service,
     requests: Sequence[Request],
     order: Order,
-    remaining: Remaining | None,
+    remaining: Remaining,
     *,
     num_rounds: int,
     tolerance: float,
 ) -> Served:
-    """Serves the requests, to the last one's end. remaining: None for what the verify node learns by itself.
+    """Serves the requests, to the last one's end.
 
     num_rounds, tolerance: gamma and delta of a stable rate, with which a text's time is guessed.
     """
@@ -223,7 +223,7 @@ def guess(work: Work, request: Request, rate: float, num_drafted: int) -> tuple[
 class _Told(Order):
     """An order that is told by `remaining` how long texts are, instead of what the verify node has learned."""
 
-    def __init__(self, order: Order, requests: Sequence[Request], remaining: Remaining | None) -> None:
+    def __init__(self, order: Order, requests: Sequence[Request], remaining: Remaining) -> None:
         self.displaces, self.by_arrival = order.displaces, False
         self.sessions: Any = {}
         self._order, self._requests, self._remaining = order, requests, remaining
@@ -243,8 +243,6 @@ class _Told(Order):
         return self._order.priority(waiter, now)
 
     def _job(self, job: Job) -> Job:
-        if self._remaining is None:
-            return job
         session = self.sessions[job.job_id]
         num_written = len(session.tokens) - len(session.opened.prompt)
         return replace(job, remaining_tokens=self._remaining(self.request(job.job_id), num_written))

@@ -47,13 +47,11 @@ class Line:
     def __init__(self, clock: Clock, random: Random, settings: Settings, index: int, trunk: Trunk | None) -> None:
         self.latency_s = of_client(settings.latency_s, index)
         self.cut_until = 0.0
-        self.num_messages = self.num_faults = 0
+        self.num_faults = 0
         self._clock = clock
         self._random = random
         self._faults = faults = settings.faults
-        self._lose = max(faults.lose, of_client(settings.lose, index))
-        self._jitter_s = max(faults.jitter_s, of_client(settings.jitter_s, index))
-        self._is_good = not (self._lose or faults.repeat or self._jitter_s or faults.cut_every_s)
+        self._is_good = not (faults.lose or faults.repeat or faults.jitter_s or faults.cut_every_s)
         self._once = (self.latency_s,)
         self._s_per_byte = 1.0 / of_client(settings.bytes_per_s, index)
         self._drafted_bytes = settings.drafted_bytes
@@ -77,7 +75,6 @@ class Line:
     def _carry(
         self, way: str, message: UpMessage | DownMessage, deliver: Callable[..., None], arguments: tuple[Any, ...]
     ) -> None:
-        self.num_messages += 1
         sent_at, size = self._clock.now, 0.0
         if self._s_per_byte or self._trunk:
             size = self.num_bytes(message)
@@ -100,12 +97,12 @@ class Line:
         if self._is_good:
             return self._once
         faults, random = self._faults, self._random
-        if self._clock.now < self.cut_until or random.random() < self._lose:
+        if self._clock.now < self.cut_until or random.random() < faults.lose:
             self.num_faults += 1
             return ()
         copies = 2 if random.random() < faults.repeat else 1
         self.num_faults += copies - 1
-        return tuple(self.latency_s + random.random() * self._jitter_s for _ in range(copies))
+        return tuple(self.latency_s + random.random() * faults.jitter_s for _ in range(copies))
 
     def num_bytes(self, message: UpMessage | DownMessage) -> float:
         """Estimates the message's size; to encode each message would take longer than all the rest."""

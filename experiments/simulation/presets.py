@@ -9,8 +9,8 @@ The engine took 1.26 to 1.57 times as long on an H200 (experiments/LOG.md, "A GP
 320 and 66.9 for 1,000, where this says 8.9, 17.9 and 53.0.
 
 What is left out: the attention's own arithmetic (small while texts are short), activations, sampling and verifying.
-What was measured is taken instead with `Settings(round_cost=profiled(path).round_cost)` (`serving.py`), where
-`path` is a file of `goodspeed profile --json > PATH`; `draft_cost` likewise.
+What was measured is taken instead with `Settings(round_cost=Profile.read(path).roofline)` (`experiments/capacity.py`),
+where `path` is a file of `goodspeed profile --json > PATH`; `draft_cost` likewise.
 """
 
 from dataclasses import dataclass
@@ -80,6 +80,11 @@ class Model:
     def bytes_read(self) -> float:
         """The bytes of weights that one pass reads; of an embedding table that is not tied it reads only some rows."""
         return self.layer_weights * self.layer_bits / 8 + 2 * self.table_weights
+
+    @property
+    def bytes_held(self) -> float:
+        """The bytes of the weights in the GPU's memory."""
+        return self.layer_weights * self.layer_bits / 8 + 2 * self.table_weights * (1 if self.tied else 2)
 
     @property
     def flops_per_token(self) -> float:

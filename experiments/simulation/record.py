@@ -6,13 +6,13 @@ and an index of the domain's other texts propose there, and what the target make
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.harness.progress import parts
-from experiments.simulation import recordings
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import MOST, ModelPath, Source, Text, Title
 from goodspeed.errors import ConfigError, PromptError
@@ -168,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
     shown = [Path(name).name.removesuffix(".gguf") if Path(name).exists() else name for name in names]
     if len(set(shown)) < len(shown):
         raise ConfigError(f"--draft {', '.join(shown)}: two draft models have one name; rename a file")
-    recordings.check(options.out)
+    check_place(Path(options.out))
     temperatures = sorted(set(options.temperature or (0.0, 1.0)))
     reporter = Reporter(proposals.COMMAND)
     for name in (options.model, *names):
@@ -191,6 +191,12 @@ def run(options: argparse.Namespace) -> int:
     print(table(found, shown))
     print(f"{options.out}: {len(found)} texts; give it to an experiment by --recordings")
     return 0
+
+
+def check_place(out: Path) -> None:
+    """Raises ConfigError if nothing can be written there: recording takes minutes."""
+    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise ConfigError(f"the recording cannot be written to {out}; choose another place")
 
 
 def check(target: "Checkpoint", draft: "Checkpoint") -> None:

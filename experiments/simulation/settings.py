@@ -87,9 +87,6 @@ class Work:
     draft_s: float  # more of it for each session with a draft
 
 
-NO_WORK = Work(0.0, 0.0)
-
-
 Lies: TypeAlias = Literal["none", "empty", "strange"]
 Knows: TypeAlias = Literal["all", "one", "twice", "nowhere"]
 
@@ -158,7 +155,7 @@ class Settings:
     round_cost: CostModel = ROUND_COST
     known_cost: bool = False  # it has a profile: `round_cost` itself
     change_rows: float = 0.0  # `Engine.change_rows`; its passes then have spare rows
-    work: Work = NO_WORK
+    work: Work = Work(0.0, 0.0)
     round_noise: float = 0.0  # standard deviation of a round's time, as a share of it
     own_draft_cost: CostModel | None = None
     """Of a pass of a draft model on the verify node's GPU: it drafts before each round what the draft nodes call their
@@ -186,8 +183,6 @@ class Settings:
     tick_s: float = 0.1  # how often they look at their timers
     # the network
     latency_s: tuple[float, ...] = (0.01,)  # one way
-    jitter_s: tuple[float, ...] = (0.0,)  # of each line; delays are spread so far, or as far as `faults` has it
-    lose: tuple[float, ...] = (0.0,)  # of each line; probability per message, or that of `faults` if that is larger
     bytes_per_s: tuple[float, ...] = (inf,)  # of each line, each way
     verify_bytes_per_s: float = inf  # of the verify node's own line, which all share, each way
     drafted_bytes: float = 4.0  # on the wire, for each drafted token

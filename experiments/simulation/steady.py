@@ -32,7 +32,6 @@ class Steady:
 
     tokens_per_s: NDArray[np.float64]
     drafted: NDArray[np.float64]  # tokens per verdict
-    seconds: float  # virtual ones that were measured
     warm: int = 0  # tokens per client that were written before
 
     @property
@@ -46,8 +45,9 @@ class Steady:
 
 def steady(settings: Settings, stretch: Stretch, seed: int) -> Steady:
     """Measures a world with one session per client, which does not end."""
-    most = 1 + settings.budget // settings.num_clients  # tokens of one client in a round, if all may draft equally
-    length = SPARE * settings.num_clients * (stretch.warm + most * stretch.warm_rounds + stretch.measured)
+    num = settings.num_clients
+    most = 1 + settings.budget // num  # tokens of one client in a round, if all may draft equally
+    length = SPARE * num * (stretch.warm + most * stretch.warm_rounds + stretch.measured)
     world_settings = replace(
         settings,
         num_sessions=1,
@@ -57,58 +57,30 @@ def steady(settings: Settings, stretch: Stretch, seed: int) -> Steady:
         stops=0.0,
         context_len=2 * length,
         page_size=PAGE_SIZE,
-        num_pages=2 * length // PAGE_SIZE * settings.num_clients,
-        max_sessions=settings.num_clients,
+        num_pages=2 * length // PAGE_SIZE * num,
+        max_sessions=num,
     )
-    count = _Count(settings.num_clients, stretch)
-    world = World(seed, world_settings, count.note)
-    count.world = world
-    while not count.over:
-        world.clock.step()
-    return count.result()
+    clients: dict[bytes, int] = {}  # by session
+    counted = np.zeros((3, num))  # tokens, drafted tokens and verdicts of each client, from when all texts are warm
+    total = num_rounds = warm = 0
+    began: float | None = None
+    ended = 0.0
 
-
-class _Count:
-    """Counts tokens by client, from when all texts together are warm."""
-
-    def __init__(self, num_clients: int, stretch: Stretch) -> None:
-        self.world: World | None = None
-        self.over = False
-        self._stretch = stretch
-        self._num_clients = num_clients
-        self._total = self._num_rounds = self._warm = 0
-        self._began: float | None = None
-        self._index: dict[bytes, int] = {}
-        self._tokens, self._drafted, self._verdicts = np.zeros((3, num_clients))
-
-    def note(self, finished: Finished) -> None:
-        assert self.world is not None
-        now = finished.started + finished.duration_s
-        self._num_rounds += 1
+    def note(finished: Finished) -> None:
+        nonlocal total, num_rounds, warm, began, ended
+        ended = finished.started + finished.duration_s
+        num_rounds += 1
         for verdict in finished.verdicts:
-            at = self._client(verdict.session_id)
-            self._total += len(verdict.tokens)
-            if self._began is not None:
-                self._tokens[at] += len(verdict.tokens)
-                self._drafted[at] += verdict.num_verified
-                self._verdicts[at] += 1
-        is_warm = (
-            self._total >= self._num_clients * self._stretch.warm and self._num_rounds >= self._stretch.warm_rounds
-        )
-        if self._began is None and is_warm:
-            self._began = now
-            self._warm = max(self._stretch.warm, self._total // self._num_clients if self._stretch.warm_rounds else 0)
-        self._ended = now
-        self.over = self._began is not None and self._total >= self._num_clients * (self._warm + self._stretch.measured)
+            total += len(verdict.tokens)
+            if verdict.session_id not in clients:
+                clients.update({key: draft.index for draft in world.drafts for key in draft.generations})
+            if began is not None:
+                counted[:, clients[verdict.session_id]] += len(verdict.tokens), verdict.num_verified, 1
+        if began is None and total >= num * stretch.warm and num_rounds >= stretch.warm_rounds:
+            began, warm = ended, max(stretch.warm, total // num if stretch.warm_rounds else 0)
 
-    def _client(self, session_id: bytes) -> int:
-        assert self.world is not None
-        if session_id not in self._index:
-            self._index |= {key: draft.index for draft in self.world.drafts for key in draft.generations}
-        return self._index[session_id]
-
-    def result(self) -> Steady:
-        assert self._began is not None
-        seconds = self._ended - self._began
-        drafted = self._drafted / np.maximum(self._verdicts, 1.0)
-        return Steady(self._tokens / seconds, drafted, seconds, self._warm)
+    world = World(seed, world_settings, note)
+    while began is None or total < num * (warm + stretch.measured):
+        world.clock.step()
+    tokens, drafted, verdicts = counted
+    return Steady(tokens / (ended - began), drafted / np.maximum(verdicts, 1.0), warm)

@@ -7,21 +7,28 @@ but Eq. (3) observes other numbers under the ratio rule.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from experiments.simulation.recordings import Recording
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance, Acceptances
 from goodspeed.errors import ConfigError
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.round_time import Linear, Sample
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
-from verify_node.config import VerifyConfig
 from verify_node.core.settings import CoreSettings
 
 ROOM = 1 << 12
 """Pages, and tokens of context: enough that neither ever runs out."""
+
+
+class Recording(NamedTuple):
+    """What a verify node recorded of a run, and its settings."""
+
+    node: CoreSettings
+    sessions: tuple[Opened, ...]
+    rounds: tuple[Round, ...]
 
 
 class Played(Acceptance):
@@ -45,28 +52,23 @@ def twin(run: Recording, acceptance: Acceptances | None = None) -> Settings:
 
     ConfigError where a client has several sessions: which of them came when, is not modelled.
     """
-    sessions, rules = run.sessions, tuple({opened.verification for opened in run.sessions})
-    verification = rules[0] if len(rules) == 1 else None
+    sessions = run.sessions
     if len({opened.client for opened in sessions}) != len(sessions) or not run.rounds:
         raise ConfigError(
             "only a run of one session a client has a twin; record one in which each draft node writes one text"
         )
-    if verification is None:
-        raise ConfigError("only a run under one verification rule has a twin; record it again with one")
-    if acceptance is None and run.rounds_kind != "barrier":
+    if acceptance is None and not run.node.is_barrier:
         raise ConfigError("a twin has other continuous rounds than the run: it needs to know what else would agree")
-    preset = "paper" if run.rounds_kind == "barrier" else None
-    node = VerifyConfig(model=run.model, budget=run.budget, policy=run.policy, preset=preset).core
     sizes = [(opened.prompt_len, _num_tokens(run, opened)) for opened in sessions]
     drafts = [[one for done in run.rounds for one in done.drafts if one.session == at] for at in range(len(sessions))]
     lines = [line_and_step_s(own) for own in drafts]
     return replace(
-        like(node),
+        like(run.node),
         num_clients=len(sessions),
         num_sessions=1,
         sizes=lambda client, number: sizes[client],
         joins=tuple(opened.joined for opened in sessions),
-        verification=(verification,),
+        verification=tuple(opened.verification or "match" for opened in sessions),
         round_cost=round_cost(run.rounds),
         acceptance=acceptance if acceptance is not None else lambda client, number: Played(drafts[client]),
         draft_cost=tuple(Linear(fixed_s=step_s) for _, step_s in lines),

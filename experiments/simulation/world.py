@@ -68,10 +68,6 @@ class World(Place):
         num_drafts = sum(draft.num_faults + draft.line.num_faults for draft in self.drafts)
         return self.num_faults + num_drafts + self.verify.failures.num_faults
 
-    @property
-    def num_messages(self) -> int:
-        return sum(draft.line.num_messages for draft in self.drafts)
-
     def _fork(self) -> Random:
         return Random(self.random.getrandbits(64))
 

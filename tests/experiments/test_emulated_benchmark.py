@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from experiments.benchmarks.nodes import emulating
-from experiments.benchmarks.nodes.emulating import slowed
-from experiments.benchmarks.nodes.hardware import Hardware, emulation
+from experiments.benchmarks.nodes.emulating import Hardware, emulation, slowed
 from goodspeed.engine.runner import Runner
 from goodspeed.fair.round_time import Linear, Roofline
 from goodspeed.wire.endpoints import is_loopback

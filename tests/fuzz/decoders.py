@@ -24,13 +24,12 @@ from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.strict import Strict
 from draft_node.service.queues import MAX_BYTES, FairQueue
-from experiments.simulation import recordings
+from experiments.simulation.texts import proposals as recorded
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import proposal_bytes, proposals
 from goodspeed.serving import api_keys, prompts
-from goodspeed.serving.measuring import recording
 from goodspeed.wire import keys
 from goodspeed.wire.codec import decode_down, decode_up
 from goodspeed.wire.enrolled import Enrolled
@@ -208,23 +207,10 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\nmax_round_tokens = 8\n'
 SECRET = f'# SECRET\nname = "edge-1"\npublic_key = "{KEY}"\nsecret_key = "{KEY}"\n'
 VERIFY_SECRET = SECRET.replace('name = "edge-1"\n', "")
-_OPENED = recording.Opened(number=0, client="a", draft_model="d", seed=1, prompt_len=3, max_tokens=9, joined=0)
-_DRAFTED = recording.Drafted(session=0, base_len=3, may_draft=2, agreed="10", ratios=(1.0, 0.5), num_accepted=1,
-                             num_tokens=2)  # fmt: skip
-_ROUND = recording.Round(number=1, started_s=0.0, waited_s=0.1, duration_s=0.2, num_tokens=3, num_sessions=1,
-                         context_tokens=0, drafts=(_DRAFTED,))  # fmt: skip
-_EVENTS = (
-    {
-        "event": "ready",
-        "model": "m",
-        "policy": "gradient",
-        "rounds": "barrier",
-        "budget": 8,
-        "versions": {"torch": "2"},
-    },
-    *({"event": "recorded", "line": line} for line in (_OPENED, _ROUND)),
-)
-RECORDING = b"\n".join(map(msgspec.json.encode, _EVENTS)) + b"\n"
+_PATH = recorded.ModelPath("10", "!!", "!!", "!!", "!")
+_TEXT = recorded.Text(domain="a", temperature=0.0, seed=1, prompt_len=3, own=",!", history="!,", models={"d": _PATH})
+_TITLE = recorded.Title(recorded.VERSION, "t", ("d",), 2)
+RECORDING = msgspec.json.encode(_TITLE) + b"\n" + msgspec.json.encode(_TEXT) + b"\n"
 
 
 def _json(data: bytes, random: Random) -> bytes:
@@ -323,7 +309,7 @@ DECODERS: dict[str, Decoder] = {
     "verify public key": _of_file(keys.read_verify_key, f'public_key = "{KEY}"\n'),
     "enrolment": Decoder(_enrolment, (), lambda random: ENROLLED.encode(), partial(damaged, ENROLLED.encode())),
     "API keys": _of_file(api_keys.read, "# keys\nabcdefgh\nijklmnop\n"),
-    "recording": _of_file(recordings.load, RECORDING, is_json=True),
+    "recorded texts": _of_file(recorded.load.__wrapped__, RECORDING, is_json=True),
     "checkpoint": Decoder(
         partial(_checkpoint, "config.json"),
         (CheckpointError,),

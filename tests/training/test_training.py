@@ -10,8 +10,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from training import run as run_module
-from training.optimizer import Schedule
-from training.run import Run, train
+from training.run import Run, Schedule, train
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 32}
 TOKENS = torch.arange(40_000) % 7 + torch.arange(40_000) % 3

@@ -92,7 +92,6 @@ class Found:
     """Tokens that the clients got, live or simulated."""
 
     clients: Sequence[Delivered]
-    num_accepted: int  # drafted tokens
 
     def measures(self) -> dict[str, float]:
         """Tokens per second: of each client until it has all, summed, as in `table1`; of all until the last client is
@@ -112,7 +111,7 @@ def simulate(way: Way, num_clients: int, num_texts: int, num_tokens: int, seed: 
     row = replace(SETTING, num_clients=num_clients, max_tokens=num_tokens)
     ran = run(_world(row, way, num_texts, seed, recordings), seed)
     clients = [[(seen.at, seen.num_tokens) for seen in ran.client_verdicts(client)] for client in range(num_clients)]
-    return Found(clients, ran.accounts.num_accepted)
+    return Found(clients)
 
 
 def _world(row: Row, way: Way, num_texts: int, seed: int, recordings: str) -> Settings:

@@ -102,28 +102,14 @@ class ByGoodSpeed:
         self.num_drafted: dict[str, Counter[str]] = {}  # by way, then by source and "all"
         self.num_accepted: dict[str, Counter[str]] = {}
 
-    def goodspeed_1(self, texts: Sequence[Text]) -> list[Written]:
-        return self._one("goodspeed_1", texts)
-
-    def goodspeed_1_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
-        return self._one("goodspeed_1_no_speculation", texts, max_draft=0)
-
-    def goodspeed_8(self, texts: Sequence[Text]) -> list[Written]:
-        return self._everybody("goodspeed_8", texts)
-
-    def goodspeed_8_no_speculation(self, texts: Sequence[Text]) -> list[Written]:
-        return self._everybody("goodspeed_8_no_speculation", texts, max_draft=0)
-
-    def _one(self, way: str, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
-        return self._serve(way, self.nodes[:1], [list(range(len(texts)))], texts, max_draft)
-
-    def _everybody(self, way: str, texts: Sequence[Text], max_draft: int = MAX_DRAFT) -> list[Written]:
-        numbers = [[(client + turn) % len(texts) for turn in range(self.turns)] for client in range(len(self.nodes))]
-        return self._serve(way, self.nodes, numbers, texts, max_draft)
-
-    def _serve(
-        self, way: str, workers: Sequence[DraftWorker], numbers: list[list[int]], texts: Sequence[Text], max_draft: int
-    ) -> list[Written]:
+    def write(self, way: str, texts: Sequence[Text]) -> list[Written]:
+        """way: one of SERVED."""
+        if way.startswith("goodspeed_1"):
+            workers, numbers = self.nodes[:1], [list(range(len(texts)))]
+        else:
+            workers, turns = self.nodes, range(self.turns)
+            numbers = [[(client + turn) % len(texts) for turn in turns] for client in range(len(self.nodes))]
+        max_draft = 0 if way.endswith("no_speculation") else MAX_DRAFT
         wanted = [[self._wanted(texts[number], max_draft) for number in own] for own in numbers]
         _, served = serve_all(workers, wanted)
         everything = [one for own in served for one in own]

@@ -26,7 +26,6 @@ from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from draft_node.core.actions import Deliver, Fail
 from draft_node.core.generation import Generation
-from experiments.benchmarks.nodes.hardware import Emulation
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.harness.forks import Fork
 from goodspeed.serving.config import from_namespace
@@ -150,24 +149,23 @@ def cluster(
     *,
     target: str = TARGET,
     pin: bool = False,
-    emulation: Emulation | None = None,
+    before: Callable[[int | None], Sequence[str]] = lambda _: (),
 ) -> Iterator[list[DraftWorker]]:
     """Yields draft nodes, one for each of the models, connected to a verify node; ends all processes at the end.
 
     pin: the verify node has the last core to itself and the draft nodes share the others, as if they were elsewhere.
-    emulation: of other hardware, with draft nodes on machines of their own. None: this machine's own hardware.
+    before: words before a node's module on its command line. number: a draft node's; None: the verify node.
     """
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    words = emulation.words if emulation is not None else lambda _: []
     cores = sorted(os.sched_getaffinity(0)) if pin and hasattr(os, "sched_getaffinity") else []
     alone = cores[-1] if len(cores) > 1 else None
-    verify = start([*words(None), "verify_node", f"--model={target}", f"--bind={endpoint}", *verify_options], alone)
+    verify = start([*before(None), "verify_node", f"--model={target}", f"--bind={endpoint}", *verify_options], alone)
     workers: list[DraftWorker] = []
     try:
         for number, model in enumerate(draft_models):
             core = cores[number % (len(cores) - 1)] if alone is not None else None
             name = f"client-{number + 1}"
-            workers.append(DraftWorker(name, endpoint, model, draft_options, core, words(number)))
+            workers.append(DraftWorker(name, endpoint, model, draft_options, core, before(number)))
         for worker in workers:
             worker.wait_until_connected(verify)
         yield workers

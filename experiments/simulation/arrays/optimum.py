@@ -37,18 +37,18 @@ class Optimum:
 
 
 def geometric(alphas: ArrayLike, length: int) -> Floats:
-    """Survival curves [clients, length] of independent acceptance."""
-    curves: Floats = np.array(alphas, dtype=np.float64)[:, None] ** np.arange(1, length + 1)
+    """Survival curves [clients, length] of independent acceptance. ConfigError for a rate beyond 0 and 1."""
+    rates = np.array(alphas, dtype=np.float64)
+    if not ((rates >= 0.0) & (rates <= 1.0)).all():
+        raise ConfigError(f"rates of agreement lie within 0 and 1, one for each client; these are {alphas!r}")
+    curves: Floats = rates[:, None] ** np.arange(1, length + 1)
     return curves
 
 
 def optimum(survival: ArrayLike, budget: int) -> Optimum:
-    """survival: [clients, lengths]; beyond its end nothing is accepted.
-
-    Raises ConfigError for a value out of range, naming it.
-    """
+    """survival: [clients, lengths], never rising; beyond its end nothing is accepted. ConfigError for a bad budget."""
     check_budget(budget)
-    curves = _checked_curves(survival)
+    curves = np.array(survival, dtype=np.float64)
     allowed = (np.arange(curves.shape[1]) < budget) & (curves > NOTHING)
     taken = cp.Variable(curves.shape, nonneg=True)  # share of rounds in which the s-th token is drafted
     utility = cp.sum(cp.log(1.0 + cp.sum(cp.multiply(curves, taken), axis=1)))
@@ -85,16 +85,3 @@ def _best_decision(worth: Floats, budget: int) -> Floats:
     above, tied = worth > price, worth == price
     shares: Floats = above + (budget - above.sum()) / max(tied.sum(), 1) * tied
     return shares
-
-
-def _checked_curves(survival: ArrayLike) -> Floats:
-    curves = np.array(survival, dtype=np.float64)
-    if curves.ndim != 2 or not curves.size:
-        raise ConfigError(f"survival is [clients, lengths], with one of each at least; this has shape {curves.shape}")
-    before = np.concatenate([np.ones((len(curves), 1)), curves[:, :-1]], axis=1)
-    wrong = np.flatnonzero(~((curves >= 0.0) & (curves <= before)).all(axis=1))
-    if wrong.size:
-        raise ConfigError(
-            f"survival of client {wrong[0]} is {curves[wrong[0]]}; it begins at 1 at most and never rises"
-        )
-    return curves

@@ -5,42 +5,29 @@ So a world is the same alone and among others, and the same under every policy a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats, Ints
 
 Bools: TypeAlias = NDArray[np.bool_]
 _STEP, _MIX, _MIX_AGAIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-class Agreement(Protocol):
-    """Says of every drafted token of a round, one after the other [tokens], whether it is the target's own."""
-
-    def __call__(self, number: int, owner: Ints, offset: Ints, base: Ints) -> Bools:
-        """number: of the round; owner: world times clients plus client; offset: tokens of the same draft before it;
-
-        base: [worlds, clients], tokens that are delivered already.
-        """
-        ...
+Agreement: TypeAlias = Callable[[int, Ints, Ints, Ints], Bools]
+"""Says of every drafted token of a round, one after the other [tokens], whether it is the target's own: (number of the
+round; owner, world times clients plus client [tokens]; offset, tokens of the same draft before it [tokens]; base,
+tokens that are delivered already [worlds, clients])."""
 
 
 class IndependentDraws:
-    """Independent agreement. `rates` [clients, offsets]; the last one goes on for ever.
-
-    A column of one rate is the paper's alpha.
-    """
+    """Independent agreement, by the rate of each client: the paper's alpha."""
 
     def __init__(self, rates: ArrayLike, seeds: Sequence[int]) -> None:
         self.rates = np.array(rates, dtype=np.float64)
-        if self.rates.ndim == 1:
-            self.rates = self.rates[:, None]
-        if self.rates.ndim != 2 or not ((self.rates >= 0.0) & (self.rates <= 1.0)).all():
-            raise ConfigError(f"rates of agreement lie within 0 and 1, a row for each client; these are {rates!r}")
         clients = np.arange(1, len(self.rates) + 1, dtype=np.uint64)
         worlds = _mixed(np.array(seeds, dtype=np.uint64))[:, None]
         self._keys = _mixed(worlds + _STEP * clients).ravel()  # [worlds x clients]
@@ -53,8 +40,7 @@ class IndependentDraws:
 
     def probabilities(self, owner: Ints, offset: Ints, base: Ints) -> Floats:
         """Returns the acceptance rate of every drafted token, with a call's parameters and shapes."""
-        num_clients, num_offsets = self.rates.shape
-        probabilities: Floats = self.rates[owner % num_clients, np.minimum(offset, num_offsets - 1)]
+        probabilities: Floats = self.rates[owner % len(self.rates)]
         return probabilities
 
 

@@ -18,7 +18,7 @@ from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.nodes.surroundings import Surroundings
 from experiments.simulation.nodes.verify import VerifyNode
 from experiments.simulation.settings import of_client
-from experiments.simulation.texts.models import BrokenRule
+from experiments.simulation.texts.target import BrokenRule
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.messages import DownMessage, Redirect
 

@@ -28,9 +28,9 @@ from experiments.simulation.nodes.users import Circumstances, Users, UserText
 from experiments.simulation.settings import of_client
 from experiments.simulation.texts.acceptance import Acceptance
 from experiments.simulation.texts.claims import claimed, shaped
-from experiments.simulation.texts.models import BrokenRule
+from experiments.simulation.texts.draft_model import DraftModel
 from experiments.simulation.texts.ngrams import make_ngrams
-from experiments.simulation.texts.timed_model import TimedModel
+from experiments.simulation.texts.target import BrokenRule
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.slo.attainment import NO_OBJECTIVES, Times
 from goodspeed.wire.handshake import VERSION, Hello
@@ -68,7 +68,7 @@ class DraftNode:
         self._watch = world.watch()
         self._acceptances: dict[bytes, Acceptance] = {}
         cost = of_client(settings.draft_cost, index)
-        self._model = TimedModel(self._acceptances, cost, settings.parallel_decay)
+        self._model = DraftModel(self._acceptances, cost, settings.parallel_decay)
         self._has_model = of_client(settings.has_model, index)
         self._making: dict[bytes, Propose] = {}  # the proposals in the making, by session
         self._on_core: dict[bytes, tuple[float, float]] = {}  # end and length of each session's newest proposal

@@ -48,29 +48,30 @@ class Users:
         self._world = world
         self._index = index
         self._random = random
+        arrivals = world.settings.arrivals
+        self._schedule: Schedule | None = of_client(arrivals, index) if arrivals else None
         self._num_started = 0
         self._last_prompt: tuple[int, ...] = ()
 
     @property
     def want_more(self) -> bool:
         """True if there is a request now."""
-        settings = self._world.settings
-        if settings.arrivals:
+        if self._schedule is not None:
             arrival = self._arrival(self._num_started)
             return arrival is not None and arrival.at_s <= self._world.clock.now
-        return self._num_started < settings.num_sessions
+        return self._num_started < self._world.settings.num_sessions
 
     @property
     def num_at_once(self) -> float:
         """Requests that are served at once: all, where they come by a schedule."""
         settings = self._world.settings
-        if settings.arrivals:
+        if self._schedule is not None:
             return inf
         return of_client(settings.loads, self._index) if settings.loads else settings.num_at_once
 
     def come(self, start: Callable[[], None]) -> None:
         """Calls `start` whenever a request of the schedule has come."""
-        for arrival in self._schedule:
+        for arrival in self._schedule or ():
             self._world.clock.at(arrival.at_s, start)
 
     def next_request(self) -> Generation:
@@ -116,14 +117,9 @@ class Users:
             return settings.acceptance(self._index, self._num_started - 1)
         return Independent(of_client(settings.alpha, self._index))
 
-    @property
-    def _schedule(self) -> Schedule:
-        arrivals = self._world.settings.arrivals
-        return of_client(arrivals, self._index) if arrivals else ()
-
     def _arrival(self, number: int) -> Arrival | None:
         """The request of that number in the schedule, if there is one."""
-        schedule = self._schedule
+        schedule = self._schedule or ()
         return schedule[number] if number < len(schedule) else None
 
     def cancel_after(self, request: Generation) -> int | None:

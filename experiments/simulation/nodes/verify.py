@@ -12,8 +12,8 @@ from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.nodes.own_drafts import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.settings import Settings
-from experiments.simulation.texts.models import Target
 from experiments.simulation.texts.recorded import RecordedSelfDrafts
+from experiments.simulation.texts.target import Target
 from experiments.simulation.texts.text import VOCAB
 from goodspeed.engine.openvino.sizes import Size
 from goodspeed.engine.paged.pages import PagePool
@@ -175,8 +175,10 @@ class VerifyNode:
     def _start(self) -> None:
         """Starts a round if one may start, else comes back when the core says so."""
         core = self.core
-        if core is None or self._in_flight or len(self._opened) < self._num_awaited(core.rounds.num_rounds):
+        if core is None or self._in_flight:
             return
+        if len(self._opened) < sum(joins <= core.rounds.num_rounds for joins in self.world.settings.joins):
+            return  # a client that must have come by then has not
         now = self._watch.now
         self._reply(core.admit(now))
         planned = core.plan(now)
@@ -196,10 +198,6 @@ class VerifyNode:
         elif now < core.wake_at < self._wake_at:
             self._wake_at = core.wake_at
             self.world.clock.at(self._watch.until(core.wake_at), self._wake, core)
-
-    def _num_awaited(self, num_rounds: int) -> int:
-        """Clients that must have come by then."""
-        return sum(joins <= num_rounds for joins in self.world.settings.joins)
 
     def _computed(self, planned: Round) -> float:
         """`Engine.computed` of the pass: with spare rows, and what a change of its size takes."""

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 
 from experiments.simulation.arrivals import Arrival
-from experiments.simulation.open_loop.service import Service, serve
+from experiments.simulation.open_loop.service import serve
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from goodspeed.fair.round_time import CostModel
@@ -19,18 +19,10 @@ SHORTEST_ROUND_S = 0.025
 
 
 def scheduling_ms(cost: CostModel, crowds: int, seed: int) -> dict[str, float]:
-    """CPU milliseconds for promises, at the median and the 99th percentile of rounds that decide on a crowd."""
-    done = crowd(cost, crowds, seed)
-    deciding = [one for one in done.scheduling if one.num_new == NUM_NEW and one.num_promised >= NUM_RUNNING]
-    milliseconds = [1000 * one.seconds for one in deciding]
-    p50, p99 = np.quantile(milliseconds, [0.5, 0.99])
-    return {"p50": float(p50), "p99": float(p99), "crowds": len(deciding)}
+    """CPU milliseconds for promises, at the median and the 99th percentile of rounds that decide on a crowd.
 
-
-def crowd(cost: CostModel, crowds: int, seed: int) -> Service:
-    """200 requests that go on to the end, and so many crowds of 10, one after the other; memory suffices for all.
-
-    cost: of a round, which takes 25 ms at least.
+    200 requests go on to the end, beside so many crowds of 10, one after the other; memory suffices for all. cost: of a
+    round, which takes 25 ms at least.
     """
     random = Random(seed)
     output = round((BEGIN_S + (crowds + 5) * EVERY_S) / SHORTEST_ROUND_S)
@@ -46,7 +38,10 @@ def crowd(cost: CostModel, crowds: int, seed: int) -> Service:
         self_draft=False,
         latency_s=(0.0,),
     )
-    return serve(settings, [*running, *(_request(at, 1.0, 2, random) for at in at_s)], seed)
+    done = serve(settings, [*running, *(_request(at, 1.0, 2, random) for at in at_s)], seed)
+    deciding = [one for one in done.scheduling if one.num_new == NUM_NEW and one.num_promised >= NUM_RUNNING]
+    p50, p99 = np.quantile([1000 * one.seconds for one in deciding], [0.5, 0.99])
+    return {"p50": float(p50), "p99": float(p99), "crowds": len(deciding)}
 
 
 def _request(at_s: float, ttft_s: float, output: int, random: Random) -> Arrival:

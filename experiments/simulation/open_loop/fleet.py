@@ -17,8 +17,6 @@ from experiments.simulation.open_loop.service import (
     LIMIT_S,
     Served,
     Service,
-    Stopwatch,
-    WatchedPromises,
     core_of,
     roomy,
     served,
@@ -30,6 +28,7 @@ from goodspeed.fleet.routing import elsewhere, may_take, with_one_more
 from goodspeed.slo.feasible import Ask
 from verify_node.core.core import VerifyCore
 from verify_node.session.session import Session
+from verify_node.slo.promises import Promises
 
 
 @dataclass(frozen=True)
@@ -57,21 +56,6 @@ class Done:
 
     services: list[Service]  # one for each replica
     texts: list[Text]
-
-    @property
-    def whole(self) -> Service:
-        """The fleet as if it were one service; its time in rounds is that of all replicas together."""
-        all_of_it = Service([text.served for text in self.texts], max(one.seconds for one in self.services))
-        for one in self.services:
-            all_of_it.num_rounds += one.num_rounds
-            all_of_it.busy_s += one.busy_s
-            all_of_it.num_verdicts += one.num_verdicts
-            all_of_it.num_drafted += one.num_drafted
-            all_of_it.num_accepted += one.num_accepted
-            all_of_it.selection_s += one.selection_s
-            all_of_it.num_preempted += one.num_preempted
-            all_of_it.scheduling += one.scheduling
-        return all_of_it
 
 
 def serve_fleet(
@@ -139,7 +123,7 @@ class Fleet:
     def _send_on(self, here: "Member", session: Session) -> bool:
         """True if the request, declined here, goes on elsewhere."""
         been = self._been.get(session.session_id, [])
-        request = here.request(session, self.clock.now + self._routing.hop_s)
+        request = here.promises.request(session, self.clock.now + self._routing.hop_s)
         if len(been) >= self._routing.max_hops or self._routing.policy is None or not here.table or request is None:
             return False
         others = [one for number, one in enumerate(here.table) if number not in been]
@@ -160,7 +144,7 @@ class Fleet:
         """Its draft node is told where to go on; it is asked for anew there."""
         draft = next(draft for draft in here.world.drafts if session_id in draft.generations)
         if session_id not in self._clients:
-            self._clients[session_id] = here.client_of(draft.index)
+            self._clients[session_id] = here.clients[draft.index]
         self.clock.after(self._routing.hop_s, self._arrive, there, draft.give_up(session_id))
 
     def _arrive(self, there: "Member", generation: UserText) -> None:
@@ -175,7 +159,7 @@ class Fleet:
             for draft in member.world.drafts:
                 for generation in draft.done:
                     key = generation.session.request.session_id
-                    client = self._clients[key] if key in self._clients else member.client_of(draft.index)
+                    client = self._clients[key] if key in self._clients else member.clients[draft.index]
                     texts.append(Text(client, len(self._been.get(key, ())), served(generation)))
         return Done([member.done(self.clock.now) for member in self._members], texts)
 
@@ -201,22 +185,13 @@ class Member:
         self.name = f"r{number:03}"
         self.world = world
         self.table: list[Replica] = []  # what it knows of all of them, in the order of their numbers
-        self._clients = clients
+        self.clients = clients  # of each draft node
         self._service = service
         self._core = core_of(world)
-        self._watched = Stopwatch(self._core)
-        self._core.admission.promises = self._promises = SendingOn(self._core, partial(send_on, self))
-
-    def client_of(self, draft: int) -> int:
-        """Returns the number of the client whose draft node it is."""
-        return self._clients[draft]
+        self._core.admission.promises = self.promises = SendingOn(self._core, partial(send_on, self))
 
     def replica(self, now: float) -> Replica:
         return Replica(self.name, f"tcp://{self.name}:1", None, self._core.load(now))
-
-    def request(self, session: Session, now: float) -> Ask | None:
-        """The demands of the request on another replica."""
-        return self._promises.request(session, now)
 
     def note(self, number: int, request: Ask, now: float) -> None:
         """Counts what it has sent to this one as what it has, until it tells again."""
@@ -226,8 +201,7 @@ class Member:
 
     def done(self, now: float) -> Service:
         service = self._service
-        service.seconds, service.selection_s = now, self._watched.seconds
-        service.num_preempted, service.scheduling = self._core.counts.num_preempted, self._promises.done
+        service.seconds, service.num_preempted = now, self._core.counts.num_preempted
         service.texts = [served(generation) for draft in self.world.drafts for generation in draft.done]
         return service
 
@@ -242,11 +216,11 @@ class OneOfMany(World):
         self.on_request_over()
 
 
-class SendingOn(WatchedPromises):
+class SendingOn(Promises):
     """The promises of a replica: whoever gets none is sent on, where that is possible, and is closed here."""
 
     def __init__(self, core: VerifyCore, send_on: Callable[[Session], bool]) -> None:
-        super().__init__(core)
+        super().__init__(core.promises.policy, core.rounds.cost, core.limits.max_round_tokens, core.pool)
         self._core = core
         self._send_on = send_on
 

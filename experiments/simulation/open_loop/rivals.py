@@ -6,10 +6,12 @@ shares the target's device: how long a round takes depends on its steps, too.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from random import Random
+from typing import TypeAlias
 
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.service import Request, Served, Service
@@ -176,3 +178,42 @@ def _service(over: Sequence[Text], devices: Sequence[Device]) -> Service:
         num_verdicts=sum(text.num_tokens for text in texts),
         num_preempted=sum(device.num_preempted for device in devices),
     )
+
+
+# -- the paper's baselines ---------------------------------------------------------------------------------------------
+
+VLLM, VLLM_SPEC, SARATHI, DISTSERVE = BASELINES = ("vLLM", "vLLM (Spec)", "Sarathi", "DistServe")
+
+LENGTHS = (1, 2, 3, 4, 5, 6)
+"""Fixed numbers of drafted tokens that vLLM is tried with."""
+
+CHUNKS = (256, 512, 1024, 2048)
+"""Tokens of a round that Sarathi is tried with, beside those that keep the tightest TPOT: ten tokens have to be in
+time, so a round may take longer."""
+
+SHAPES = ((1, 1), (2, 1), (1, 2))
+"""Numbers of DistServe's devices for prompts and for texts."""
+
+Variant: TypeAlias = tuple[int, Callable[[Sequence[Arrival]], Service]]
+"""The number of GPUs, and what serves requests with them."""
+
+
+def variants(kind: Kind, tightest: int) -> Mapping[str, Mapping[str, Variant]]:
+    """Every baseline in each of its variants, of which the best one counts.
+
+    Each is tried with memory reserved for whole texts, and with preemption. tightest: tokens of a round of the tightest
+    TPOT.
+    """
+    found: dict[str, dict[str, Variant]] = {name: {} for name in BASELINES}
+    for reserves in (True, False):
+        memory = "reserved" if reserves else "preempted"
+        vllm = replace(kind, reserves=reserves, num_drafted=0)
+        found[VLLM][memory] = 1, partial(alone, vllm)
+        for chunk in sorted({tightest, *CHUNKS}):
+            found[SARATHI][f"{chunk}, {memory}"] = 1, partial(alone, replace(vllm, decode_first=chunk))
+        for length in LENGTHS:
+            found[VLLM_SPEC][f"{length}, {memory}"] = 1, partial(alone, replace(vllm, num_drafted=length))
+        for shape in SHAPES:
+            name = f"{shape[0]}:{shape[1]}, {memory}"
+            found[DISTSERVE][name] = sum(shape), partial(parted, vllm, *shape)
+    return found

@@ -106,10 +106,6 @@ class Service:
         return sum(text.num_tokens for text in self.texts if text.attained) / self.seconds
 
     @property
-    def tokens_per_s(self) -> float:
-        return sum(text.num_tokens for text in self.texts) / self.seconds
-
-    @property
     def mean_s(self) -> float:
         """From a request to its last token."""
         return sum(text.seconds for text in self.texts) / len(self.texts)

@@ -3,7 +3,7 @@
 Every request is drawn from its own place in the trace, so it is the same one at every rate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp, log
@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.mix import Uneven
 from goodspeed.errors import ConfigError
+from goodspeed.fair.round_time import CostModel
 from goodspeed.slo.objectives import Objectives
 
 KEPT = 0.995
@@ -79,15 +80,15 @@ class Texts:
 
 
 def requests(
-    times: Sequence[float], stages: Sequence[Stage], texts: Texts, alone_s: Callable[[int], float], random: Random
+    times: Sequence[float], stages: Sequence[Stage], texts: Texts, cost: CostModel, random: Random
 ) -> list[Arrival]:
-    """One request at each of these times. alone_s: seconds in which a prompt of so many tokens is read alone."""
+    """One request at each of these times. cost: of the rounds in which a prompt is read alone."""
     shares = [stage.share for stage in stages]
-    return [_request(at_s, random.choices(stages, shares)[0], texts, alone_s, random) for at_s in times]
+    return [_request(at_s, random.choices(stages, shares)[0], texts, cost, random) for at_s in times]
 
 
-def _request(at_s: float, stage: Stage, texts: Texts, alone_s: Callable[[int], float], random: Random) -> Arrival:
+def _request(at_s: float, stage: Stage, texts: Texts, cost: CostModel, random: Random) -> Arrival:
     prompt, output = stage.prompt.drawn(random.random()), stage.output.drawn(random.random())
     text = Uneven(texts.acceptance, texts.evenness, random.getrandbits(50))
-    slo = Objectives(stage.slowdown * alone_s(prompt), stage.tpot_ms / 1000, stage.name)
+    slo = Objectives(stage.slowdown * cost.round_s(prompt, 1, 0), stage.tpot_ms / 1000, stage.name)
     return Arrival(at_s, prompt, output, text, slo)

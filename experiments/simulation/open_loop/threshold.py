@@ -30,24 +30,25 @@ def highest(
 class Tried:
     """Results of each load that was tried; none is tried twice."""
 
-    def __init__(self, load: Callable[[int], dict[str, Any]]) -> None:
-        """load: returns what is made of a number of requests, its "violations" among that."""
-        self._load = load
+    def __init__(self, load: Callable[[float], dict[str, Any]], per_s: int) -> None:
+        """load: returns what is made of so many requests per second, its "violations" among that. per_s: numbers are in
+        this part of a request per second."""
+        self._load, self._per_s = load, per_s
         self._rows: dict[int, dict[str, Any]] = {}
 
     def violations(self, number: int) -> float:
-        """Returns the share that is violated of so many requests."""
+        """Returns the share that is violated."""
         if number not in self._rows:
-            self._rows[number] = self._load(number)
+            self._rows[number] = self._load(number / self._per_s)
         return float(self._rows[number]["violations"])
 
     def best(self, number: int) -> dict[str, Any]:
-        """Returns what was made of so many requests, or of the fewest that were tried if it is 0."""
+        """Returns what was made of this load, or of the lowest that was tried if it is 0."""
         return self._rows[number or min(self._rows)]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All that were tried, the fewest requests first."""
+        """All that were tried, the lowest load first."""
         return [self._rows[number] for number in sorted(self._rows)]
 
 

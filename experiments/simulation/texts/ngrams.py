@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from draft_node.core.drafts.ngrams import NgramDrafter, Ngrams
 from draft_node.core.generation import Generation
 from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.models import drawn
+from experiments.simulation.texts.draft_model import drawn
 from experiments.simulation.texts.recorded import RecordedDrafter, RecordedText
 from experiments.simulation.texts.text import VOCAB, feed, feed_all, start
 from goodspeed.errors import ConfigError

@@ -8,24 +8,28 @@ whether its token agrees while all before it were right. `experiments/simulation
 """
 
 import gzip
+import io
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from experiments.simulation import recordings
-from goodspeed.errors import ConfigError
+from goodspeed.errors import ConfigError, first_line, reason
 from goodspeed.exact.confidence import AT_NO_CONFIDENCE
+from goodspeed.untrusted import read_bytes, sanitize
 from goodspeed.wire import probabilities
 
 SHIPPED = Path(__file__).parent / "smollm2.jsonl.gz"
 
 COMMAND = "python -m experiments.simulation.record"
 VERSION = 2
+MAX_BYTES = 1 << 28  # of a file, also of what was compressed
+GZIP = b"\x1f\x8b"
 
 DIGITS = "".join(
     [chr(number) for number in range(ord("!"), ord("~") + 1) if chr(number) not in '",/\\']
@@ -37,6 +41,8 @@ _CODES = {digit: code for code, digit in enumerate(DIGITS)}
 
 MOST = 8
 """Ranks are recorded up to this one, and a draft as long as this from its first wrong token on."""
+
+Line = TypeVar("Line", bound=msgspec.Struct)
 
 Source: TypeAlias = Literal["own", "history"]
 """An index of the text itself, or of that and of other texts of its domain."""
@@ -216,10 +222,40 @@ def save(title: Title, texts: Iterable[Text], path: str | Path) -> None:
 def load(path: str | Path = "") -> Recordings:
     """Loads a file, or the shipped one; ConfigError says what is wrong with it."""
     path = Path(path or SHIPPED)
-    title, *texts = recordings.read_lines(path, Title, Text, VERSION, made_by=f"`{COMMAND}`")
+    head, *rest = _lines(path)
+    if (version := _decoded(head, _Version, path, 1).version) != VERSION:
+        raise ConfigError(f"recording {path} has version {version}, but this program reads {VERSION}; record it again")
+    title = _decoded(head, Title, path, 1)
+    texts = [_decoded(line, Text, path, number) for number, line in enumerate(rest, 2)]
     for number, text in enumerate(texts, 2):
         if fault := text.fault(title.draft_models):
             raise ConfigError(f"recording {path} is damaged in line {number}: {fault}; record it again")
     if not texts:
         raise ConfigError(f"recording {path} has no texts; record it again")
     return Recordings(path, title, tuple(texts))
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def _lines(path: Path) -> list[bytes]:
+    """Returns the lines of a file, which gzip may have compressed; at least one."""
+    try:
+        data = read_bytes(path, MAX_BYTES)
+        if data.startswith(GZIP):
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES)
+    except OSError as error:  # gzip's own is one
+        raise ConfigError(f"recording {path} cannot be read: {reason(error)}; `{COMMAND}` makes one") from error
+    except (EOFError, zlib.error) as error:
+        raise ConfigError(f"recording {path} is damaged: {first_line(error)}; record it again") from error
+    return data.splitlines() or [b""]
+
+
+def _decoded(line: bytes, kind: type[Line], path: Path, number: int) -> Line:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"recording {path} is damaged in line {number}: {sanitize(str(error))}; record it again"
+        ) from error

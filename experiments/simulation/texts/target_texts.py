@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 
-from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import Prompt
 from goodspeed.engine import checkpoints, engines
 from goodspeed.engine.engine import Checkpoint, Engine
@@ -32,11 +31,6 @@ class TargetText(NamedTuple):
     written: tuple[int, ...] = ()
     ended: bool = False  # by itself, before it had as many tokens as were wanted
     id: str = ""  # of its prompt
-
-
-def write(temperatures: Sequence[float], per_domain: int, num_tokens: int) -> Iterator[TargetText]:
-    """Yields the embedded target's text of each temperature and of each domain's first prompts."""
-    yield from write_after(prompts.load()[: per_domain * prompts.NUM_DOMAINS], temperatures, num_tokens)
 
 
 def write_after(chosen: Sequence[Prompt], temperatures: Sequence[float], num_tokens: int) -> Iterator[TargetText]:

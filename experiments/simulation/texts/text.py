@@ -52,11 +52,6 @@ def draw(state: int) -> tuple[int, float]:
     return (x & 0x7FF) % VOCAB, (x >> 11) * 2.0**-53
 
 
-def next_token(seed: int, tokens: Iterable[int]) -> int:
-    """The target's continuation after these tokens."""
-    return draw(feed_all(start(seed), tokens))[0]
-
-
 def alone(request: Generation, context_len: int = 1 << 30, target: int = 0) -> tuple[int, ...]:
     """The text that this target writes by itself, without drafts."""
     length = len(request.prompt)

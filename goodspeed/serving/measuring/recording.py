@@ -1,7 +1,7 @@
 """The format of recordings of runs: drafts, the target's agreement at each drafted position, and times.
 
 `goodspeed-verify --json --record` prints these as `recorded` events. They contain no text and no token ids.
-`docs/SIMULATION.md` explains how to make a recording, and `experiments/simulation/recordings.py` reads it.
+`docs/SIMULATION.md` explains how to make a recording; `msgspec.convert(event["line"], AnyLine)` reads a line.
 """
 
 import importlib.metadata

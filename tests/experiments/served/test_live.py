@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import live
-from experiments.fig4_served import OURS
+from experiments.fig4_convergence import OURS
 from experiments.live import Config, optima, outcome
 from experiments.served.pictures import DEFAULT, PAPER, UNEQUAL
 from experiments.served.recorded import Run

@@ -66,10 +66,6 @@ def test_the_estimate_of_a_round_has_not_seen_it(run):
     assert run.estimates.tolist() == [[1.5, 1.0], [2.0, 1.0], [2.0, 1.2]]
 
 
-def test_a_forecast_is_what_the_permissions_promise_and_one_token_of_the_next_text(run):
-    assert run.forecast.tolist() == [1.75 + 1.0, 1.0 + 1.0, 1.0 + 1.25]
-
-
 def test_dropped_events_and_an_early_end_are_gaps():
     with pytest.raises(Gap, match="too slowly"):
         collect([{"event": "dropped"}], ["chat"], 1)

@@ -5,7 +5,6 @@ from math import fsum, log
 import numpy as np
 import pytest
 
-from experiments.fig3_time import ratio
 from experiments.simulation.accounts import Accounts, Run, Seen, expected_tokens, interval, jain, log_utility
 from experiments.simulation.nodes.surroundings import Finished
 from goodspeed.wire.messages import Verdict
@@ -25,7 +24,7 @@ def test_wall_time_is_split_by_hand():
     accounts.note(Finished(Round(2, ()), 6.0, 3.0, 1.0, (verdict(A, 2),), 0.5))
     assert (accounts.receive_s, accounts.verify_s, accounts.send_s) == (1.0 + 2.75, 3.0, 0.75)
     assert accounts.wall_s == 7.5
-    assert (accounts.num_rounds, accounts.num_accepted) == (2, 2 + 0 + 1)
+    assert accounts.num_rounds == 2
     assert accounts.verdicts == {A: [Seen(3.0, 3, 1), Seen(7.0, 2, 2)], B: [Seen(3.0, 1, 1)]}
     both = Run(accounts, ((A,), (B,)), (7.0, 3.0))
     assert both.goodputs == [2.5, 1.0]
@@ -39,7 +38,6 @@ def test_measures_of_fairness_and_chance():
     assert (jain([5.0, 5.0]), jain([1.0, 0.0, 0.0, 0.0])) == (1.0, 0.25)
     mean, half = interval([1.0, 2.0, 3.0])
     assert (mean, half) == pytest.approx((2.0, 4.302653 / 3**0.5))  # t of two degrees of freedom, at 97.5 %
-    assert ratio([2.0, 9.0], [1.0, 3.0])[0] == 2.5
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9, 1.0 - 1e-8, 1.0 - 1e-16, 1.0])

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.fleet import Config, arrivals, facts, linear_error
 from experiments.harness import experiment as harness
-from experiments.slo.fleet_claims import facts, linear_error
-from experiments.slo.fleet_worlds import Config, arrivals
-from experiments.slo.slos_serve_worlds import Cell as AlonesCell
-from experiments.slo.slos_serve_worlds import Config as Alone
-from experiments.slo.slos_serve_worlds import arrivals as alone
+from experiments.slos_serve import Cell as AlonesCell
+from experiments.slos_serve import Config as Alone
+from experiments.slos_serve import arrivals as alone
 
 FULL = harness.load(harness.HERE / "configs" / "fleet.toml", "full", Config)
 

@@ -8,8 +8,8 @@ from draft_node.core.generation import Generation
 from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
+from experiments.simulation.texts.draft_model import DraftModel
 from experiments.simulation.texts.text import alone
-from experiments.simulation.texts.timed_model import TimedModel
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.tree import Nodes
 from goodspeed.fair.round_time import Linear
@@ -64,12 +64,12 @@ def test_in_parallel_all_tokens_take_one_pass_and_claim_less():
     acceptances = {b"session": Independent(0.8)}
     cost = Linear(fixed_s=5 * MS, token_s=MS)
     propose, _ = wanted(3)
-    one_by_one, seconds = TimedModel(acceptances, cost).answer(propose, 1, failed=False)
+    one_by_one, seconds = DraftModel(acceptances, cost).answer(propose, 1, failed=False)
     assert seconds == pytest.approx((5 + 3 + 2 * (5 + 1)) * MS)
     assert one_by_one.probabilities == pytest.approx((0.8, 0.8, 0.8))
-    at_once, seconds = TimedModel(acceptances, cost, 0.5).answer(propose, 1, failed=False)
+    at_once, seconds = DraftModel(acceptances, cost, 0.5).answer(propose, 1, failed=False)
     assert seconds == pytest.approx((5 + 3 + 2) * MS)
     assert at_once.probabilities == pytest.approx((0.8, 0.4, 0.2))
     again, _ = wanted(3, num_drafted=4)
-    _, seconds = TimedModel(acceptances, cost, 0.5).answer(again, 1, failed=False)
+    _, seconds = DraftModel(acceptances, cost, 0.5).answer(again, 1, failed=False)
     assert seconds == pytest.approx((5 + 4 + 2) * MS)

@@ -6,36 +6,37 @@ ratio rule, which a twin does not know.) Under continuous rounds time decides wh
 what agrees is computed from both models, not taken from the run.
 """
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import msgspec
 import pytest
-from msgspec.structs import replace
 
-from experiments.simulation import recordings
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.record import record
-from experiments.simulation.recordings import Recording
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.acceptance import Acceptances
 from experiments.simulation.texts.proposals import Recordings, Title
 from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.texts.target_texts import asked
-from experiments.simulation.twin import twin
+from experiments.simulation.twin import Recording, twin
 from experiments.simulation.world import World
 from goodspeed.embedded import prompts
 from goodspeed.engine import checkpoints
 from goodspeed.errors import ConfigError
+from goodspeed.serving.measuring.recording import AnyLine, Opened, Round
 from goodspeed.wire.messages import Verdict
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
+from verify_node.config import VerifyConfig
 
 pytestmark = pytest.mark.alone
 
+TARGET = "tiny-target"
 NUM_TOKENS = 50
 DRAFT_MODELS = ("tiny-draft-s", "tiny-draft-m", "tiny-draft-s")  # one for each draft node
 
@@ -70,7 +71,7 @@ class Seen:
         return num_tokens / (took_part[-1] - took_part[0] + 1)
 
 
-def written(folder: Path, seed: int, *words: str, preset: tuple[str, ...] = ()) -> tuple[Recording, int]:
+def written(seed: int, *words: str, preset: tuple[str, ...] = ()) -> tuple[Recording, int]:
     """Has three draft nodes write a text each at the same time; returns the recording, and how many tokens came.
 
     words: of the verify node. preset: of all nodes. Drafts are the models' only: what an index says has no twin.
@@ -90,9 +91,17 @@ def written(folder: Path, seed: int, *words: str, preset: tuple[str, ...] = ()) 
         asked = [(draft.url, prompt.prompt) for draft, prompt in zip(drafts, prompts.demo(), strict=False)]
         with ThreadPoolExecutor(len(asked)) as users:
             num_tokens = sum(users.map(tokens_of, *zip(*asked, strict=True), repeat(seed)))
-    file = folder / "run.jsonl"  # the verify node has ended, so all its events were read
-    file.write_text("".join(f"{json.dumps(event)}\n" for event in verify.events))
-    return recordings.load(file), num_tokens
+    return recording(verify.events), num_tokens  # it has ended, so all its events were read
+
+
+def recording(events: list[dict[str, Any]]) -> Recording:
+    (ready,) = [event for event in events if event["event"] == "ready"]
+    assert not [event for event in events if event["event"] == "dropped"], "a gap"
+    lines: list[AnyLine] = [msgspec.convert(one["line"], AnyLine) for one in events if one["event"] == "recorded"]
+    preset = "paper" if ready["rounds"] == "barrier" else None
+    node = VerifyConfig(model=ready["model"], budget=ready["budget"], policy=ready["policy"], preset=preset).core
+    sessions = tuple(line for line in lines if isinstance(line, Opened))
+    return Recording(node, sessions, tuple(line for line in lines if isinstance(line, Round)))
 
 
 def tokens_of(url: str, prompt: str, seed: int) -> int:
@@ -101,10 +110,10 @@ def tokens_of(url: str, prompt: str, seed: int) -> int:
     return int(answer.json()["usage"]["completion_tokens"])
 
 
-def written_to_the_length(folder: Path, *words: str, preset: tuple[str, ...]) -> tuple[Recording, int]:
+def written_to_the_length(*words: str, preset: tuple[str, ...]) -> tuple[Recording, int]:
     """Returns a run in which no text ends by itself: near its end its twin could draft less. One in a few is such."""
     for seed in range(8):
-        run, num_tokens = written(folder, seed, *words, preset=preset)
+        run, num_tokens = written(seed, *words, preset=preset)
         if all(one.finish_reason != "stop" for done in run.rounds for one in done.drafts):
             return run, num_tokens
     raise AssertionError("every run had a text that ended by itself")
@@ -124,13 +133,13 @@ def really(run: Recording) -> Seen:
 
 def computed(run: Recording) -> Acceptances:
     """What each session's draft model proposes for the target's text, recorded offline."""
-    target, made = checkpoints.load(run.model), []
+    target, made = checkpoints.load(TARGET), []
     for opened in run.sessions:
         prompt = prompts.demo()[int(opened.client.removeprefix("client-")) - 1]
         assert opened.temperature is not None
         wanted, name = asked(target, [prompt], [opened.temperature]), opened.draft_model
         texts = tuple(record(target, {name: checkpoints.load(name)}, wanted, opened.max_tokens))
-        known = Recordings(Path(), Title(proposals.VERSION, run.model, (name,), opened.max_tokens), texts)
+        known = Recordings(Path(), Title(proposals.VERSION, TARGET, (name,), opened.max_tokens), texts)
         made.append(RecordedText(texts, name, known.off_path(name, opened.temperature)))
     return lambda client, number: made[client]
 
@@ -157,8 +166,8 @@ def simulated(run: Recording, acceptance: Acceptances | None = None, seed: int =
     return Seen(rounds, world.now)
 
 
-def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
-    run, num_tokens = written_to_the_length(tmp_path, "--policy", "fixed", preset=("--preset", "paper"))
+def test_barrier_rounds_are_foretold_draft_by_draft() -> None:
+    run, num_tokens = written_to_the_length("--policy", "fixed", preset=("--preset", "paper"))
     real, twins = really(run), simulated(run)
     assert twins.rounds == real.rounds
     assert len(real.drafts) > 30
@@ -166,16 +175,14 @@ def test_barrier_rounds_are_foretold_draft_by_draft(tmp_path: Path) -> None:
     assert num_tokens == len(DRAFT_MODELS) * NUM_TOKENS == sum(told.num_tokens for row in twins.rounds for told in row)
     assert all(twins.goodput(opened.number) == real.goodput(opened.number) > 1 for opened in run.sessions)
     with pytest.raises(ConfigError, match="one session a client has a twin"):
-        twin(replace(run, sessions=(run.sessions[0], *run.sessions[:-1])))
+        twin(run._replace(sessions=(run.sessions[0], *run.sessions[:-1])))
 
 
-def test_of_continuous_rounds_number_and_time_are_foretold(tmp_path: Path) -> None:
+def test_of_continuous_rounds_number_and_time_are_foretold() -> None:
     """Each is one draw from its distribution. A machine that stands still for a moment has no twin, so there are three
     tries."""
-    for number in range(3):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        run, num_tokens = written(folder, seed=0)
+    for _ in range(3):
+        run, num_tokens = written(seed=0)
         with pytest.raises(ConfigError, match="needs to know what else would agree"):
             twin(run)
         real, twins = really(run), simulated(run, computed(run))

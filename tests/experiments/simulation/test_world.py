@@ -10,7 +10,7 @@ from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.models import DraftModel
+from experiments.simulation.texts.draft_model import DraftModel
 from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
 from goodspeed.drafting.proposing import Propose

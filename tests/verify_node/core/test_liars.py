@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from experiments.simulation.texts.acceptance import Acceptance, Independent
-from experiments.simulation.texts.models import DraftModel
+from experiments.simulation.texts.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft, Refusal, Verdict

@@ -10,7 +10,6 @@ from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH, Stream
 from draft_node.core.generation import Generation
 from draft_node.core.session import RESEND_S, Session
-from experiments.simulation.texts.models import likeliest_path
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes
 from goodspeed.exact import proposals
@@ -18,7 +17,7 @@ from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Ack, Draft, Sampling, Verdict
 from tests.draft_node.core.scripted import ScriptedDrafter
-from tests.fakes import make_welcome
+from tests.fakes import likeliest_path, make_welcome
 
 ID = b"0123456789abcdef"
 PROMPT = (1, 2, 3)

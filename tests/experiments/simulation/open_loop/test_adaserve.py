@@ -5,9 +5,8 @@ from statistics import fmean
 
 import pytest
 
-from experiments.adaserve import Config, Point, requests
+from experiments.adaserve import OURS, Config, Point, ratios, requests, worlds
 from experiments.harness.experiment import HERE, load
-from experiments.slo.adaserve_claims import OURS, ratios, worlds
 
 FULL = load(HERE / "configs" / "adaserve.toml", "full", Config)
 

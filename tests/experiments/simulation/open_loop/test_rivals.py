@@ -10,7 +10,7 @@ from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.rivals import Kind, alone, parted
 from experiments.simulation.open_loop.service import serve
 from experiments.simulation.texts.acceptance import Independent
-from experiments.slo.slos_serve_worlds import Cell, Config, a100, arrivals, world
+from experiments.slos_serve import Cell, Config, a100, arrivals
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
@@ -57,7 +57,7 @@ def test_prefill_first_is_that_of_our_nodes():
     """Our nodes without drafts, which read prompts first, where memory suffices."""
     coming = arrivals(QUICK, Cell("Coder", "vLLM"), 2.0)
     quick = alone(Kind(a100, 10**6), coming)
-    plain = replace(world(QUICK), policy="fixed", max_draft=0, core_kind=PrefillFirst, max_round_tokens=4096)
+    plain = replace(QUICK.world, policy="fixed", max_draft=0, core_kind=PrefillFirst, max_round_tokens=4096)
     real = serve(plain, coming, 1)
     assert quick.num_rounds == real.num_rounds
     assert quick.seconds == pytest.approx(real.seconds)

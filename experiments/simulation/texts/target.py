@@ -1,31 +1,16 @@
-"""The two models of the simulated world: a target that runs rounds, a draft model that proposes. No tensors, no time.
+"""The target of the simulated world, which runs rounds: no tensors, no time.
 
-The target computes from what the memory really holds, row by row, so a wrong page gives a wrong text. It also refuses
-what no round may do.
+It computes from what the memory really holds, row by row, so a wrong page gives a wrong text. It also refuses what no
+round may do.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, seeded, start
-from goodspeed.drafting.proposing import Propose
-from goodspeed.drafting.tree import Tree
+from experiments.simulation.texts.text import draw, feed, seeded, start
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.exact.proposal_bytes import certain
 from verify_node.scheduler.round import Entry, Outcome, Round, RoundLimits
-
-
-def likeliest_leaf(tree: Tree, wanted: Propose) -> int:
-    """The leaf that the proposal extends first; the base where there is none to extend."""
-    return next(iter(tree.leaves(1, 0.0, wanted.max_depth, wanted.request.stop_ids)), trees.BASE)
-
-
-def likeliest_path(wanted: Propose) -> tuple[int, ...]:
-    """The tokens on the path to that leaf of the proposal's tree."""
-    tree = Tree.of(wanted.tree)
-    return tuple([tree.tokens[node] for node in tree.path(likeliest_leaf(tree, wanted))])
 
 
 class BrokenRule(AssertionError):
@@ -41,18 +26,13 @@ class Target:
         self.pool = pool
         self.limits = limits
         self.context_len = context_len
-        self.num_rounds = self.num_drafted = self.num_preempted = self.num_chunks = 0
         self._rows: dict[int, int] = {}  # of the memory: the state after the token there, and all before it, from 0
 
     def run(self, planned: Round) -> list[Outcome]:
         self._check(planned)
-        self.num_rounds += 1
-        self.num_drafted += planned.num_drafted
-        self.num_preempted += len(planned.preempted)
         outcomes = []
         for entry in planned.entries:
             states = self._feed(entry)
-            self.num_chunks += not entry.samples
             if entry.samples:
                 outcome = _verify(entry, states)
                 outcomes.append(outcome)
@@ -121,72 +101,3 @@ def _verify(entry: Entry, states: list[int]) -> Outcome:
     num_accepted = equal.index(False) if False in equal else len(equal)
     tokens = (*drafted[:num_accepted], drawn[num_accepted])
     return Outcome(entry.session_id, tokens, num_accepted, float(sum(equal)))
-
-
-def drawn(state: int, rate: float) -> tuple[int, bool]:
-    """The draft model's token in this state, and whether it is the target's; `rate`: how often it is."""
-    token, chance = draw(state)
-    return (token, True) if chance < rate else ((token + 1) % VOCAB, False)
-
-
-class Drafted(NamedTuple):
-    """A drafted token, the state in which it was drawn, and how often the second choice is right if it is wrong."""
-
-    token: int
-    state: int
-    second_rate: float
-
-    @property
-    def second(self) -> int:
-        """The draft model's next best token there."""
-        token, chance = draw(feed(self.state, VOCAB))
-        right = draw(self.state)[0]
-        if self.token != right and chance < self.second_rate:
-            return right
-        return next(other for other in range(token, token + 3) if other % VOCAB not in (self.token, right)) % VOCAB
-
-
-class DraftModel:
-    """Proposes tokens that agree with the target as often as the session's acceptance process says."""
-
-    def __init__(self, acceptances: Mapping[bytes, Acceptance], decay: float = 1.0) -> None:
-        """decay: of the rate, from one token of a proposal to the next."""
-        self._acceptances = acceptances
-        self._decay = decay
-        self._known: dict[bytes, tuple[int, int]] = {}  # committed tokens of a session, and the state after them
-
-    def num_new(self, wanted: Propose) -> int:
-        """Tokens to be fed before the first can be drafted; what it drafted itself has been."""
-        if wanted.tree.tokens:
-            return 1
-        return max(1, len(wanted.tokens) - self._known.get(wanted.request.session_id, (0, 0))[0])
-
-    def propose(self, wanted: Propose, way: Sequence[int]) -> list[Drafted]:
-        """Returns `length` tokens behind the likeliest leaf. way: tokens on the path to it."""
-        state, on_path, offset = *self._catch_up(wanted, way), len(way)
-        acceptance = self._acceptances[wanted.request.session_id]
-        position = len(wanted.tokens) + offset
-        drafted: list[Drafted] = []
-        for depth in range(wanted.length):
-            rate = acceptance.rate(position + depth, offset, on_path) * self._decay**depth
-            token, agrees = drawn(state, rate)
-            drafted.append(Drafted(token, state, acceptance.second(position + depth, on_path)))
-            on_path = on_path and agrees
-            state = feed(state, token)
-            offset += 1
-        return drafted
-
-    def forget(self, session_id: bytes) -> None:
-        self._known.pop(session_id, None)
-
-    def _catch_up(self, wanted: Propose, way: Sequence[int]) -> tuple[int, bool]:
-        """State after the proposal's likeliest leaf, and whether the way there is right."""
-        key, tokens = wanted.request.session_id, wanted.tokens
-        length, state = self._known.get(key) or (0, start(wanted.request.sampling.seed))
-        state = feed_all(state, tokens[length:])
-        self._known[key] = len(tokens), state
-        on_path = True
-        for token in way:
-            on_path = on_path and token == draw(state)[0]
-            state = feed(state, token)
-        return state, on_path
