@@ -26,7 +26,10 @@ def test_texts_that_differ_are_counted(temperature, num_different):
     assert comparison.num_different == num_different
 
 
-def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeypatch):
+@pytest.fixture
+def started(monkeypatch):
+    """The `--model` of each draft node that was started; texts come at rates that drafts make 1.5 times as high."""
+
     @contextlib.asynccontextmanager
     async def no_nodes(named, *verify_options, target, cores):
         started.append([options[1] for options in named])
@@ -40,9 +43,19 @@ def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeyp
     started: list[list[str]] = []
     monkeypatch.setattr(chats, "http_nodes", no_nodes)
     monkeypatch.setattr(Ours, "write", write)
-    asked = {"clients": 2, "texts": 2, "answer": 20, "repetitions": 2, "temperature": [0.0, 1.0], "busy": True}
-    options = Namespace(drafters=["ngram", "same_size"], pin=False, draft=[], verify=[], **asked)
-    found = asyncio.run(chats.measure(options, "tiny-target"))
+    return started
+
+
+ASKED = {"at_once": [1, 2], "prompts": None, "texts": 2, "answer": 20, "repetitions": 2, "temperature": [0.0, 1.0]}
+
+
+def ask(**changes):
+    options = Namespace(pin=False, draft=[], verify=[], busy=True, **{**ASKED, "drafters": ["ngram"], **changes})
+    return asyncio.run(chats.measure(options, "tiny-target"))
+
+
+def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(started):
+    found = ask(drafters=["ngram", "same_size"])
     assert started == [["--model=none"] * 2, ["--model=smollm2"] * 2]
     assert len(found["never_worse"]) == 2 * 2 * 2
     assert found["never_worse"]["same_size, 2 at once, T=1"] == pytest.approx(1.5)
@@ -50,3 +63,12 @@ def test_real_chats_have_a_ratio_for_each_drafter_number_and_temperature(monkeyp
     assert found["tokens_per_s"]["ngram, 1 at once, T=0"] == pytest.approx([10.0, 15.0])
     ending = "1.50 (wanted: at least 0.95); a chat's own speed 0.75 times"
     assert all(line.endswith(ending) for line in chats.lines(found))
+
+
+def test_questions_of_a_folder_have_a_ratio_for_each_domain(started, tmp_path):
+    for domain in ("code", "qa"):
+        (tmp_path / f"{domain}.jsonl").write_text('{"id": "1", "turns": ["Why?"]}\n' * 3)
+    (tmp_path / "long.jsonl").write_text(f'{{"id": "1", "turns": ["{"a " * chats.MOST_LETTERS}"]}}\n')
+    found = ask(prompts=tmp_path, at_once=[4], temperature=[1.0])
+    assert started == [["--model=none"] * 4]
+    assert [*found["never_worse"]] == ["ngram, code, 4 at once, T=1", "ngram, qa, 4 at once, T=1"]

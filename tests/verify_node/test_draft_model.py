@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from goodspeed.engine import checkpoints
+from goodspeed.engine import engines
 from goodspeed.engine.runner import Runner
 from goodspeed.errors import ConfigError
 from tests import gguf_files
@@ -29,7 +29,7 @@ def test_what_it_does_not_go_with(changes: dict[str, Any], why: str) -> None:
 
 def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     target = make_checkpoint()
-    monkeypatch.setattr(checkpoints, "load", lambda name, **options: replace(target, tokenizer_fingerprint="other"))
+    monkeypatch.setattr(engines, "load", lambda name, **options: replace(target, tokenizer_fingerprint="other"))
     config = VerifyConfig(model="t", draft_model="d")
     with pytest.raises(ConfigError, match="--draft-model d has another tokenizer than the target t; choose"):
         assembly.load_draft_model(config, target)
@@ -39,7 +39,7 @@ def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.Mon
 def test_a_draft_model_draws_only_what_both_models_have_rows_for(
     own: int, targets: int, shared: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "load", lambda name, **options: make_checkpoint(num_tokens=own))
+    monkeypatch.setattr(engines, "load", lambda name, **options: make_checkpoint(num_tokens=own))
     config = VerifyConfig(model="t", draft_model="d")
     assert assembly.load_draft_model(config, make_checkpoint(num_tokens=targets)).num_tokens == shared
 
