@@ -193,7 +193,7 @@ class DraftConfig(NodeSettings, SamplingSettings):
 
     @property
     def is_source(self) -> bool:
-        """True if a source of another package, or of the user's own, drafts."""
+        """True if `--model` names a draft source: one of another package, or the user's own."""
         return self.model.startswith(options.SOURCE)
 
     @property

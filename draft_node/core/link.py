@@ -149,7 +149,7 @@ class VerifyLink:
         return [Command.DROP_SESSIONS]
 
     def broke(self, now: float) -> list[Command]:
-        """Rebuilds a connection that ended or could not send, so that no queued message goes out before the Hello.
+        """Returns the commands that rebuild a connection that ended or could not send: no message precedes the Hello.
 
         A connection that ends during the handshake changes nothing: the next Hello is due as before.
         """

@@ -122,7 +122,7 @@ class Answer:
         return Piece(tuple(joined(parts)), tuple(tokens), prompt)
 
     def _parsed(self, token_id: int, decoded: str) -> list[Part]:
-        """Parses a token's text; thinking may spell its closing marker, if that is a token of its own."""
+        """Parses a token's text. If one token closes the reasoning, other tokens that spell its text do not."""
         if self._parser.is_thinking and self._closes not in (None, token_id):
             return self._parser.think(decoded)
         return self._parser.push(decoded)

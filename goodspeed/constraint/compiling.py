@@ -63,7 +63,10 @@ class Constraints:
         return matcher
 
     def tried(self, constraint: Constraint) -> str | None:
-        """Runs the trial of a constraint; returns the reason if the constraint cannot be served, else None."""
+        """Compiles a constraint as a test; returns the reason if it cannot be served, else None.
+
+        In the trial's process; if there is no trial, here, without limits of time and memory.
+        """
         try:
             if self._trial is not None:
                 return self._trial.problem(constraint)

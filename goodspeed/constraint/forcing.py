@@ -101,7 +101,7 @@ class _Schema:
 
 
 def _of_value(value: Any) -> float:
-    """Returns the most bytes of a value's JSON text."""
+    """Returns the most bytes of a value's JSON text; inf for a number beyond MAX_NUMBER, or below its inverse."""
     if isinstance(value, list):
         return 2 + sum(2 + _of_value(each) for each in value)
     if isinstance(value, Mapping):

@@ -95,13 +95,13 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
         with _progress_at_terminals():
             return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
     except Exception as error:
-        if (why := _lacks_access(error)) is not None:
+        if (why := _why_denied(error)) is not None:
             raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error
         first_line = str(error).strip().split("\n")[0].removeprefix("Got: ")
         raise _unknown(name, f"no such folder exists, and the download from the hub failed: {first_line}") from error
 
 
-def _lacks_access(error: BaseException | None) -> str | None:
+def _why_denied(error: BaseException | None) -> str | None:
     """Returns why the hub denies access to a model, and what to do; None for any other error."""
     from huggingface_hub.errors import GatedRepoError
 

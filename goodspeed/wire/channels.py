@@ -1,6 +1,6 @@
 """Channels: typed messages over any link that moves frames, for a draft node and for the verify node.
 
-A channel encodes, decodes, checks the framing and counts. Callers import these names from `zmq/transport.py`.
+A channel encodes, decodes, checks the framing and counts.
 """
 
 import asyncio

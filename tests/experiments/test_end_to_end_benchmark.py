@@ -32,7 +32,7 @@ def started(monkeypatch):
 
     @contextlib.asynccontextmanager
     async def no_nodes(named, *verify_options, target, cores):
-        started.append([options[1] for options in named])
+        models.append([options[1] for options in named])
         yield SimpleNamespace(urls=["http://127.0.0.1:1"] * len(named))
 
     def write(ours, request):
@@ -40,10 +40,10 @@ def started(monkeypatch):
         own_s = [20 / per_s if ours._own["drafter"] is None else 20 / (per_s * 2)] * len(request.prompts)
         return Rated([[7] * 20 for _ in request.prompts], 20 * len(request.prompts) / per_s, own_s)
 
-    started: list[list[str]] = []
+    models: list[list[str]] = []
     monkeypatch.setattr(chats, "http_nodes", no_nodes)
     monkeypatch.setattr(Ours, "write", write)
-    return started
+    return models
 
 
 ASKED = {"at_once": [1, 2], "prompts": None, "texts": 2, "answer": 20, "repetitions": 2, "temperature": [0.0, 1.0]}

@@ -74,7 +74,7 @@ class Counts:
         self.num_empty_after_wrong += move.after_wrong and not move.entry.num_drafted
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
-        num_others, num_right = move.alternatives
+        num_others, num_right = move.num_alternatives
         self.num_alternatives += num_others
         self.num_alternatives_accepted += num_right
 

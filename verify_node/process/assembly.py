@@ -75,12 +75,12 @@ def assemble(
 
 def _start_ranks(config: VerifyConfig) -> "Ranks":
     """Starts the processes of a split model; a named error if it cannot be split so."""
-    from goodspeed.engine.parallel.joining import Part  # these import transformers' models
+    from goodspeed.engine.parallel.joining import RankSettings  # these import transformers' models
     from goodspeed.engine.parallel.ranks import Ranks
     from goodspeed.engine.parallel.splitting import refuse_split
 
     refuse_split(config.model, config.tp, config.device)
-    part = Part(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
+    part = RankSettings(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)
     return Ranks.start(part, config.tp)
 
 

@@ -53,7 +53,11 @@ class Enrolment:
             raise ConfigError(f"--enrolled {folder}: {'; '.join(clashes)}; remove one of them")
 
     def admits(self, key: str) -> bool:
-        """True if a key may connect now; checks the folder for changes first if the key is unknown."""
+        """True if a key may connect now: it is enrolled, and not barred.
+
+        For an unknown key the folder is checked for changes first, at most every LOOK_S seconds. A key that stays
+        unknown is reported to `on_refused`.
+        """
         if key not in self.enrolled and time.monotonic() - self._looked_at >= LOOK_S:
             self.look()
         if key not in self.enrolled:

@@ -92,9 +92,9 @@ class Allocator:
         return AcceptanceEstimator(self.eta, INITIAL_ACCEPTANCE, self.prior_tokens)
 
     def worth_of(self, client: Client) -> float:
-        """Returns the worth of one token of this client to the sum of utilities: w U'(X) = w X^-fairness.
+        """Returns what another token of this client adds to the sum of utilities: w U'(X) = w X^-fairness.
 
-        Finite, and above 0.
+        w: the client's weight. X: its goodput, kept within bounds, so that the result is finite and above 0.
         """
         least, most = self._goodput_bounds
         goodput = min(max(client.goodput.value, SMALLEST_GOODPUT, least), most)

@@ -108,7 +108,7 @@ class Moved(Struct, frozen=True):
         return claims
 
     @property
-    def alternatives(self) -> tuple[int, int]:
+    def num_alternatives(self) -> tuple[int, int]:
         """Tokens of a tree that are not first choices: number verified, and number accepted."""
         if self.entry.parents is None:
             return 0, 0

@@ -1,4 +1,4 @@
-"""A client and a connected peer on the verify node, and every change of their state.
+"""A client on the verify node, its estimates over all its sessions (goodput, acceptance, answer times), and its peers.
 
 No other module writes these fields (`tests/house/test_one_writer.py`).
 """

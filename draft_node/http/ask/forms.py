@@ -97,7 +97,7 @@ async def form_with_tools(
 ) -> Constraint | None:
     """Returns the constraint of the whole answer with reasoning and calls, after a check; None: free text.
 
-    form: constraint of the content. If reasoning is optional ("may") and that is no JSON, the model cannot reason.
+    form: constraint of the content; if it is not JSON and reasoning is optional ("may"), the model cannot reason.
     ApiError 400 with the reason if the constraint cannot be served; 429 if too many of this user's wait.
     """
     chats, parser, content = caller.service.chats, options.parser, _content(form)

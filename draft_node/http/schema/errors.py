@@ -145,7 +145,7 @@ Names: TypeAlias = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
 
 @contextmanager
 def renamed(names: Names) -> Iterator[None]:
-    """Renames chat parameters in raised errors, but not in the parts that quote the request."""
+    """Renames chat parameters in raised errors, except where a quotation mark stands directly before the name."""
     try:
         yield
     except (ValidationError, ApiError) as caught:

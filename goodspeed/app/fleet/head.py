@@ -90,7 +90,7 @@ class Record(Struct, frozen=True):
 
 
 def folder(name: str) -> Path:
-    """Returns the folder of a fleet's record: ~/.local/state/goodspeed/fleet/NAME."""
+    """Returns the folder of a fleet's record: goodspeed/fleet/NAME in $XDG_STATE_HOME, by default ~/.local/state."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "goodspeed" / "fleet" / name
 
 

@@ -75,7 +75,7 @@ class Constants:
         return ops.constant(self._put(array), shared_memory=True)
 
     def _put(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Returns the same numbers, which live as long as this object."""
+        """Moves an array into the file, or keeps it in memory; returns it, valid as long as this object."""
         array = np.ascontiguousarray(array)
         if self._file is not None:
             try:

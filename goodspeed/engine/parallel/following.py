@@ -19,14 +19,14 @@ from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.paged.kv_cache import KVPool, KVShape
 from goodspeed.engine.paged.passes import Copy, Memory, Pass, Passes
 from goodspeed.engine.parallel import joining, orders
-from goodspeed.engine.parallel.joining import Part
+from goodspeed.engine.parallel.joining import RankSettings
 from goodspeed.engine.runner import try_model
 from goodspeed.errors import MalformedMessage, first_line
 
 FAILED = 1
 
 
-def load(part: Part) -> tuple[Checkpoint, KVShape, int]:
+def load(part: RankSettings) -> tuple[Checkpoint, KVShape, int]:
     """Joins the other ranks, loads this rank's part, and tests it together with them (`try_model`)."""
     torch.set_num_threads(part.threads)
     store = joining.find_store(part)
@@ -63,14 +63,14 @@ def follow(stream: BinaryIO, checkpoint: Checkpoint, shape: KVShape, num_layers:
 
 
 def run(done: Callable[[KVPool | None], None] = lambda _: None) -> NoReturn:
-    """Runs a rank's process, from its argument (`Part`) to its exit.
+    """Runs a rank's process, from its argument (`RankSettings`) to its exit.
 
     done: called after the end marker, with the KV cache.
     """
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     status = FAILED
     try:
-        part = msgspec.json.decode(sys.argv[-1], type=Part)
+        part = msgspec.json.decode(sys.argv[-1], type=RankSettings)
         done(follow(sys.stdin.buffer, *load(part)))
         status = 0
     except Exception as error:

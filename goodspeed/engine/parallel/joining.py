@@ -23,7 +23,7 @@ POLL_S = 0.05
 JOINED, LOADED = "joined", "loaded"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RankSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank's part of a model: the argument of its process, as JSON."""
 
     model: str
@@ -43,7 +43,7 @@ def make_store(num_ranks: int) -> TCPStore:
     return TCPStore(LOOPBACK, port, num_ranks, True, timeout, wait_for_workers=False, master_listen_fd=descriptor)
 
 
-def find_store(part: Part) -> TCPStore:
+def find_store(part: RankSettings) -> TCPStore:
     """Connects to rank 0's store."""
     return TCPStore(LOOPBACK, part.port, part.num_ranks, False, timedelta(seconds=ANSWER_S))
 
@@ -59,7 +59,7 @@ def meet(store: TCPStore, where: str, num_ranks: int, check: Callable[[], None] 
         time.sleep(POLL_S)
 
 
-def join(store: TCPStore, part: Part) -> None:
+def join(store: TCPStore, part: RankSettings) -> None:
     """Makes this process a rank; returns when all have joined. Rank r uses GPU r, or the CPU."""
     names = [name for _, name in socket.if_nameindex()]
     for variable in INTERFACES:

@@ -14,7 +14,7 @@ from torch import distributed
 from goodspeed.engine.checkpoints import Split
 from goodspeed.engine.paged.passes import Order
 from goodspeed.engine.parallel import joining, orders
-from goodspeed.engine.parallel.joining import POLL_S, Part
+from goodspeed.engine.parallel.joining import POLL_S, RankSettings
 from goodspeed.errors import GoodSpeedError, RankLost, first_line
 from goodspeed.untrusted import python_module
 
@@ -41,7 +41,7 @@ class Ranks:
         self._has_failed = False
 
     @classmethod
-    def start(cls, part: Part, num_ranks: int, *, worker: str = WORKER) -> "Ranks":
+    def start(cls, part: RankSettings, num_ranks: int, *, worker: str = WORKER) -> "Ranks":
         """Starts processes that load their parts of the model, and joins them; raises RankLost if one exits.
 
         worker: the module that a rank's process runs.

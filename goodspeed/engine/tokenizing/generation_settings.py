@@ -45,7 +45,7 @@ SILENT = HONOURED | {
 }
 """Keys that need no warning: supported ones, and those that change no text."""
 
-NEUTRAL: tuple[Any, ...] = (0, 1, [], {})
+SWITCHED_OFF: tuple[Any, ...] = (0, 1, [], {})
 """Values that switch an unsupported key off, such as a penalty of 1 and a ban of no token."""
 
 
@@ -88,7 +88,7 @@ def choose(name: str, folder: Path | None, generation_config: str) -> Generation
 
 
 def read(name: str, folder: Path) -> GenerationSettings:
-    """Reads a folder's settings; CheckpointError, naming the checkpoint, for an invalid value."""
+    """Reads a folder's settings; CheckpointError, naming the checkpoint, for an unreadable file or an invalid value."""
     for_all, for_chats = (_read_file(name, folder / file) for file in (FOR_ALL, FOR_CHATS))
     # eos_token_id is unsupported in the chats' file: all texts share one set of end-of-sequence ids.
     ignored = {FOR_ALL: _unsupported(for_all, {"eos_token_id"}), FOR_CHATS: _unsupported(for_chats, ())}
@@ -145,7 +145,7 @@ def _read_file(name: str, path: Path, way_out: str = WAY_OUT) -> dict[str, Any]:
 def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[str]:
     """Returns the unsupported keys that would change a text, as ASCII for a log."""
     asked = content.keys() - SILENT - set(also_known)
-    keys = sorted(key for key in asked if content[key] not in NEUTRAL)
+    keys = sorted(key for key in asked if content[key] not in SWITCHED_OFF)
     return [ascii(key)[1:-1][:60] for key in keys]
 
 

@@ -62,8 +62,8 @@ class TextStream:
     def _text(self) -> str:
         """Returns the text of the pending tokens.
 
-        Where single bytes are joined, an incomplete character makes those before it invalid, too: then the pending
-        tokens are decoded alone.
+        A decoder that joins single bytes shows all of them as invalid while the last character is incomplete, even
+        those of complete characters before it. Then the pending tokens are decoded alone.
         """
         whole, before = self._decode(self._context + self._pending), self._context_text
         if not whole.startswith(before):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import checkpoints
-from goodspeed.engine.parallel.joining import Part
+from goodspeed.engine.parallel.joining import RankSettings
 from goodspeed.engine.parallel.ranks import Ranks
 from goodspeed.engine.runner import Chunk, Runner, TreePath
 from goodspeed.errors import PoolExhausted
@@ -109,7 +109,7 @@ def world(folder: Path, left: Path) -> Iterator[World]:
     """The ranks end with the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(LEFT, str(left))
-        part = Part(model=str(folder), device="cpu", dtype="float32", threads=1)
+        part = RankSettings(model=str(folder), device="cpu", dtype="float32", threads=1)
         ranks = Ranks.start(part, 2, worker="tests.engine.parallel.worker")
     try:
         with ranks.together():
