@@ -253,7 +253,8 @@ def _check_elsewhere(config: DraftConfig) -> None:
         raise ConfigError(f"--model {model} needs --tokenizer NAME|FOLDER|FILE, the target's")
     weights = "give the draft model itself: a GGUF file, a folder or a hub name"
     for flag in _given(config, OF_WEIGHTS):
-        raise ConfigError(f"{flag} is not for {what}; leave it out, or {weights}")
+        instead = "start llama-server with it" if flag == "--threads" and config.is_url else "leave it out"
+        raise ConfigError(f"{flag} is not for {what}; {instead}, or {weights}")
     if config.verification == "ratio":
         needs = f"--verification ratio needs the draft model's whole distribution, which {what} does not give"
         raise ConfigError(f"{needs}; leave it out, or {weights}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from goodspeed.errors import ConfigError, UnknownPolicyError, first_line
+from goodspeed.errors import ConfigError, GoodSpeedError, UnknownPolicyError, first_line
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -155,8 +155,10 @@ class Misfits:
             return otherwise
 
     def note(self, error: Exception, what: str) -> None:
-        """Counts an error; logs the first, second, fourth and so on."""
+        """Counts an error; logs the first, second, fourth and so on, with the traceback of the rule's own."""
         self._number += 1
-        self.error, self.told = error, f"{what}; {self._then} (errors so far: {self._number})"
+        self.told = f"{what}; {self._then} (errors so far: {self._number})"
         if self._number.bit_count() == 1:
-            logger.error("%s", self.told, exc_info=error)
+            own = error.__cause__ if isinstance(error, GoodSpeedError) else error
+            logger.error("%s", self.told, exc_info=own)
+        self.error = error.with_traceback(None)  # whose frames hold sessions

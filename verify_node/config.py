@@ -100,7 +100,7 @@ class VerifyConfig(NodeSettings):
     record: bool = option(False, "logging", "with --json: a recording of the run, too")
     heartbeat_s: float = DEFAULTS.heartbeat_s  # seconds between signs of life
     kv_pages: int | None = None  # pages of the KV cache; None: by `memory_fraction`
-    max_round_tokens: int | None = None  # tokens of a forward pass, with prefill; None: by device and budget
+    max_round_tokens: int | None = None  # tokens of a forward pass, with prefill, beyond the budget; None: by device
 
     def __post_init__(self) -> None:
         super().__post_init__()

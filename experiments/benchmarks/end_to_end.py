@@ -269,7 +269,7 @@ def parse() -> argparse.Namespace:
         nargs="+",
         default=[TARGET, PADDED],
         metavar="NAME",
-        help=f"also {', '.join(SHAPES)}: {TARGET} padded to that size (default: {TARGET} {PADDED})",
+        help=f"also {', '.join(SHAPES)}: {TARGET} padded to that size, in TMPDIR (default: {TARGET} {PADDED})",
     )
     parser.add_argument(
         "--device", default="cpu", help="of the verify node and of generate: cpu, cuda or cuda:N (default cpu)"

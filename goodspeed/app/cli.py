@@ -25,7 +25,10 @@ NEEDS: dict[ModuleType, tuple[str, ...]] = {
 """Requirements of a subcommand: the extras to install, and their packages."""
 
 SERVE = "`goodspeed-verify --model NAME` and `goodspeed-draft --model NAME --http HOST:PORT` serve, together"
-HINTS = dict.fromkeys(("serve", "server", "api", "verify", "draft", "--host", "--port"), SERVE)
+HINTS = {
+    **dict.fromkeys(("serve", "server", "api", "verify", "draft", "--host", "--port"), SERVE),
+    "fleet": "`goodspeed-fleet` runs several verify nodes",
+}
 
 
 def main() -> int:

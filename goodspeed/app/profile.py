@@ -38,7 +38,7 @@ class ProfileConfig(ModelSettings):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, ProfileConfig)
-    add_common_options(parser)
+    add_common_options(parser, "one JSON object as the last line (default: a table)")
 
 
 def run(namespace: argparse.Namespace) -> int:

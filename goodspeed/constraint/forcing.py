@@ -9,6 +9,7 @@ low: it adds up all parts of the source that may follow each other, and multipli
 import json
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from math import inf, prod
 from typing import Any
 
@@ -60,9 +61,7 @@ def of_schema(schema: Mapping[str, Any]) -> float:
 class _Schema:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        text = json.dumps(root)
-        self._has_patterns = '"pattern"' in text  # else a length forces nothing
-        self._num_names = text.count('"') // 2  # and values: each may be a name by a pattern, or an additional one
+        self._has_patterns = '"pattern"' in json.dumps(root)  # else a length forces nothing
         self._known: dict[str, float] = {}  # bytes by reference
         self.counts: list[float] = []  # minimum counts of all parts: one may apply to items of another part
 
@@ -98,6 +97,19 @@ class _Schema:
         if key == "pattern" and isinstance(value, str):
             return FORMAT_BYTES if value in FORMATS.values() else of_pattern(value)
         return FORMAT_BYTES if key == "format" else self.num_bytes(value, path)
+
+    @cached_property
+    def _num_names(self) -> int:
+        """Names in the whole schema: each may have a value by a pattern, or as an additional property of any part."""
+        names, parts = set[str](), list[Any]([self._root])
+        for part in parts:  # grows meanwhile
+            if isinstance(part, Mapping):
+                for found in (part.get("properties"), part.get("required")):
+                    names.update(map(str, found) if isinstance(found, Mapping | list) else ())
+                parts += part.values()
+            elif isinstance(part, list):
+                parts += part
+        return max(1, len(names))
 
 
 def _of_value(value: Any) -> float:

@@ -36,7 +36,10 @@ class State(Enum):
 
 
 class Matcher:
-    """A constraint compiled for one text, and the text's position in its grammar."""
+    """A constraint compiled for one text, and the text's position in its grammar.
+
+    Not thread-safe: the model's thread uses it, or during a forward pass the thread of masks for it.
+    """
 
     def __init__(self, table: TokenTable, constraint: Constraint) -> None:
         """The text is free through the first occurrence of `constraint.after`, but may not end before it."""

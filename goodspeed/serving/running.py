@@ -48,14 +48,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a program in good order. A closed terminal sends SIGHUP, often twice: it ends nothing at once."""
 
 
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options common to long-running commands."""
+def add_common_options(
+    parser: argparse.ArgumentParser, json: str = "JSON events on standard output, last the result (default: off)"
+) -> None:
+    """Adds the options common to long-running commands. json: help of `--json`."""
     add_log_option(parser)
-    group_of(parser, LOGGING).add_argument(
-        "--json",
-        action="store_true",
-        help="JSON events on standard output, last the result (default: off)",
-    )
+    group_of(parser, LOGGING).add_argument("--json", action="store_true", help=json)
 
 
 def daemon_parser(name: str, settings: type[Settings], *, description: str, example: str) -> argparse.ArgumentParser:

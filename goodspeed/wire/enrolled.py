@@ -1,6 +1,7 @@
 """A draft node's enrolment at the verify node: its key, name and limits. Plain data, no I/O."""
 
-from typing import Annotated, TypeAlias
+import re
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -10,7 +11,9 @@ from goodspeed.wire.fields import Name
 MAX_ROUND_TOKENS = 1024
 """Upper bound of `max_round_tokens`, which covers all sessions of a key; one draft has at most `MAX_DRAFT` tokens."""
 
-Key: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}\Z")]
+Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+Key: TypeAlias = Annotated[str, Meta(pattern=rf"^[{re.escape(Z85)}]{{40}}\Z")]
 """A Curve25519 key of 32 bytes in Z85, ZeroMQ's notation."""
 
 
@@ -26,3 +29,16 @@ class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
     )
     tiers: Annotated[tuple[Name, ...], Meta(max_length=MAX_TIERS)] | None = None  # service levels allowed; None: any
     least_tpot_s: Limit | None = None  # shortest TPOT allowed; None: its tiers' shortest, or any
+
+    def __post_init__(self) -> None:
+        check_key(self.public_key)
+
+
+def check_key(key: str) -> None:
+    """Raises ValueError unless 40 characters of Z85 encode 32 bytes; msgspec turns it into a ValidationError."""
+    for start in range(0, len(key), 5):
+        number = 0
+        for character in key[start : start + 5]:
+            number = number * 85 + Z85.index(character)
+        if number >= 1 << 32:
+            raise ValueError("a key is not Z85: a group of five characters is too large")

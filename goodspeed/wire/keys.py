@@ -19,7 +19,7 @@ from msgspec import Struct
 from goodspeed.errors import ConfigError
 from goodspeed.files import others_can_read
 from goodspeed.untrusted import read_bytes, sanitize
-from goodspeed.wire.enrolled import Enrolled, Key
+from goodspeed.wire.enrolled import Enrolled, Key, check_key
 from goodspeed.wire.fields import Name
 
 logger = logging.getLogger("goodspeed.keys")
@@ -37,6 +37,10 @@ class KeyPair(Struct, frozen=True, forbid_unknown_fields=True):
     secret_key: Key
     name: Name | None = None  # a draft node's
 
+    def __post_init__(self) -> None:
+        check_key(self.public_key)
+        check_key(self.secret_key)
+
     def __repr__(self) -> str:
         return f"KeyPair(public_key={self.public_key!r}, name={self.name!r})"
 
@@ -45,6 +49,9 @@ class VerifyKey(Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of a verify node's public file."""
 
     public_key: Key
+
+    def __post_init__(self) -> None:
+        check_key(self.public_key)
 
 
 def read_verify_pair(path: str) -> KeyPair:

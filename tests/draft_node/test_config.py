@@ -56,7 +56,7 @@ def parsed(*words: str) -> DraftConfig:
         ((*SERVER, "--verification", "ratio"), "needs the draft model's whole distribution"),
         (
             (*SERVER, "--threads", "2"),
-            "--threads is not for llama.cpp's server; leave it out, or give the draft model itself",
+            "--threads is not for llama.cpp's server; start llama-server with it, or give the draft model itself",
         ),
         ((*MODEL, "--preset", "paper", "--drafter", "ngram"), "--preset paper has --drafter model; drop one of them"),
         ((*MODEL, "--preset", "paper", "--drafter", "auto"), "--preset paper has --drafter model; drop one of them"),

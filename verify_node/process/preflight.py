@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # HTTP is imported only where it is served
 
 @dataclass(frozen=True)
 class Found:
-    """Keys, addresses and members that the checks obtained, for `assembly.py` and the command."""
+    """Keys, the address of HTTP and the fleet's membership, for `assembly.py` and the command."""
 
     keys: ServerKeys | None  # this node's own, and the admitted ones; None: the wire has no keys
     enrolment: Enrolment | None
@@ -34,13 +34,18 @@ class Found:
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     """Checks all that is possible without torch; raises the named error of the first fault."""
     found = check_settings(config)
-    bind_verify(config.bind, trusted_network=config.trusted_network, keys=found.keys).close()
-    check_models(config, reporter)
+    try:
+        bind_verify(config.bind, trusted_network=config.trusted_network, keys=found.keys).close()
+        check_models(config, reporter)
+    except BaseException:
+        if found.http is not None:
+            found.http.listener.close()
+        raise
     return found
 
 
 def check_settings(config: VerifyConfig) -> Found:
-    """Checks files and addresses; raises the named error of the first fault."""
+    """Reads keys and files, and binds the address of HTTP; raises the named error of the first fault."""
     if config.trusted_network:
         warn_trusted_network(config.bind)
     policies.create(config.policy)  # raises

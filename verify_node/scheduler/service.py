@@ -88,9 +88,10 @@ class Accounts:
 
     def of(self, session: Session) -> Account:
         """Returns the session's account; creates it at the first call, before the session's first round."""
-        if session not in self._accounts:
-            self._accounts[session] = Account(session.arrived_at)
-        return self._accounts[session]
+        known = self._accounts.get(session)
+        if known is None:
+            known = self._accounts[session] = Account(session.arrived_at)
+        return known
 
     def opened(self, session: Session, before: Session, now: float, *, keeps_pages: bool) -> None:
         """Continues the account of a reopened session if its text continues: a bad link must not cost it its place.

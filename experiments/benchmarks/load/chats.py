@@ -15,6 +15,7 @@ from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.benchmarks.rivals.ours import PLAIN, Ours
 from experiments.benchmarks.rivals.results import Turns, Way
 from goodspeed.embedded.models import PACKAGED
+from goodspeed.errors import PromptError
 from goodspeed.serving.options import draft_words
 from training.chats import load
 
@@ -41,6 +42,8 @@ def questions(options: argparse.Namespace) -> dict[str, Sequence[str]]:
     for domain, chats in load(options.prompts).items():
         fitting = [chat.turns[0] for chat in chats if len(chat.turns[0]) <= MOST_LETTERS]
         found[f"{domain}, "] = random.Random(domain).sample(fitting, min(options.texts, len(fitting)))
+    if not any(found.values()):
+        raise PromptError(f"{options.prompts}: every question has more than {MOST_LETTERS} letters; give shorter ones")
     return {domain: asked for domain, asked in found.items() if asked}
 
 

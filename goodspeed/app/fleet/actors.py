@@ -1,12 +1,12 @@
 """Ray actors: the replicas of a fleet, and the keeper of their table. They exchange JSON and no objects."""
 
+import importlib
 import os
 import socket
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module  # noqa: TID251 of a node, which goodspeed imports by no other way
 from typing import Any, NoReturn
 
 import msgspec
@@ -42,9 +42,8 @@ class Node:
         self._tell(Report(Replica(name, f"tcp://{host}:{port}", key), pid=os.getpid()))
         if why:
             self._failed(why)
-        self._hosted = import_module("verify_node.hosting").Hosted(
-            told.words(port, number_of(name)), self, self._failed
-        )
+        hosting = importlib.import_module("verify_node.hosting")  # noqa: TID251 goodspeed has no other way to a node
+        self._hosted = hosting.Hosted(told.words(port, number_of(name)), self, self._failed)
 
     def look(self, load: Load) -> Sequence[Replica] | None:
         """Reports this load, and returns the answer to the previous report; None while that is pending. Never blocks

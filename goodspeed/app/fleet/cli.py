@@ -98,19 +98,17 @@ def up(namespace: argparse.Namespace, reporter: Reporter) -> None:
 @contextmanager
 def _only_one(name: str) -> Iterator[None]:
     """Lets one `up` of a fleet of this name run at a time. ConfigError if another one does."""
-    path = head.folder(name)
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
+    path = head.folder(name).parent / f".{name}.lock"  # it stays: who removed it might remove another's
     with ExitStack() as closing:
-        closing.callback(os.close, folder)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, if not before
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = closing.enter_context(path.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, if not before
         except BlockingIOError:
             what = f"another `{PROGRAM} up` is starting the fleet {name}; wait for it, or give another --name"
             raise ConfigError(what) from None
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {reason(error)}; set XDG_STATE_HOME to another") from None
         yield
 
 

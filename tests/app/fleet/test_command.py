@@ -99,7 +99,9 @@ def test_of_two_that_start_one_fleet_one_is_refused(run: Run, tmp_path: Path) ->
     with cli._only_one("default"):
         assert "another `goodspeed-fleet up` is starting the fleet default; wait" in run(*UP, "--port", "0")[2]
     assert head.find("default") is None
-    assert not [one.name for one in tmp_path.rglob("*") if one.is_file()]
+    assert [one.name for one in tmp_path.rglob("*") if one.is_file()] == [".default.lock"]
+    with cli._only_one("default"):
+        pass
 
 
 @pytest.mark.parametrize("damaged", [b'{"config":{"model":"\xff"}}', b'{"x":' + b"[" * 3000 + b"]" * 3000 + b"}"])

@@ -385,6 +385,16 @@ def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
     assert target.run(planned).outcomes == expected
 
 
+def test_overwritten_pages_leave_the_prefix_cache():
+    target = Target(make_checkpoint(1), make_runner(make_checkpoint(1), prefix_cache=True))
+    target.run(Round(1, (entry(1, (1, 2, 3, 4, 5)),)))
+    pool = target.runner.pool
+    pool.publish(session_id(1), b"scope", (1, 2, 3, 4, 5))
+    assert pool.find(session_id(2), b"scope", (1, 2, 3, 4, 5)).pages
+    target.runner.clear([session_id(1)])
+    assert not pool.find(session_id(2), b"scope", (1, 2, 3, 4, 5)).pages
+
+
 def test_masks_are_made_before_a_round_ends_that_failed(monkeypatch):
     """The next one must not meet their matchers in use."""
     target, waited = make_target(), list[bool]()

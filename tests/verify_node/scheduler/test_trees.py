@@ -106,7 +106,7 @@ def test_what_was_drawn_after_the_base_and_each_accepted_node_is_learned_from():
         ("model", b"\x02", 0),
         ("alternative", b"\x04", 1),
     ]
-    assert move.alternatives == (2, 1)
+    assert move.num_alternatives == (2, 1)
     assert (move.num_observed, move.num_first_choices) == (3, (1, 3)), "the first choices alone"
     assert moved(growing(), (1,), (6, 99)).num_first_choices[0] == 0
 

@@ -206,7 +206,7 @@ def test_a_key_in_the_wrong_place_is_named(made: Path) -> None:
     "content",
     [
         b"", b"\xff\xfe", b"name = ", b"[[[[", b"x = " + b"[" * 5000, b'name = "a"\npublic_key = "short"',
-        b"# " + b"x" * 5_000, b"name = 1",
+        b'name = "a"\npublic_key = "' + b"#" * 40 + b'"', b"# " + b"x" * 5_000, b"name = 1",
     ],
 )  # fmt: skip
 def test_broken_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None:
@@ -225,9 +225,8 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_halves_of_two_pairs_are_refused() -> None:
     mixed = keys.KeyPair(new_pair().public_key, new_pair().secret_key)
-    for pair in (mixed, keys.KeyPair(new_pair().public_key, "#" * 40)):
-        with pytest.raises(ConfigError, match="does not match"):
-            server_options(pair)
+    with pytest.raises(ConfigError, match="does not match"):
+        server_options(mixed)
     with pytest.raises(ConfigError, match="does not match"):
         client_options(ClientKeys(mixed, new_pair().public_key))
 

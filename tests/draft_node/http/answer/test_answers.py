@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -207,11 +208,43 @@ def test_the_official_client_raises_what_breaks_a_stream(api: Api) -> None:
         next(stream)
 
 
-def test_a_bug_in_mid_stream_is_logged_and_said(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    api.fail(ZeroDivisionError("as ordered"), after=1)
-    error = json.loads(events_of(api.complete(stream=True))[-2])["error"]
-    assert (error["type"], error["code"], error["message"]) == ("server_error", "internal", FAILED_HERE)
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}
+BODIES = {"completions": {"prompt": "x"}, "chat/completions": CHAT, "responses": {"input": "x"}, "messages": CHAT}
+OPENAIS_BUG = {"type": "server_error", "param": None, "code": "internal"}
+
+
+def error_after_a_delta(api: Api, path: str, error: Exception) -> dict[str, Any]:
+    """How a stream ends that breaks then."""
+    api.fail(error, after=1)
+    text = api.client.post(f"/v1/{path}", json=BODIES[path] | {"stream": True}).text
+    *_, before, last = (json.loads(event) for event in re.findall(r"^data: (\{.*)", text, re.MULTILINE))
+    assert '"a"' in json.dumps(before)
+    told: dict[str, Any] = last.get("response", last)["error"]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("completions", OPENAIS_BUG),
+        ("chat/completions", OPENAIS_BUG),
+        ("responses", {"code": "server_error"}),
+        ("messages", {"type": "api_error"}),
+    ],
+)
+def test_a_bug_in_mid_stream_is_logged_and_said(
+    api: Api, caplog: pytest.LogCaptureFixture, path: str, error: dict[str, Any]
+) -> None:
+    assert error_after_a_delta(api, path, ZeroDivisionError("as ordered")) == error | {"message": FAILED_HERE}
     assert "as ordered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "error"), [("responses", {"code": "server_error"}), ("messages", {"type": "overloaded_error"})]
+)
+def test_a_stream_that_breaks_ends_with_an_error_of_its_api(api: Api, path: str, error: dict[str, Any]) -> None:
+    told = error_after_a_delta(api, path, VerifyAway("verify_away", "away"))
+    assert told == error | {"message": "away"}
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages"])

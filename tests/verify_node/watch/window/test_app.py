@@ -4,7 +4,9 @@ import asyncio
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +145,13 @@ def test_the_library_is_the_one_that_its_readme_names() -> None:
     assert len(digests) == 3
     for name, digest in digests:
         assert hashlib.sha256((PAGE / "uplot" / name).read_bytes()).hexdigest() == digest
+
+
+def test_all_of_the_page_is_in_a_wheel() -> None:
+    project = tomllib.loads((Path(window_app.__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["verify_node.watch"]
+    packed = {file for pattern in patterns for file in PAGE.parent.glob(pattern)}
+    assert {PAGE / name for name, _ in FILES.values()} | {PAGE / "uplot" / "LICENSE"} <= packed
 
 
 def _without_comments(text: str) -> str:
