@@ -53,7 +53,9 @@ def test_the_result_has_its_fields(demo: Ended) -> None:
     assert result["alone"]["tokens_per_s"] > 0
     assert result["alone"]["speedup"] > 0
     assert 0 < result["jain"] <= 1
-    assert result["drafted_by"]["model"] > 0
+    assert result["drafted_by"].keys() >= {"model", "ngram"}  # on a busy machine a model may be late for all rounds
+    for source, number in result["drafted_by"].items():
+        assert number == sum(client["drafted_by"].get(source, 0) for client in result["clients"])
     assert len(demo.out.splitlines()) == 1
 
 
