@@ -66,6 +66,7 @@ from goodspeed.embedded.prompts import NUM_DOMAINS
 from goodspeed.engine import checkpoints, folders
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.errors import GoodSpeedError
+from goodspeed.serving.parser import CommandLine
 
 NUM_CLIENTS = 8
 PADDED = "padded"
@@ -295,12 +296,23 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--draft", nargs="*", default=[], help="options of goodspeed-draft")
     parser.set_defaults(clients=NUM_CLIENTS, texts=NUM_DOMAINS, answer=160)
     options = parser.parse_args()
+    complete(options)
+    check(options, parser)
+    return options
+
+
+def complete(options: argparse.Namespace) -> None:
+    """Sets what depends on other options."""
     options.pin = not on_gpu(options.device) if options.pin is None else options.pin
     if options.quick:
         options.tokens, options.turns, options.repetitions, options.clients, options.texts = 4, 1, 1, 1, 1
         options.answer = 8
         options.temperature = options.temperature[:1]
     options.at_once = options.at_once or sorted({1, options.clients})
+
+
+def check(options: argparse.Namespace, parser: CommandLine) -> None:
+    """Exits with an error for options that do not go together."""
     if min(options.at_once) < 1:
         parser.error("--at-once must be 1 at least")
     if any(map(chats.is_real, options.target)) and on_gpu(options.device):
@@ -309,7 +321,6 @@ def parse() -> argparse.Namespace:
         parser.error(f"--turns must be from 1 to {NUM_DOMAINS // 2}: no client is asked for a text twice")
     if (most := len(prompts.load()) // NUM_DOMAINS - 1) < options.repetitions:
         parser.error(f"--repetitions must be {most} at most: no prompt is asked for twice")
-    return options
 
 
 def main() -> int:
