@@ -24,9 +24,8 @@ class ChatShape(Chunked):
         self._num_calls = [0] * len(batch.texts)
         self._logprobs = bool(body.logprobs)
 
-    def whole(self) -> bytes:
-        self.head |= self.prompt_ids(0)
-        return super().whole()
+    def _of_all(self) -> Json:
+        return self.prompt_ids(0) | super()._of_all()
 
     def told(self, index: int, choice: Choice, ended: Ended) -> Json:
         num_calls = sum(isinstance(part, Call) for part in choice.parts)
