@@ -130,7 +130,7 @@ def h100(name: str, family: Family, *, drafts: bool) -> Gpu:
 
 
 class Profile(msgspec.Struct):
-    """What `goodspeed profile --json > PATH` measured."""
+    """Costs of a target that `goodspeed profile --json > PATH` measured."""
 
     model: str
     hardware: str

@@ -86,7 +86,7 @@ def _measures(found: list[Run], fixed: list[Run]) -> dict[str, float]:
 
 
 def ratio(found: list[Run], others: list[Run], measure: str) -> tuple[float, float]:
-    """Of a measure of the accounts, seed by seed."""
+    """Returns the mean ratio of a measure of the accounts over the seeds, and half of its interval."""
     pairs = zip(found, others, strict=True)
     return interval([getattr(own.accounts, measure) / getattr(other.accounts, measure) for own, other in pairs])
 

@@ -24,7 +24,7 @@ ROOM = 1 << 12
 
 
 class Recording(NamedTuple):
-    """What a verify node recorded of a run, and its settings."""
+    """A verify node's recording of a run, with its settings."""
 
     node: CoreSettings
     sessions: tuple[Opened, ...]

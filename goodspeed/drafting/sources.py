@@ -16,7 +16,7 @@ FORCED: Literal["forced"] = "forced"
 
 
 class Traits(NamedTuple):
-    """How the nodes treat tokens of a source."""
+    """Properties of a source that decide how the nodes treat its tokens."""
 
     told_as: DraftSource  # in messages, metrics and replies
     is_awaited: bool = False  # a draft model's: rounds may wait for its drafts, and they are its acceptance rate

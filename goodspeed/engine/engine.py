@@ -1,4 +1,4 @@
-"""What every engine is: a model that computes logits for many sessions (`Engine`), and parts that engines share.
+"""The protocol of every engine (`Engine`), a model that computes logits for many sessions, and what engines share.
 
 Imports no transformers: it takes a second, and not every engine needs it.
 """

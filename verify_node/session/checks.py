@@ -21,7 +21,7 @@ MAX_KEPT = 4 * MAX_PROMPT_LOGPROBS
 
 
 def refusal(code: RefusalCode, what: str, what_to_do: str) -> Refusal:
-    """Returns a refusal by its code, the fault, and the remedy; `Replies.refuse` adds the session that it is about."""
+    """Returns a refusal of no session yet, whose code mypy checks: the wire's own is any text, for later releases."""
     return Refusal(code, what, what_to_do)
 
 
