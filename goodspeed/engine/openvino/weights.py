@@ -23,6 +23,10 @@ from goodspeed.errors import UnsupportedModelError
 GROUP = 32
 """Weights of a row that share a scale."""
 
+SEGMENT_BYTES, ALIGNMENT = 64 << 20, 64
+"""Constants share mappings of the file of this size: each mapping takes a descriptor of the process, and a model has
+hundreds of constants."""
+
 Node = Any  # openvino's nodes have no types of their own
 
 
@@ -38,7 +42,9 @@ class Constants:
         self._file: IO[bytes] | None = None
         with suppress(OSError):
             self._file = tempfile.TemporaryFile(prefix="goodspeed-weights-")  # noqa: SIM115 (closed by __exit__)
-        self._arrays = list[NDArray[Any]]()  # OpenVINO does not own them
+        self._segments = list[mmap.mmap]()
+        self._start, self._used = 0, 0  # of the last segment: its place in the file, and bytes with constants
+        self._in_memory = list[NDArray[Any]]()  # OpenVINO does not own them
 
     def __enter__(self) -> "Constants":
         return self
@@ -79,20 +85,29 @@ class Constants:
         array = np.ascontiguousarray(array)
         if self._file is not None:
             try:
-                start = self._file.seek(0, 2)
-                start = self._file.seek(-(-start // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY)
-                array.tofile(self._file)
-                array = np.memmap(self._file, array.dtype, "c", start, array.shape)
+                return self._mapped(self._file, array)
             except OSError:  # the disk is full: all further ones stay in memory
                 self._close()
-        self._arrays.append(array)
+        self._in_memory.append(array)
         return array
+
+    def _mapped(self, file: IO[bytes], array: NDArray[Any]) -> NDArray[Any]:
+        """Returns the array as it lies in the file."""
+        if not self._segments or array.nbytes > len(self._segments[-1]) - self._used:
+            self._start, self._used = -(-file.seek(0, 2) // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY, 0
+            size = max(SEGMENT_BYTES, array.nbytes)
+            file.truncate(self._start + size)  # takes no room on the disk yet
+            self._segments.append(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY, offset=self._start))
+        file.seek(self._start + self._used)
+        array.tofile(file)
+        found = np.frombuffer(self._segments[-1], array.dtype, array.size, self._used).reshape(array.shape)
+        self._used += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        return found
 
     def leave_memory(self) -> None:
         """Drops the file's pages from this process's memory."""
-        for array in self._arrays:
-            if isinstance(array, np.memmap):
-                array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        for segment in self._segments:
+            segment.madvise(mmap.MADV_DONTNEED)
 
 
 class Matrix:

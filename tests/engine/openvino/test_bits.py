@@ -3,21 +3,22 @@
 `test_any_engine.py` compares the bits themselves.
 """
 
+import mmap
 import os
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import openvino as ov
 import pytest
 import torch
 
 from goodspeed.engine import engines
 from goodspeed.engine.gguf.file import read
-from goodspeed.engine.openvino import loading
+from goodspeed.engine.openvino import loading, weights
 from goodspeed.engine.openvino.model import Passes, Rows
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import UnsupportedModelError
+from goodspeed.wire.descriptors import OWN
 from tests.engine import gguf_models
 
 DIFFER = r"its logits depend on what else is computed .*; use (--threads 1, )?--dtype float32"
@@ -70,20 +71,29 @@ def test_without_room_for_weights_on_the_disk_they_stay_in_memory(
     text = [Chunk("it", list(range(40)), 40)]
     files = [gguf_models.made(stored) for stored in ("Q4_1", "Q8_0")]
     expected = [engines.start(engines.load(str(file)), num_pages=2).forward(text) for file in files]
-    written, whole = list[int](), np.memmap
+    written, whole = list[int](), mmap.mmap
 
-    class Full(np.memmap[Any, Any]):
-        def __new__(cls, *given: Any) -> "Full":
+    def full(descriptor: int, *given: Any, **named: Any) -> mmap.mmap:
+        if "offset" in named:
             if len(written) == num_written:
                 raise OSError("No space left on device")
             written.append(1)
-            return cast("Full", whole.__new__(whole, *given))
+        return whole(descriptor, *given, **named)
 
-    monkeypatch.setattr(np, "memmap", Full)
+    monkeypatch.setattr(weights, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(mmap, "mmap", full)
     for file, logits in zip(files, expected, strict=True):
         written.clear()
         assert torch.equal(engines.start(engines.load(str(file)), num_pages=2).forward(text), logits)
         assert len(written) == num_written
+
+
+@pytest.mark.skipif(not OWN.exists(), reason="needs /proc")
+def test_a_model_takes_few_descriptors_of_the_process() -> None:
+    before = len(list(OWN.iterdir()))
+    kept = engines.load(str(gguf_models.made("Q4_1")))
+    assert kept.num_tokens
+    assert len(list(OWN.iterdir())) <= before + 3
 
 
 def test_a_fingerprint_is_of_weights_and_settings_and_nothing_is_written() -> None:
