@@ -19,6 +19,7 @@ from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, Pro
 from goodspeed.wire import descriptors
 from goodspeed.wire.handshake import VERSION
 from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
+from goodspeed.wire.zmq.sockets import SocketLink
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
@@ -193,6 +194,33 @@ async def test_sending_does_not_swallow_the_signal_that_something_came() -> None
             assert net.verify.send(b"peer", verdict(3)) is Delivery.SENT
             assert not select.select([descriptor], [], [], 0)[0]  # nor will the descriptor tell
             assert (await waiting).message == ack(1)
+
+
+@run_async
+async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with network() as net:
+        draft, peer = await net.greeted("a")
+        net.verify.send(peer, verdict(1))
+        await draft.receive()  # from now on the descriptor is watched
+        link, looks, whole = draft._link, list[int](), SocketLink._look
+        assert isinstance(link, SocketLink)
+
+        def counted(link: SocketLink) -> None:
+            looks.append(1)
+            whole(link)
+
+        link._unwatch()
+        monkeypatch.setattr(SocketLink, "_look", counted)
+        waiting = asyncio.create_task(draft.receive())
+        await until(lambda: waits(draft))
+        waiting.cancel()
+        net.verify.send(peer, verdict(2))
+        await until(lambda: bool(looks[1:]))  # the reader's: nobody waits
+        looks.clear()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(looks) < 20
+        assert isinstance(await draft.receive(), Verdict)
 
 
 @run_async

@@ -22,10 +22,10 @@ if its threads find too few."""
 
 
 class SocketLink(Link):
-    """A ZeroMQ socket whose descriptor asyncio watches while a task waits.
+    """A ZeroMQ socket whose descriptor asyncio watches from the first time that a task waits.
 
-    The descriptor is edge-triggered, and any operation on the socket may consume the edge. So a task checks the
-    socket's state before waiting, and every operation wakes the waiting tasks that can proceed.
+    The descriptor is readable until somebody asks for the socket's state, and any operation on the socket may ask. So a
+    task checks the state before waiting, and every operation wakes the waiting tasks that can proceed.
     """
 
     _kind: ClassVar[int]
@@ -40,6 +40,7 @@ class SocketLink(Link):
         self._options = options
         self._context = zmq.Context()
         self._waiters: dict[asyncio.Future[None], int] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None  # that watches the descriptor
         self._closed = False
         try:
             self._open()
@@ -102,24 +103,33 @@ class SocketLink(Link):
     async def _wait(self, events: int) -> None:
         self._check_open()
         loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._unwatch()
+            loop.add_reader(self._descriptor, self._look)
+            self._loop = loop
         waiter: asyncio.Future[None] = loop.create_future()
-        if not self._waiters:
-            loop.add_reader(self._descriptor, self._wake)
         self._waiters[waiter] = events
         try:
-            self._wake()
+            self._look()
             await waiter
         finally:
             self._waiters.pop(waiter, None)
-            if not self._waiters and not self._closed:
-                loop.remove_reader(self._descriptor)
 
     def _wake(self) -> None:
         if self._waiters:
-            state = int(self._socket.getsockopt(zmq.EVENTS))
-            for waiter, events in self._waiters.items():
-                if state & events and not waiter.done():
-                    waiter.set_result(None)
+            self._look()
+
+    def _look(self) -> None:
+        """Asks for the socket's state, and wakes the tasks that can proceed."""
+        state = int(self._socket.getsockopt(zmq.EVENTS))
+        for waiter, events in self._waiters.items():
+            if state & events and not waiter.done():
+                waiter.set_result(None)
+
+    def _unwatch(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(self._descriptor)
 
     def _close_socket(self, linger: int | None = None) -> None:
         self._socket.close(linger=linger)
@@ -134,9 +144,9 @@ class SocketLink(Link):
 
     def _release(self, error: TransportError | None) -> None:
         """Wakes every task that waits on this socket. error: raised in the tasks; None: they check again."""
+        self._unwatch()
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
-            waiter.get_loop().remove_reader(self._descriptor)
             if waiter.done():
                 continue
             if error is None:
