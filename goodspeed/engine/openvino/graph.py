@@ -90,13 +90,16 @@ class Builder:
     def _attention(self, number: int, rows: Node, cos: Node, sin: Node) -> Node:
         shape, prefix = self.shape, f"blk.{number}."
         normed = self._norm(f"{prefix}attn_norm.weight", rows)
-        names = [f"{prefix}attn_{which}" for which in "qkv"]
-        joined = self._linear(names, normed)
-        sizes = [count * shape.head for count in (shape.heads, shape.key_heads, shape.key_heads)]
-        query, key, value = ops.variadic_split(joined, _integer(HIDDEN), _integers(*sizes)).outputs()
-        query = self._rotated(query, shape.heads, f"{prefix}attn_q_norm.weight", cos, sin)
-        key = self._rotated(key, shape.key_heads, f"{prefix}attn_k_norm.weight", cos, sin)
-        seen = self._attend(number, query, key, ops.reshape(value, _integers(0, -1), True))
+        joined = self._linear([f"{prefix}attn_{which}" for which in "qkv"], normed)
+        counts = shape.heads, shape.key_heads, shape.key_heads
+        heads = ops.reshape(joined, _integers(0, 0, sum(counts), shape.head), True)
+        if self.file.architecture in NORMED:
+            query, key, value = ops.variadic_split(heads, _integer(HIDDEN), _integers(*counts)).outputs()
+            query, key = (self._norm(f"{prefix}attn_{q}_norm.weight", one) for q, one in (("q", query), ("k", key)))
+            heads = ops.concat([query, key, value], HIDDEN)
+        sizes = _integers(*(count * shape.head for count in counts))
+        query, key, value = ops.variadic_split(self._rotated(heads, cos, sin), _integer(1), sizes).outputs()
+        seen = self._attend(number, query, key, value)
         seen = ops.reshape(seen, _integers(-1, 1, shape.heads * shape.head), False)
         return self._linear([f"{prefix}attn_output"], seen, plus=rows)
 
@@ -138,13 +141,10 @@ class Builder:
             attention.get_rt_info()[name] = self.shape.head
         return attention.output(0)
 
-    def _rotated(self, features: Node, heads: int, norm: str, cos: Node, sin: Node) -> Node:
-        """Splits into heads, normalises them where the model does, and rotates: [num_rows, heads * head]."""
+    def _rotated(self, heads: Node, cos: Node, sin: Node) -> Node:
+        """Rotates [num_rows, 1, heads, head], by the angles of each head: [num_rows, heads * head]."""
         half = self.shape.head // 2
-        split = ops.reshape(features, _integers(0, 0, heads, self.shape.head), True)
-        if self.file.architecture in NORMED:
-            split = self._norm(norm, split)
-        split = ops.transpose(split, _integers(0, 2, 1, 3))  # [num_rows, heads, 1, head]
+        split = ops.transpose(heads, _integers(0, 2, 1, 3))  # [num_rows, heads, 1, head]
         second = ops.slice(split, _integers(half), _integers(LAST), _integers(1), _integers(3))
         first = ops.slice(split, _integers(0), _integers(half), _integers(1), _integers(3))
         turned = ops.concat([ops.multiply(second, constant(np.full((1, 1, 1, 1), -1.0, np.float32))), first], -1)
@@ -152,14 +152,21 @@ class Builder:
         return ops.reshape(ops.transpose(rotated, _integers(0, 2, 1, 3)), _integers(0, -1), True)
 
     def _angles(self) -> tuple[Node, Node]:
-        frequencies = constant(self.shape.frequencies.reshape(1, 1, -1))
-        positions = ops.reshape(ops.convert(self.positions, "f32"), _integers(-1, 1, 1), False)
-        angles = ops.multiply(positions, frequencies)
+        """Returns the cosine and sine of each row's angles [num_rows, heads, 1, head], for queries, keys and values.
+
+        Values turn by an angle of zero, which changes no bit of them. So one rotation serves all three, and a layer has
+        four operations less, of which each takes time, above all in a pass of another size than the one before.
+        """
+        shape = self.shape
+        is_turned = np.arange(shape.heads + 2 * shape.key_heads) < shape.heads + shape.key_heads
+        turned, still = (constant(which.astype(np.float32).reshape(1, -1, 1, 1)) for which in (is_turned, ~is_turned))
+        positions = ops.reshape(ops.convert(self.positions, "f32"), _integers(-1, 1, 1, 1), False)
+        angles = ops.multiply(positions, constant(shape.frequencies.reshape(1, 1, 1, -1)))
         both = ops.concat([angles, angles], -1)
-        return ops.unsqueeze(ops.cos(both), _integer(1)), ops.unsqueeze(ops.sin(both), _integer(1))
+        return ops.add(ops.multiply(ops.cos(both), turned), still), ops.multiply(ops.sin(both), turned)
 
     def _norm(self, name: str, rows: Node) -> Node:
-        ones = [1] * len(rows.get_output_partial_shape(0))
+        ones = [1] * len(_output(rows).get_partial_shape())
         square = ops.power(rows, constant(np.full(ones, 2.0, np.float32)))
         mean = ops.reduce_mean(square, _integers(-1), True)
         root = ops.sqrt(ops.add(mean, constant(np.full(ones, self.shape.epsilon, np.float32))))
