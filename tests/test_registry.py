@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.errors import ConfigError, UnknownPolicyError
+from goodspeed.errors import ConfigError
 from goodspeed.registry import Registry
 from goodspeed.slo.admit import admit
 from goodspeed.slo.feasible import Ask
@@ -151,10 +151,3 @@ def test_an_order_that_cannot_be_made_is_refused() -> None:
         OwnOrder("mine", lambda: 1 // 0)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigError, match=r"the order mine has no method rank\(jobs, now\)"):
         OwnOrder("mine", object)  # type: ignore[arg-type]
-
-
-def test_a_name_that_nobody_has() -> None:
-    with pytest.raises(UnknownPolicyError, match="no order is named 'nobody'; choose one of: fcfs, laps"):
-        create("nobody")
-    with pytest.raises(UnknownPolicyError, match="no admission policy is named 'nobody'; choose one of: dp, edf, none"):
-        ADMISSION.find("nobody")

@@ -224,27 +224,7 @@ def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pyt
         create("nobodys")
 
 
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
-        ("1 / 0", r"^the draft source \S+/mine.py:Mine: \S+/mine.py cannot be imported: ZeroDivisionError"),
-        ("class Other: pass", "has no class 'Mine'; name the class after the colon"),
-        ("class Mine: pass", r"Mine has no method begin\(asked\); see docs/SOURCE.md"),
-        ("class Mine:\n    def __init__(self, what): pass", "Mine cannot be created: TypeError"),
-    ],
-)
-def test_what_cannot_be_a_source_is_refused(code: str, told: str, tmp_path: Path) -> None:
-    (file := tmp_path / "mine.py").write_text(code)
-    with pytest.raises(ConfigError, match=told):
+def test_what_cannot_be_a_source_is_refused(tmp_path: Path) -> None:
+    (file := tmp_path / "mine.py").write_text("class Mine: pass")
+    with pytest.raises(ConfigError, match=r"Mine has no method begin\(asked\); see docs/SOURCE.md"):
         create(f"{file}:Mine")
-
-
-def test_only_command_lines_have_a_source_imported() -> None:
-    rooms = ("goodspeed", "verify_node", "draft_node", "experiments")
-    files = {path: path.read_text("utf-8") for room in rooms for path in (PAGE.parents[1] / room).rglob("*.py")}
-
-    def having(call: str) -> set[str]:
-        return {path.name for path, text in files.items() if call in text}
-
-    assert having("SOURCES.load(") == {"custom.py"}
-    assert having("drafting.custom import SourceDrafter, create") == having("drafting.custom import") == {"assembly.py"}

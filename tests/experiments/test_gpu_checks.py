@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from goodspeed.engine.runner import Runner
-from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
 
@@ -32,21 +31,3 @@ class ForgetfulRunner(Runner):
 
     def truncate(self, key, length):
         super().truncate(key, max(0, length - 1))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_without_cuda_the_command_says_so(capsys):
-    assert command.main([]) == 1
-    assert "no CUDA device" in capsys.readouterr().err
-
-
-def test_a_failed_check_is_named_and_the_rest_still_runs(capsys, monkeypatch):
-    def fail(device):
-        raise AssertionError("two is not three")
-
-    monkeypatch.setattr(command, "CHECKS", {"first": fail, "second": lambda device: "all well"})
-    assert command.main(["--device", "cpu"]) == 1
-    shown = capsys.readouterr()
-    for words in ("FAILED first", "ok     second", "1 failed"):
-        assert words in shown.out
-    assert "two is not three" in shown.err

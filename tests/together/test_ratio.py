@@ -1,4 +1,4 @@
-"""The ratio rule through a real draft model and a real target: the joint law of the first two tokens is the target's.
+"""The ratio rule through a real draft model and a real target: the law of two tokens after a draft is the target's.
 
 The end-to-end companion of `test_rejection.py`: rounding, packing, the wire's bytes, noise, rounds and epochs included;
 and what going on under match does to the law, as sessions of a client do that is found to lie.
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace as with_changes
 
-import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
@@ -17,32 +16,40 @@ from draft_node.core.actions import Action, Deliver, Finish, Send
 from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.proposing import Propose
+from goodspeed.engine.engine import Checkpoint
 from goodspeed.exact import proposal_bytes, proposals
 from goodspeed.exact.logit_rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation
+from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import Draft, LogitRules, Sampling, UpMessage, Verdict
 from tests.exact import chi_square
 from tests.fakes import make_core, make_hello, make_welcome, session_id
 from tests.micro import make_checkpoint, make_runner
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Entry
 
 NUM_TOKENS = 8  # of the vocabulary, so that every pair is frequent; the model's other rows are padding
-NUM_SESSIONS = 4000
+NUM_STREAMS = 1000
 AT_ONCE = 500
+LENGTH = 6
 PROMPT = (3, 1, 4)
+WARM = Sampling(temperature=1.0)
 TARGET = make_checkpoint(1, num_tokens=NUM_TOKENS)
 PLAIN = make_checkpoint(1).model  # as transformers made it
-DRAFT = make_checkpoint(1, shift=0.1, num_tokens=NUM_TOKENS)
-PARALLEL = with_changes(
-    DRAFT, mask_id=60, num_parallel=8
-)  # drafts both tokens in one pass, the second without the first
+DRAFT = make_checkpoint(1, shift=0.03, num_tokens=NUM_TOKENS)
+PARALLEL = with_changes(DRAFT, mask_id=60, num_parallel=8)  # drafts all tokens in one pass, without the ones before
+
+# Looked at are the two tokens after each text for which a draft was verified, since it is these that it was about.
+# Which drafts are verified, and how much of them, must depend on the text, and never on what the draft drew.
+
+Base = tuple[int, ...]
+Spoil = Callable[[Draft], Draft]
 
 
-def joint(sampling, rules=None, base=PROMPT):
+def joint(sampling: Sampling, rules: LogitRules | None, base: Base) -> torch.Tensor:
     """Probability of every pair of tokens after a base [NUM_TOKENS * NUM_TOKENS] under the target alone."""
     texts = [(*base, token) for token in range(NUM_TOKENS)]
     with torch.inference_mode():
@@ -52,163 +59,6 @@ def joint(sampling, rules=None, base=PROMPT):
     logits = process(torch.cat([logits[:1, 0], logits[:, 1]]), rows, num_tokens=NUM_TOKENS)
     probs = to_probs(logits, SamplingBatch.of([sampling] * len(rows)), num_tokens=NUM_TOKENS).double()[:, :NUM_TOKENS]
     return (probs[0, :, None] * probs[1:]).flatten()
-
-
-class Pairs:
-    """Many sessions that want two tokens each, a draft of two at first and of one where the first was rejected."""
-
-    def __init__(self, sampling, kind, spoil=None, rule=lambda before, draft: "ratio", logit_rules=None, model=DRAFT):
-        """rule: by which a draft is verified; before: the tokens of the draft before it, if there was one."""
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
-        self.drafter = Drafter(model, make_runner(model, num_pages=4096), kind=kind, k=5)
-        self.sampling, self.spoil, self.rule, self.logit_rules = sampling, spoil, rule, logit_rules
-        self.before = {}
-        self.num_accepted = 0
-        self.num_rounds_by: Counter[str] = Counter()
-
-    def run(self):
-        pairs = []
-        for first in range(0, NUM_SESSIONS, AT_ONCE):
-            texts = dict.fromkeys(range(first, first + AT_ONCE), ())
-            for number in (1, 2):
-                self.round(number, texts)
-            pairs += [text[:2] for text in texts.values()]
-            for seed in texts:
-                self.drafter.forget(session_id(seed))
-                self.target.runner.free(session_id(seed))
-        return torch.tensor(pairs)  # [NUM_SESSIONS, 2]
-
-    def round(self, number, texts):
-        wanting = {seed: text for seed, text in texts.items() if len(text) < 2}
-        drafts = self.draft(number, wanting)
-        entries = []
-        for seed, text in wanting.items():
-            proposed = drafts[session_id(seed)]
-            rule = self.rule(self.before.get(seed), proposed.tokens)
-            self.before[seed] = proposed.tokens
-            self.num_rounds_by[rule] += 1
-            self.target.runner.free(session_id(seed))
-            entries.append(
-                Entry(
-                    session_id(seed),
-                    0,
-                    (*PROMPT, *text, *proposed.tokens),
-                    len(proposed.tokens),
-                    True,
-                    replace(self.sampling, seed=seed),
-                    rule,
-                    epoch=1,
-                    proposal=self.spoil(proposed) if self.spoil else proposed.proposal,
-                    rules=self.logit_rules,
-                    prompt_len=len(PROMPT),
-                    text=(*PROMPT, *text),
-                )
-            )
-        for outcome in self.target.run(Round(number, tuple(entries))).outcomes:
-            assert not outcome.invalid
-            self.num_accepted += outcome.num_accepted
-            texts[int.from_bytes(outcome.session_id, "big")] += outcome.tokens
-
-    def draft(self, number, wanting):
-        for seed, text in wanting.items():
-            sampling = replace(self.sampling, seed=seed)
-            request = Generation(
-                session_id(seed), PROMPT, sampling, 100, verification="ratio", logit_rules=self.logit_rules
-            )
-            self.drafter.add(Propose(request, 1, number, (*PROMPT, *text), 2 - len(text)))
-        drafts: dict[bytes, Proposed] = {}
-        while self.drafter.busy:
-            drafts |= {proposed.session_id: proposed for proposed in self.drafter.step()}
-        return drafts
-
-
-def p_value(pairs, sampling, rules=None):
-    return chi_square.fits(pairs[:, 0] * NUM_TOKENS + pairs[:, 1], joint(sampling, rules))
-
-
-@pytest.mark.parametrize("model", [DRAFT, PARALLEL], ids=["one a pass", "in one pass"])
-@pytest.mark.parametrize(
-    ("kind", "temperature"), [("lattice", 0.7), ("lattice", 1.0), ("dense-fp16", 0.7), ("dense-fp32", 1.0)]
-)
-def test_the_first_two_tokens_have_the_targets_law(kind, temperature, model):
-    sampling = Sampling(temperature=temperature)
-    world = Pairs(sampling, kind, model=model)
-    pairs = world.run()
-    assert 0.2 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS  # else little was tested
-    assert p_value(pairs, sampling) > chi_square.REJECT
-
-
-@pytest.mark.thorough
-def test_rules_for_logits_change_the_law_of_both_and_it_is_still_the_targets():
-    """The second token's depends on the first one, drafted or not; without that the law would be another."""
-    sampling = Sampling(temperature=0.8)
-    rules = LogitRules(presence_penalty=1.0, repetition_penalty=1.3, min_p=0.02, logit_bias=(TokenBias(5, 1.0),))
-    world = Pairs(sampling, "lattice", logit_rules=rules)
-    pairs = world.run()
-    assert 0.3 * NUM_SESSIONS < world.num_accepted < 1.8 * NUM_SESSIONS
-    assert p_value(pairs, sampling, rules) > chi_square.REJECT
-    assert p_value(pairs, sampling, replace(rules, presence_penalty=0.0)) < chi_square.REJECT
-
-
-@pytest.mark.thorough
-def test_going_on_under_match_keeps_the_targets_law():
-    """This holds where the rule hangs on drafts verified before, too: the next draft and match's noise know nothing."""
-    sampling = Sampling(temperature=1.0)
-    world = Pairs(sampling, "lattice", rule=lambda before, draft: "match" if before and before[0] % 2 else "ratio")
-    pairs = world.run()
-    assert min(world.num_rounds_by.values()) > 500
-    assert p_value(pairs, sampling) > chi_square.REJECT
-
-
-@pytest.mark.thorough
-def test_going_on_under_match_because_of_the_very_draft_is_seen_in_the_law():
-    """So a draft is first verified by the rule that it was made for, and only then held against its client."""
-    sampling = Sampling(temperature=1.0)
-    world = Pairs(sampling, "lattice", rule=lambda before, draft: "match" if draft[0] % 2 else "ratio")
-    assert p_value(world.run(), sampling) < chi_square.REJECT
-
-
-def flattened(proposed):
-    """A lie: that every token was as likely as any other."""
-    flat = proposals.make(torch.full((len(proposed.tokens), NUM_TOKENS), 1 / NUM_TOKENS), "dense-fp32")
-    return proposals.encode(flat.pack())
-
-
-@pytest.mark.thorough
-def test_a_lie_about_what_was_sampled_from_is_seen_in_the_law():
-    sampling = Sampling(temperature=1.0)
-    assert p_value(Pairs(sampling, "dense-fp32", flattened).run(), sampling) < chi_square.REJECT
-
-
-def test_the_law_is_the_targets_and_not_the_drafts():
-    """The draft alone would fail, so the models differ enough for the test to mean something."""
-    sampling = Sampling(temperature=1.0)
-    world = Pairs(sampling, "dense-fp32")
-    drafts = world.draft(1, dict.fromkeys(range(2000), ()))
-    pairs = torch.from_numpy(np.array([proposed.tokens for proposed in drafts.values()]))
-    assert p_value(pairs, sampling) < chi_square.REJECT
-
-
-# -- the stream of drafts: both nodes' state machines and real models, and still the target's law ----------------------
-
-
-NUM_STREAMS = 1000
-LENGTH = 6
-TEMPERATURE = 1.0
-NEAR_DRAFT = make_checkpoint(1, shift=0.03, num_tokens=NUM_TOKENS)
-
-
-# Looked at are the two tokens after each text for which a draft was verified, since it is these that it was about.
-# Which drafts are verified, and how much of them, must depend on the text, and never on what the draft drew.
-
-Base = tuple[int, ...]
-Spoil = Callable[[Draft], Draft]
-
-
-def expected(bases: list[Base]) -> torch.Tensor:
-    """Mean over these texts of the law of the next two tokens under the target [NUM_TOKENS * NUM_TOKENS]."""
-    laws = [count * joint(Sampling(temperature=TEMPERATURE), base=base) for base, count in Counter(bases).items()]
-    return torch.stack(laws).sum(0) / len(bases)
 
 
 class Knowing:
@@ -223,30 +73,60 @@ class Knowing:
 class Crowd:
     """Many sessions, each of a client of its own, at one verify node and one draft model, without a wire."""
 
-    def __init__(self, rounds: str, *, kind: str = "lattice", spoil: Spoil | None = None, knows: bool = False) -> None:
-        """spoil: what becomes of drafts on their way. knows: an index drafts, too."""
+    def __init__(
+        self,
+        rounds: str = "barrier",
+        *,
+        kind: str = "lattice",
+        model: Checkpoint = DRAFT,
+        sampling: Sampling = WARM,
+        rules: LogitRules | None = None,
+        spoil: Spoil | None = None,
+        knows: bool = False,
+        rule: Callable[[Base], Verification] = lambda before: "ratio",
+    ) -> None:
+        """spoil: what becomes of drafts on their way. knows: an index drafts, too.
+
+        rule: by which a session's draft is verified; before: the draft before it.
+        """
         self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
-        self.drafter = Drafter(NEAR_DRAFT, make_runner(NEAR_DRAFT, num_pages=4096), kind=kind, k=5)
-        self.rounds, self.spoil, self.knows = rounds, spoil, knows
+        self.drafter = Drafter(model, make_runner(model, num_pages=4096), kind=kind, k=5)
+        self.rounds, self.spoil, self.knows, self.rule = rounds, spoil, knows, rule
+        self.sampling, self.rules = sampling, rules
         self.sessions: dict[bytes, Session] = {}
+        self.before: dict[bytes, Base] = {}
         self.bases: list[tuple[bytes, Base]] = []  # session, and the text that its draft was verified after
         self.num_verified = self.num_accepted = 0
         self.sources: Counter[str | None] = Counter()
-
-    def p_value(self) -> float:
-        """The p-value of the two tokens after every text for which a draft was verified."""
+        self.num_by_rule: Counter[str] = Counter()
         texts: dict[bytes, Base] = {}
         for first in range(0, NUM_STREAMS, AT_ONCE):
             texts |= self._some(first)
         found = [(base, texts[key][len(base) :][:2]) for key, base in self.bases]
-        found = [(base, after) for base, after in found if len(after) == 2]
-        pairs = torch.tensor([after for _, after in found])
-        return chi_square.fits(pairs[:, 0] * NUM_TOKENS + pairs[:, 1], expected([base for base, _ in found]))
+        self.found = [(base, after) for base, after in found if len(after) == 2]
+
+    def p_value(self, rules: LogitRules | None = None) -> float:
+        """The p-value of the two tokens after every text for which a draft was verified; rules: others than its own."""
+        counts = Counter(base for base, _ in self.found)
+        laws = [count * joint(self.sampling, rules or self.rules, base) for base, count in counts.items()]
+        pairs = torch.tensor([after for _, after in self.found])
+        return chi_square.fits(pairs[:, 0] * NUM_TOKENS + pairs[:, 1], torch.stack(laws).sum(0) / len(pairs))
+
+    def check(self) -> None:
+        """The target's law, by enough drafts of which some were accepted."""
+        assert len(self.bases) > NUM_STREAMS  # more than one draft of each: the noise of a round is not another's
+        assert 0.1 < self.num_accepted / self.num_verified < 0.9  # else little was tested
+        assert self.p_value() > chi_square.REJECT
 
     def _some(self, first: int) -> dict[bytes, Base]:
         requests = [
             Generation(
-                session_id(seed), PROMPT, Sampling(temperature=TEMPERATURE, seed=seed), LENGTH, verification="ratio"
+                session_id(seed),
+                PROMPT,
+                replace(self.sampling, seed=seed),
+                LENGTH,
+                verification="ratio",
+                logit_rules=self.rules,
             )
             for seed in range(first, first + AT_ONCE)
         ]
@@ -284,7 +164,7 @@ class Crowd:
             for entry in planned.entries
             if entry.num_drafted
         ]
-        result = self.target.run(planned)
+        result = self.target.run(replace(planned, entries=tuple(map(self._ruled, planned.entries))))
         assert not any(outcome.invalid for outcome in result.outcomes)
         for send in self.core.rounds.finish(result.outcomes, 0.01, 0.0):
             verdict = send.message
@@ -293,6 +173,14 @@ class Crowd:
             self.num_accepted += verdict.num_accepted
             self.sources[verdict.source] += 1
             self._act(verdict.session_id, self.sessions[verdict.session_id].receive(verdict, 0.0))
+
+    def _ruled(self, entry: Entry) -> Entry:
+        if not entry.num_drafted:
+            return entry
+        rule = self.rule(self.before.get(entry.session_id, ()))
+        self.before[entry.session_id] = entry.tokens[-entry.num_drafted :]
+        self.num_by_rule[rule] += 1
+        return replace(entry, verification=rule)
 
     def _act(self, key: bytes, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -309,24 +197,47 @@ class Crowd:
         return self.spoil(message) if is_draft else message  # type: ignore[misc, arg-type]
 
 
-@pytest.mark.parametrize("rounds", ["barrier", "continuous"])
-@pytest.mark.parametrize("kind", ["lattice", pytest.param("dense-fp32", marks=pytest.mark.thorough)])
-def test_what_follows_a_draft_has_the_targets_law(rounds: str, kind: str) -> None:
-    crowd = Crowd(rounds, kind=kind)
-    p_value = crowd.p_value()
-    assert len(crowd.bases) > NUM_STREAMS  # more than one draft of each: the noise of a round is not another's
-    assert 0.1 < crowd.num_accepted / crowd.num_verified < 0.9  # else little was tested
+@pytest.mark.parametrize(
+    ("rounds", "kind", "model", "temperature"),
+    [
+        ("continuous", "lattice", DRAFT, 1.0),
+        ("barrier", "lattice", PARALLEL, 0.7),
+        ("barrier", "dense-fp16", DRAFT, 0.7),
+        pytest.param("barrier", "lattice", DRAFT, 1.0, marks=pytest.mark.thorough),
+        pytest.param("continuous", "dense-fp32", DRAFT, 1.0, marks=pytest.mark.thorough),
+        pytest.param("continuous", "dense-fp32", PARALLEL, 1.0, marks=pytest.mark.thorough),
+    ],
+)
+def test_what_follows_a_draft_has_the_targets_law(
+    rounds: str, kind: str, model: Checkpoint, temperature: float
+) -> None:
+    crowd = Crowd(rounds, kind=kind, model=model, sampling=Sampling(temperature=temperature))
+    crowd.check()
     assert set(crowd.sources) == {"model", None}
-    assert p_value > chi_square.REJECT
+
+
+@pytest.mark.thorough
+def test_rules_for_logits_change_the_law_of_both_and_it_is_still_the_targets() -> None:
+    """The second token's depends on the first one, drafted or not; without that the law would be another."""
+    rules = LogitRules(presence_penalty=1.0, repetition_penalty=1.3, min_p=0.02, logit_bias=(TokenBias(5, 1.0),))
+    crowd = Crowd(rules=rules, sampling=Sampling(temperature=0.8))
+    crowd.check()
+    assert crowd.p_value(replace(rules, presence_penalty=0.0)) < chi_square.REJECT
+
+
+@pytest.mark.thorough
+def test_going_on_under_match_keeps_the_targets_law() -> None:
+    """This holds where the rule hangs on drafts verified before, too: the next draft and match's noise know nothing."""
+    crowd = Crowd(rule=lambda before: "match" if before and before[0] % 2 else "ratio")
+    crowd.check()
+    assert min(crowd.num_by_rule.values()) > 300
 
 
 @pytest.mark.thorough
 def test_tokens_of_an_index_are_certain_and_leave_the_law_as_it_is() -> None:
     crowd = Crowd("continuous", knows=True)
-    p_value = crowd.p_value()
+    crowd.check()
     assert min(crowd.sources["model"], crowd.sources["ngram"]) > 0.3 * NUM_STREAMS
-    assert 0.1 < crowd.num_accepted / crowd.num_verified < 0.9
-    assert p_value > chi_square.REJECT
 
 
 def ended(draft: Draft) -> Draft:
@@ -353,6 +264,5 @@ def truncated(draft: Draft) -> Draft:
 @pytest.mark.parametrize("spoil", [ended, truncated])
 def test_a_draft_that_is_not_what_it_is_said_to_be_is_seen_in_the_law(spoil: Spoil, rounds: str) -> None:
     crowd = Crowd(rounds, kind="dense-fp32", spoil=spoil)
-    p_value = crowd.p_value()
     assert len(crowd.bases) > 0.5 * NUM_STREAMS
-    assert p_value < chi_square.REJECT
+    assert crowd.p_value() < chi_square.REJECT

@@ -1,7 +1,6 @@
 """What is recorded of live runs, and the figures of it, by hand."""
 
 import msgspec
-import numpy as np
 import pytest
 
 from experiments.served.recorded import Gap, Trial, collect, survival
@@ -105,14 +104,3 @@ def test_survival_by_hand():
         *[trial("01", 0)] * 4,  # what agrees after a wrong token says nothing
     ]
     assert survival(trials, 2) == pytest.approx([0.6, 0.6 * 3 / 5])
-
-
-def test_the_lengths_of_drafts_do_not_bend_the_curve():
-    """A mean over whole drafts would be too low where some drafts were not so long."""
-    random = np.random.default_rng(0)
-    alpha, trials = 0.7, []
-    for length in random.integers(1, 7, 4000):
-        agreed = random.random(length) < alpha
-        first_wrong = int(np.argmin(agreed)) if not agreed.all() else int(length)
-        trials.append(trial("".join("01"[int(one)] for one in agreed), first_wrong))
-    assert survival(trials, 6) == pytest.approx(alpha ** np.arange(1, 7), abs=0.02)

@@ -103,17 +103,3 @@ def test_an_ending_that_nobody_earned_is_found(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(DraftCore, "tick", rash)
     assert any("failed for no reason" in what for found in found_in(ENDING, 1) for what in found.what)
-
-
-def test_a_leave_that_is_never_said_is_found_by_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in a whole world, where its lease frees what a silent node had: at once."""
-    leave = DraftCore.leave
-    monkeypatch.setattr(
-        DraftCore, "leave", lambda core, fail: [one for one in leave(core, fail) if isinstance(one, Tell)]
-    )
-    world = World(1, CALM)
-    world.settle(0.3)
-    world.drafts[0].leave()
-    world.settle(0.011)
-    assert world.verify.core is not None
-    assert len(world.verify.core.sessions) == 6

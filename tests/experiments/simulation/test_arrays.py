@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from experiments.simulation.arrays import rows
 from experiments.simulation.arrays.probabilities import IndependentDraws
@@ -134,10 +133,6 @@ def test_a_policy_without_an_array_form_gives_the_same_by_its_list_form(policy):
         worlds.run(40)
     assert both[0].num_tokens.tolist() == both[1].num_tokens.tolist()
     assert both[0].goodput.tolist() == both[1].goodput.tolist()
-
-
-rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 0.5, 1.0]))
-clients = st.tuples(rates, st.floats(0.5, 5), st.sampled_from([0.0, 1.0, 1.0, 2.0]), st.integers(0, 9))
 
 
 def test_probabilities_are_what_the_rates_say():

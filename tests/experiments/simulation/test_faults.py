@@ -207,13 +207,3 @@ def test_a_watch_shows_the_time_that_it_was_set_to_whatever_its_drift():
 
 def fields_of(message):
     return {name: getattr(message, name) for name in message.__struct_fields__}
-
-
-def test_world_counts_every_fault():
-    world = World(1, replace(CALM, faults=Faults(lose=0.2, no_draft=0.3, abort=0.1, freeze_every_s=0.5, pause_s=0.1)))
-    world.run(1000.0)
-    parts = [draft.num_faults for draft in world.drafts], [draft.line.num_faults for draft in world.drafts]
-    assert all(sum(part) > 0 for part in parts)
-    assert world.num_faults > 0
-    in_all = world.num_faults + sum(map(sum, parts)) + world.verify.failures.num_faults
-    assert world.num_faults_in_all == in_all

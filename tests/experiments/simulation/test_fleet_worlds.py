@@ -5,15 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from draft_node.core.core import DraftCore
 from draft_node.core.links import Links
-from draft_node.core.session import Session
 from experiments.simulation.faults import main, play_fleet
-from experiments.simulation.fleet.world import FleetWorld
 from experiments.simulation.fleet.worlds import some_fleet
 from experiments.simulation.settings import Fleet, Settings, with_faults
 from experiments.simulation.texts.text import alone
-from experiments.simulation.world import World
 
 CALM = Settings(num_verifies=3, num_clients=4, num_sessions=4, max_sessions=4)
 KILLED = replace(with_faults(CALM, restart_every_s=0.3, down_s=3.0, connections=True), num_sessions=6)
@@ -41,13 +37,6 @@ def test_nothing_is_found_in_many_worlds(capsys):
     assert report["num_redirects"] > 50
     assert report["num_moves"] >= 5
     assert report["num_deaths"] > 15
-
-
-def test_one_verify_node_of_a_fleet_writes_what_one_alone_does():
-    alone_, fleet = World(5, replace(CALM, num_verifies=1)), FleetWorld(5, replace(CALM, num_verifies=1))
-    for world in (alone_, fleet):
-        world.run(100.0)
-        assert all(tuple(one.delivered) == alone(one.session.request) for one in generations(world))
 
 
 def test_a_seed_plays_again_in_the_same_way():
@@ -103,19 +92,6 @@ def test_settings_reach_every_size():
     sizes = {some_fleet(seed).num_verifies for seed in range(300)}
     assert {1, 2, 3, 4, 5, 8, 13} <= sizes
     assert 14 < max(sizes) <= 64
-
-
-def test_a_session_that_listens_to_whom_it_left_is_found(monkeypatch):
-    monkeypatch.setattr(DraftCore, "_session_on", lambda core, link, session_id: core.sessions.get(session_id))
-    monkeypatch.setattr(Session, "connect", lambda session, now, *there: session._open(now))
-    monkeypatch.setattr(Session, "receive", _whatever_the_epoch)
-    assert any(play_fleet(seed, with_faults(CIRCLES, jitter_s=0.5), limit_s=100.0)[1].what for seed in range(3))
-
-
-def _whatever_the_epoch(session, message, now):
-    if getattr(message, "tokens", None) is None or not session.is_open:
-        return []
-    return session._apply(message, now)
 
 
 def test_sessions_that_never_leave_a_dead_verify_node_are_found(monkeypatch):

@@ -8,7 +8,6 @@ from experiments.simulation.checking.worlds import TINY_POOL, some_settings
 from experiments.simulation.faults import play
 from experiments.simulation.settings import Settings
 from goodspeed.fair.round_time import Linear
-from verify_node.scheduler.preempt import Contention
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 SLOW = Linear(fixed_s=0.1, token_s=0.01)
@@ -24,27 +23,3 @@ def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: L
         world, found = play(seed, replace(some_settings(seed), order=order, round_cost=cost, **TINY_POOL))
         assert found.what == [], f"seed {seed}"
         assert world.num_left == 0
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("order", ["las", "laps"])
-def test_memory_is_taken_for_growth_and_for_waiters(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In those worlds both happen, so they try both."""
-    gave_way = {"serve_holders": 0, "admit": 0}
-
-    def watch(name: str) -> None:
-        method = getattr(Contention, name)
-
-        def watched(self: Contention) -> None:
-            num_before = len(self.preempt)
-            method(self)
-            gave_way[name] += len(self.preempt) - num_before
-
-        monkeypatch.setattr(Contention, name, watched)
-
-    for name in gave_way:
-        watch(name)
-    for seed in range(13):
-        play(seed, replace(some_settings(seed), order=order, round_cost=SLOW, **TINY_POOL))
-    assert gave_way["serve_holders"] > 10
-    assert gave_way["admit"] > 0

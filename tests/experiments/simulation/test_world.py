@@ -5,19 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from draft_node.core.generation import Generation
-from experiments.simulation.clock import Clock, Watch
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
-from experiments.simulation.texts.acceptance import Acceptance
-from experiments.simulation.texts.draft_model import DraftModel
-from experiments.simulation.texts.text import alone
 from experiments.simulation.world import World
-from goodspeed.drafting.proposing import Propose
-from goodspeed.drafting.tree import Nodes
 from goodspeed.fair.round_time import Linear
-from goodspeed.wire.messages import Sampling
-from tests.fakes import proposal
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
 
@@ -71,44 +62,3 @@ def test_all_share_the_verify_nodes_line():
         assert 0.4 + before.send_s < finished.waited_s < 0.46 + before.send_s
         num_tokens = sum(len(verdict.tokens) for verdict in before.verdicts)
         assert before.send_s == pytest.approx((2 * 60 + 3 * num_tokens) / 10_000)
-
-
-def test_events_happen_in_order_and_clocks_may_be_wrong():
-    clock = Clock()
-    seen: list[str] = []
-    clock.at(2.0, seen.append, "second")
-    clock.at(2.0, seen.append, "third")
-    clock.at(1.0, seen.append, "first")
-    clock.run_until(5.0)
-    assert seen == ["first", "second", "third"]
-    assert clock.now == 5.0
-    watch = Watch(clock, ahead_s=100.0, drift=0.1)
-    assert watch.now == pytest.approx(105.5)
-    assert watch.until(111.0) == pytest.approx(10.0)
-
-
-class Rising(Acceptance):
-    """Wrong up to a position, and right from there on."""
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-
-    def rate(self, position: int, offset: int, on_path: bool) -> float:
-        return float(position >= self.position and on_path)
-
-    def probabilities(self, position: int, offset: int) -> float:
-        return 1.0
-
-
-def test_a_draft_model_begins_anew_where_the_text_left_what_it_drafted_unasked() -> None:
-    """What it drafted itself is no part of the text, however often the text goes on otherwise."""
-    request = Generation(bytes(16), (1, 2, 3), Sampling(seed=7), 100)
-    text = alone(request)
-    model = DraftModel({request.session_id: Rising(23)})
-    for length in range(20):
-        base = (*request.prompt, *text[:length])
-        first = proposal(model, Propose(request, 1, 0, base, 2))
-        assert first[0] != text[length]
-        proposal(model, Propose(request, 1, 0, base, 2, tree=Nodes(first, (0.9, 0.9), (-1, 0))))
-    last = proposal(model, Propose(request, 1, 0, (*request.prompt, *text[:20]), 3))
-    assert last == text[20:23]

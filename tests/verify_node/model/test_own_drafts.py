@@ -85,15 +85,6 @@ def test_texts_are_the_targets_own_whatever_is_drafted(draft: Any, sampling: Sam
     assert desk.num_drafted > 0
 
 
-def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_drafts_and_others_do() -> None:
-    desk = OwnDesk(make_checkpoint(1, num_tokens=VOCAB - 1))
-    lacking = (3, VOCAB - 1, 4)
-    assert desk.write(prompt=lacking, sampling=WARM) == alone(WARM, prompt=lacking)
-    assert (desk.num_drafted, desk.own.num_failures) == (0, 0)
-    assert desk.write(2, sampling=GREEDY) == alone(GREEDY)
-    assert desk.num_drafted > 0
-
-
 @pytest.mark.parametrize("has_torch", [True, False], ids=["torch", "OpenVINO"])
 def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(has_torch: bool) -> None:
     """has_torch: the target; the draft model is on the other engine."""
