@@ -231,8 +231,8 @@ def _check_model(config: DraftConfig) -> None:
     if config.has_model:
         if config.tokenizer is not None and not is_gguf(config.model):
             raise ConfigError(
-                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf, http://HOST:PORT and source:NAME; {config.model} "
-                "brings its own tokenizer, so leave it out"
+                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf, http://HOST:PORT and source:NAME; the model "
+                f"{config.model} brings its own tokenizer, so leave it out; a draft source is named as source:NAME"
             )
         return
     if config.tokenizer is None:
