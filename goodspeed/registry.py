@@ -101,7 +101,7 @@ class Registry(Generic[T]):
     def _imported(self, name: str, place: str, load: Callable[[], Any]) -> Any:
         try:
             return load()
-        except Exception as error:  # whatever the module raises
+        except (Exception, SystemExit) as error:  # whatever the module raises, as a script does that ends itself
             raise ConfigError(f"the {self.kind} {name}: {place} cannot be imported: {_told(error)}") from error
 
 
@@ -112,18 +112,18 @@ def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POL
     """
     try:
         found = make()
-    except Exception as error:  # whatever its code raises
+    except (Exception, SystemExit) as error:  # whatever its code raises
         raise ConfigError(f"{name} cannot be created: {_told(error)}") from error
     if not callable(getattr(found, method.partition("(")[0], None)):
         raise ConfigError(f"{name} has no method {method}; see {page}")
     return found
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Describes an exception, with the line that raised it unless that is the import system's or ours."""
     lines = [one for one in extract_tb(error.__traceback__) if "importlib" not in one.filename]
     at = f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines and lines[-1].filename != __file__ else ""
-    return f"{type(error).__name__}: {error}{at}"
+    return f"{type(error).__name__}: {error}".removesuffix(": ") + at
 
 
 def _module(name: str) -> ModuleType:

@@ -175,7 +175,9 @@ class Sick(Fixed):
 
 
 @run_async
-async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts() -> None:
+async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = Sick([1], [0.9])
     source.sick = {2}
     drafter = SourceDrafter(source)
@@ -192,6 +194,7 @@ async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(
     assert not drafting.breaker.num_failures
     source.sick = {2, 4, 5, 6}
     assert [await tokens_of(number) for number in (4, 5, 1)] == [(), (), ()]
+    assert "the draft source failed; its sessions continue without drafts: ZeroDivisionError: 5" in caplog.text
     assert (drafting.breaker.num_failures, drafting.breaker.num_in_a_row) == (1, 1)
     drafting.breaker._until = 0.0
     assert [await tokens_of(number) for number in (4, 5, 6)] == [(), (), ()]
@@ -246,6 +249,7 @@ def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pyt
             "1 / 0",
             r"^the draft source \S+/mine.py:Mine: \S+/mine.py cannot be imported: Zero.* \(\S+/mine.py, line 1\)$",
         ),
+        ("raise SystemExit", r"mine.py cannot be imported: SystemExit \(\S+/mine.py, line 1\)$"),
         ("class Other: pass", "has no class 'Mine'; name the class after the colon"),
         ("class Mine: pass", r"Mine has no method begin\(asked\); see docs/SOURCE.md"),
         ("class Mine:\n    def __init__(self, what): pass", "Mine cannot be created: TypeError: .*'what'$"),
