@@ -36,6 +36,10 @@ def parsed(*words: str) -> DraftConfig:
             (*MODEL, "--tokenizer", "tiny-target"),
             "and source:NAME; the model tiny-draft-s brings its own tokenizer, so leave it out; a draft source",
         ),
+        (
+            ("--model", "./mine.py:Mine", "--tokenizer", "tiny-target"),
+            "there is no model ./mine.py:Mine; for a draft source say --model source:./mine.py:Mine",
+        ),
         ((*BARE, "--device", "cuda"), "--device needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),
         ((*BARE, "--memory-fraction", "0.5"), "--memory-fraction needs"),
