@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Container, Iterator
 from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -17,11 +18,24 @@ from goodspeed.embedded.models import is_gguf
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import option
-from goodspeed.serving.options import DRAFTING, MODEL, NETWORK, NO_MODEL, History, NodeSettings, SamplingSettings
+from goodspeed.serving.options import (
+    DRAFTING,
+    MODEL,
+    NETWORK,
+    NO_MODEL,
+    SOURCE,
+    History,
+    NodeSettings,
+    SamplingSettings,
+)
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
 """Pattern of a client's name."""
+
+
+OWN_CLASS = r"[\w./-]{1,200}:[A-Za-z_]\w*"
+"""Pattern of MODULE:CLASS and PATH.py:CLASS."""
 
 
 MAX_MODEL_NAME = 256
@@ -229,10 +243,14 @@ def _check_model(config: DraftConfig) -> None:
         _check_elsewhere(config)
         return
     if config.has_model:
+        if re.fullmatch(OWN_CLASS, config.model) and not Path(config.model).exists():
+            raise ConfigError(
+                f"there is no model {config.model}; for a draft source say --model {SOURCE}{config.model}"
+            )
         if config.tokenizer is not None and not is_gguf(config.model):
             raise ConfigError(
-                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf, http://HOST:PORT and source:NAME; {config.model} "
-                "brings its own tokenizer, so leave it out"
+                f"--tokenizer is for --model {NO_MODEL}, FILE.gguf, http://HOST:PORT and source:NAME; the model "
+                f"{config.model} brings its own tokenizer, so leave it out; a draft source is named as source:NAME"
             )
         return
     if config.tokenizer is None:

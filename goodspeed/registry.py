@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -92,16 +93,16 @@ class Registry(Generic[T]):
         module = self._imported(name, place, lambda: _file(place) if place.endswith(".py") else _module(place))
         found = getattr(module, attribute, None)
         if not callable(found):
-            what = f"{place} has no class {attribute!r}; name the class after the colon"
+            file = "" if place.endswith(".py") else f" ({getattr(module, '__file__', None) or 'a part of Python'})"
+            what = f"{place}{file} has no class {attribute!r}; name the class after the colon"
             raise ConfigError(f"the {self.kind} {name}: {what}")
         self._known[name] = self._guard(name, found)
 
     def _imported(self, name: str, place: str, load: Callable[[], Any]) -> Any:
         try:
             return load()
-        except Exception as error:  # whatever the module raises
-            what = f"{place} cannot be imported: {type(error).__name__}: {error}"
-            raise ConfigError(f"the {self.kind} {name}: {what}") from error
+        except (Exception, SystemExit) as error:  # whatever the module raises, as a script does that ends itself
+            raise ConfigError(f"the {self.kind} {name}: {place} cannot be imported: {_told(error)}") from error
 
 
 def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POLICY.md") -> T:
@@ -111,11 +112,18 @@ def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POL
     """
     try:
         found = make()
-    except Exception as error:  # whatever its code raises
-        raise ConfigError(f"{name} cannot be created: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever its code raises
+        raise ConfigError(f"{name} cannot be created: {_told(error)}") from error
     if not callable(getattr(found, method.partition("(")[0], None)):
         raise ConfigError(f"{name} has no method {method}; see {page}")
     return found
+
+
+def _told(error: BaseException) -> str:
+    """Describes an exception, with the line that raised it unless that is the import system's or ours."""
+    lines = [one for one in extract_tb(error.__traceback__) if "importlib" not in one.filename]
+    at = f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines and lines[-1].filename != __file__ else ""
+    return f"{type(error).__name__}: {error}".removesuffix(": ") + at
 
 
 def _module(name: str) -> ModuleType:

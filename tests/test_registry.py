@@ -68,6 +68,8 @@ def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> 
         VerifyConfig(model="none", order=f"{file}:Longest")
     with pytest.raises(ConfigError, match="has no class 'dearest'; name the class after the colon"):
         VerifyConfig(model="none", admission="rules:dearest")
+    with pytest.raises(ConfigError, match=r"rules:Shortest is a class; name a function with .* \(ordered, now\)"):
+        VerifyConfig(model="none", admission="rules:Shortest")
     with pytest.raises(ConfigError, match="no admission policy is named 'dearest'; choose one of: cheapest, dp, edf"):
         VerifyConfig(model="none", admission="dearest")
 

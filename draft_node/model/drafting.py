@@ -12,7 +12,7 @@ from collections import OrderedDict
 from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S, CircuitBreaker
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.errors import MalformedMessage, TransportError
+from goodspeed.errors import MalformedMessage, TransportError, first_line
 from goodspeed.serving.loop import ModelThread
 
 logger = logging.getLogger("goodspeed.draft")
@@ -35,7 +35,7 @@ class Drafting:
         session_id = propose.request.session_id
         if (began := self.breaker.late_since(now)) not in (None, self._told):
             self._told = began
-            logger.warning("the draft model hangs; its sessions continue without drafts")
+            logger.warning("the %s hangs; its sessions continue without drafts", self.drafter.kind)
         on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
         if self.breaker.is_open(now) or on_trial:
             return Proposed(session_id, propose.epoch, propose.round, ())
@@ -61,7 +61,7 @@ class Drafting:
     def close(self) -> None:
         """Waits at most DRAFTING_TIMEOUT_S for the running step. Blocks the event loop: call it at the very end."""
         if not self._thread.close(DRAFTING_TIMEOUT_S):
-            logger.warning("the draft model hangs; stopping without waiting for it")
+            logger.warning("the %s hangs; stopping without waiting for it", self.drafter.kind)
         else:
             self.drafter.close()
 
@@ -82,7 +82,7 @@ class Drafting:
                 self.breaker.begin(time.monotonic())
                 proposed = self.drafter.step()
                 if not self.breaker.end(time.monotonic()):
-                    logger.warning("the draft model took too long; its sessions continue without drafts")
+                    logger.warning("the %s took too long; its sessions continue without drafts", self.drafter.kind)
                     self.breaker.failed(time.monotonic())
                     return proposed + self.drafter.give_up()
                 if any(each.tokens for each in proposed):
@@ -91,7 +91,9 @@ class Drafting:
                     return proposed
         except Exception as error:  # such as out of memory; a server that is away needs no traceback
             where = None if isinstance(error, (TransportError, MalformedMessage)) else error
-            logger.error("the draft model failed; its sessions continue without drafts: %s", error, exc_info=where)
+            what = f"{type(error).__name__}: {first_line(error)}" if where else error
+            told = "the %s failed; its sessions continue without drafts: %s"
+            logger.error(told, self.drafter.kind, what, exc_info=where)
             self.breaker.failed(time.monotonic())
             return self.drafter.abandon()
 

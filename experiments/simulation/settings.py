@@ -118,6 +118,7 @@ class Settings:
     num_clients: int = 4
     num_sessions: int = 3  # per client
     num_at_once: int = 2  # per client
+    weight: tuple[float, ...] = (1.0,)  # of each client in the utility
     loads: tuple[int, ...] = ()  # instead of it, of each client
     min_tokens: int = 1
     max_tokens: int = 40

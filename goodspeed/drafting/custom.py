@@ -5,6 +5,7 @@ thread.
 """
 
 import logging
+import reprlib
 from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, Protocol
@@ -13,11 +14,14 @@ from goodspeed.drafting.job import Job
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
 from goodspeed.drafting.tree import Tree
+from goodspeed.errors import first_line
 from goodspeed.exact.trees import BASE
 from goodspeed.registry import OWN, Registry, created
 from goodspeed.wire.fields import MAX_DRAFT
 
 logger = logging.getLogger("goodspeed.draft")
+
+PAGE = "docs/SOURCE.md"
 
 
 class TextSource(Protocol):
@@ -45,7 +49,7 @@ def create(name: str) -> Source:
     """Creates a source: a package's, by the name of its entry point, or a user's own, as `MODULE:CLASS` or
     `PATH.py:CLASS`. Called with names of a command line only. ConfigError if that fails."""
     SOURCES.load(name)
-    return created(f"the draft source {name}", SOURCES.find(name), "begin(asked)", "docs/SOURCE.md")
+    return created(f"the draft source {name}", SOURCES.find(name), "begin(asked)", PAGE)
 
 
 class SourceDrafter(DraftModel):
@@ -55,6 +59,7 @@ class SourceDrafter(DraftModel):
     text before, and for none has worked since.
     """
 
+    kind = "draft source"
     num_parallel = MAX_DRAFT  # a source is asked for a whole draft
 
     def __init__(self, source: Source) -> None:
@@ -104,21 +109,50 @@ class SourceDrafter(DraftModel):
             self._failed.add(job.session_id)
             self._texts.pop(job.session_id, None)
             job.tree = Tree.of(job.propose.tree)
-            logger.exception("the draft source failed for one text, which continues without drafts: %s", error)
+            told = "the draft source failed for one text, which continues without drafts: %s: %s"
+            logger.exception(told, type(error).__name__, first_line(error))
 
     def _extend(self, job: Job, leaf: int) -> None:
-        """Adds what the source drafts after a leaf. ValueError for what is no draft."""
+        """Adds what the source drafts after a leaf. Raises what the source raises, and ValueError or TypeError for what
+        is no draft."""
         if job.session_id not in self._texts:
-            self._texts[job.session_id] = self._source.begin(job.propose.request)
+            self._texts[job.session_id] = _begun(self._source, job.propose.request)
         deepest = min(job.propose.max_depth, job.tree.depth(leaf) + job.length)
         source, room = self._texts[job.session_id], deepest - job.tree.depth(leaf)
-        tokens, claimed, *tree = source.draft(list(job.text), job.path(leaf), room)
-        parents = tree[0] if tree else range(BASE, len(tokens) + BASE)
+        drafted = _checked(source.draft(list(job.text), job.path(leaf), room))
         nodes = {BASE: leaf}
-        for node, (token, probability, above) in enumerate(zip(tokens, map(float, claimed), parents, strict=True)):
-            if index(token) < 0 or not 0.0 <= probability <= 1.0 or not BASE <= index(above) < node:
-                raise ValueError(f"token {token} of a draft has probability {probability} and follows token {above}")
+        for node, (token, probability, above) in enumerate(drafted):
             parent = nodes.get(above)
             fits = token < self.vocab_size and len(nodes) <= MAX_DRAFT
             if fits and parent is not None and job.tree.depth(parent) < deepest:
-                nodes[node] = job.tree.add(index(token), probability, parent)
+                nodes[node] = job.tree.add(token, probability, parent)
+
+
+def _begun(source: Source, asked: Asked) -> TextSource:
+    """Returns what drafts for a new text. TypeError if that cannot draft."""
+    begun = source.begin(asked)
+    if not callable(getattr(begun, "draft", None)):
+        raise TypeError(
+            f"begin returned {reprlib.repr(begun)}, which has no method draft(text, drafted, room); see {PAGE}"
+        )
+    return begun
+
+
+def _checked(answer: Any) -> list[tuple[int, float, int]]:
+    """Returns each drafted token with its probability and its predecessor's index. ValueError for what is no draft."""
+    try:
+        tokens, claimed, *tree = answer
+        [parents] = tree or [range(BASE, len(tokens) + BASE)]
+        drafted = list(zip(map(index, tokens), map(float, claimed), map(index, parents), strict=True))
+    except (TypeError, ValueError, OverflowError):
+        wanted = "token ids, as many probabilities, and of a tree as many predecessors"
+        raise ValueError(f"draft returned {reprlib.repr(answer)}; it must return lists: {wanted}; see {PAGE}") from None
+    for node, (token, probability, above) in enumerate(drafted):
+        if token < 0:
+            raise ValueError(f"draft returned the token id {token}; it must be 0 or more")
+        if not 0.0 <= probability <= 1.0:
+            raise ValueError(f"draft returned the probability {probability}; it must lie within 0 and 1")
+        if not BASE <= above < node:
+            what = f"it must be the index of one before, or {BASE}"
+            raise ValueError(f"draft returned the predecessor {above} for token {node}; {what}")
+    return drafted

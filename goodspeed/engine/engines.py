@@ -5,12 +5,13 @@ methods of `EngineKind`. `--engine NAME` chooses it; `auto` is OpenVINO for GGUF
 for checkpoints.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 
 from goodspeed.engine.engine import Engine
 from goodspeed.engine.model_files import kind_of
+from goodspeed.errors import ConfigError
 from goodspeed.registry import Registry
 
 if TYPE_CHECKING:
@@ -47,9 +48,18 @@ class EngineKind(Protocol):
         """Returns the bytes of a token in the model's KV cache."""
 
 
+def _whole(name: str, found: Any) -> EngineKind:
+    """Returns an engine of another package. ConfigError if it lacks one of the functions."""
+    missing = [method for method in ("load", "start", "token_bytes") if not callable(getattr(found, method, None))]
+    if missing:
+        raise ConfigError(f"the engine {name} has no function {' and no '.join(missing)}; see docs/ENGINE.md")
+    return cast(EngineKind, found)
+
+
 ENGINES: Registry[EngineKind] = Registry(
     "engine",
     "goodspeed.engines",
+    _whole,
     modules={"torch": "goodspeed.engine.runner", "openvino": "goodspeed.engine.openvino.loading"},
 )
 
@@ -64,15 +74,21 @@ def load(
     num_threads: int = 1,
     **more: Any,
 ) -> "Checkpoint":
-    """Loads a model with the engine of that name. more: what only this engine knows.
+    """Loads a model with the engine of that name; ConfigError if that returns no checkpoint of its own. more: what only
+    this engine knows.
 
     num_threads: of the model. See `set_threads` for torch's; several models need another call of it.
     """
     engine = engine_of(name) if engine == "auto" else engine
     set_threads(num_threads, engine)
-    return ENGINES.find(engine).load(
+    checkpoint = ENGINES.find(engine).load(
         name, device=device, dtype=dtype, generation_config=generation_config, num_threads=num_threads, **more
     )
+    if getattr(checkpoint, "engine", None) != engine:  # else another one would start with it
+        raise ConfigError(
+            f"the engine {engine}: load must return a Checkpoint with engine={engine!r}; see docs/ENGINE.md"
+        )
+    return checkpoint
 
 
 def set_threads(num_threads: int, *engines: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from goodspeed.errors import PolicyError
+from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.registry import OWN, Misfits, Registry
 from goodspeed.slo.feasible import Ask, Course
 
@@ -15,6 +15,10 @@ class OwnPolicy:
     """An admission policy that is not ours. Where it fails or its choice is not feasible, nothing new is admitted."""
 
     def __init__(self, name: str, policy: Policy) -> None:
+        """ConfigError for a class, which a policy or an order would be."""
+        if isinstance(policy, type):
+            what = "is a class; name a function with the parameters (ordered, now); see docs/POLICY.md"
+            raise ConfigError(f"the admission policy {name} {what}")
         self._policy = policy
         self._misfits = Misfits(f"the admission policy {name}", "this decision promises nothing new")
 

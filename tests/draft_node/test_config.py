@@ -34,7 +34,11 @@ def parsed(*words: str) -> DraftConfig:
         (("--model", "none"), "--model none needs --tokenizer NAME|FOLDER|FILE"),
         (
             (*MODEL, "--tokenizer", "tiny-target"),
-            "and source:NAME; tiny-draft-s brings its own tokenizer",
+            "and source:NAME; the model tiny-draft-s brings its own tokenizer, so leave it out; a draft source",
+        ),
+        (
+            ("--model", "./mine.py:Mine", "--tokenizer", "tiny-target"),
+            "there is no model ./mine.py:Mine; for a draft source say --model source:./mine.py:Mine",
         ),
         ((*BARE, "--device", "cuda"), "--device needs a draft model; leave it out, or give a model with --model"),
         ((*BARE, "--dtype", "bfloat16"), "--dtype needs"),

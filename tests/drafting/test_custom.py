@@ -112,21 +112,25 @@ def test_what_does_not_fit_is_dropped_with_all_that_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "told"),
     [
-        None,
-        ([1],),
-        ([1], []),
-        ([-1], [0.5]),
-        ([1.5], [0.5]),
-        ([1], [1.5]),
-        ([1], [float("nan")]),
-        ([1, 2], [0.5, 0.5], [-1]),
-        ([1, 2], [0.5, 0.5], [1, -1]),
-        ([1], [0.5], [-2]),
+        (None, "draft returned None; it must return lists: token ids, as many probabilities, and of a tree as many"),
+        (([1],), "draft returned ([1],); it must return lists"),
+        ([], "draft returned []; it must return lists"),
+        (([1], []), "draft returned ([1], []); it must return lists"),
+        (([1], 0.5), "draft returned ([1], 0.5); it must return lists"),
+        (([-1], [0.5]), "draft returned the token id -1; it must be 0 or more"),
+        (([1.5], [0.5]), "draft returned ([1.5], [0.5]); it must return lists"),
+        (("a", [0.5]), "draft returned ('a', [0.5]); it must return lists"),
+        (([1], [1.5]), "draft returned the probability 1.5; it must lie within 0 and 1"),
+        (([1], [float("nan")]), "draft returned the probability nan; it must lie within 0 and 1"),
+        (([1, 2], [0.5, 0.5], [-1]), "it must return lists"),
+        (([1], [0.5], [-1], [-1]), "it must return lists"),
+        (([1, 2], [0.5, 0.5], [1, -1]), "the predecessor 1 for token 0; it must be the index of one before, or -1"),
+        (([1], [0.5], [-2]), "draft returned the predecessor -2 for token 0"),
     ],
 )
-def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any) -> None:
+def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any, told: str, caplog: pytest.LogCaptureFixture) -> None:
     source = Fixed()
     source.drafted = answer
     drafter = SourceDrafter(source)
@@ -134,6 +138,8 @@ def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any) -> None:
     drafter.add(asked())
     [proposed] = drafter.step()
     assert proposed.tokens == ()
+    assert "the draft source failed for one text, which continues without drafts: ValueError: draft" in caplog.text
+    assert told in caplog.text
     source.drafted = [1], [0.9]
     drafter.add(asked())
     assert [each.tokens for each in drafter.step()] == [()]
@@ -141,6 +147,15 @@ def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any) -> None:
     drafter.forget(session_id(1))
     drafter.add(asked())
     assert [each.tokens for each in drafter.step()] == [(1,)]
+
+
+def test_what_begin_returns_must_draft(caplog: pytest.LogCaptureFixture) -> None:
+    class Unfit:
+        def begin(self, asked: Any) -> Any:
+            return None
+
+    assert drafted(Unfit(), asked()).tokens == ()
+    assert "TypeError: begin returned None, which has no method draft(text, drafted, room); see docs" in caplog.text
 
 
 def of_text(number: int) -> Propose:
@@ -160,7 +175,9 @@ class Sick(Fixed):
 
 
 @run_async
-async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts() -> None:
+async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = Sick([1], [0.9])
     source.sick = {2}
     drafter = SourceDrafter(source)
@@ -177,6 +194,7 @@ async def test_a_text_for_which_the_source_fails_costs_no_other_text_its_drafts(
     assert not drafting.breaker.num_failures
     source.sick = {2, 4, 5, 6}
     assert [await tokens_of(number) for number in (4, 5, 1)] == [(), (), ()]
+    assert "the draft source failed; its sessions continue without drafts: ZeroDivisionError: 5" in caplog.text
     assert (drafting.breaker.num_failures, drafting.breaker.num_in_a_row) == (1, 1)
     drafting.breaker._until = 0.0
     assert [await tokens_of(number) for number in (4, 5, 6)] == [(), (), ()]
@@ -224,7 +242,20 @@ def test_a_source_of_another_package(mine: str, tmp_path: Path, monkeypatch: pyt
         create("nobodys")
 
 
-def test_what_cannot_be_a_source_is_refused(tmp_path: Path) -> None:
-    (file := tmp_path / "mine.py").write_text("class Mine: pass")
-    with pytest.raises(ConfigError, match=r"Mine has no method begin\(asked\); see docs/SOURCE.md"):
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "1 / 0",
+            r"^the draft source \S+/mine.py:Mine: \S+/mine.py cannot be imported: Zero.* \(\S+/mine.py, line 1\)$",
+        ),
+        ("raise SystemExit", r"mine.py cannot be imported: SystemExit \(\S+/mine.py, line 1\)$"),
+        ("class Other: pass", "has no class 'Mine'; name the class after the colon"),
+        ("class Mine: pass", r"Mine has no method begin\(asked\); see docs/SOURCE.md"),
+        ("class Mine:\n    def __init__(self, what): pass", "Mine cannot be created: TypeError: .*'what'$"),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused(code: str, told: str, tmp_path: Path) -> None:
+    (file := tmp_path / "mine.py").write_text(code)
+    with pytest.raises(ConfigError, match=told):
         create(f"{file}:Mine")

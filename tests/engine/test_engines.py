@@ -1,5 +1,7 @@
 """Engines are found by their names, those of other packages too."""
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,42 +12,55 @@ from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError
 from tests import gguf_files
 
-MODULE = """
-from dataclasses import replace
-
-from goodspeed.engine import runner
-
-def load(name, **settings):
-    return replace(runner.load(name.removeprefix("other:"), **settings), engine="other")
-
-start, token_bytes = runner.start, runner.token_bytes
-"""
+PAGE = Path(__file__).parents[2] / "docs" / "ENGINE.md"
+MODULE = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
 
 
 @pytest.fixture
-def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package with an engine, installed."""
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with the page's engine, installed; returns its module."""
     info = tmp_path / "other_engine-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-engine\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{engines.ENGINES.group}]\nother = engine_of_tests\n")
-    (tmp_path / "engine_of_tests.py").write_text(MODULE)
+    (info / "entry_points.txt").write_text(f"[{engines.ENGINES.group}]\nmine = engine_of_tests\n")
+    (module := tmp_path / "engine_of_tests.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(engines.ENGINES, "_known", {})
+    monkeypatch.delitem(sys.modules, "engine_of_tests", raising=False)
+    return module
 
 
-@pytest.mark.usefixtures("other")
-def test_an_engine_of_another_package() -> None:
-    checkpoint = engines.load("other:tiny-draft-s", engine="other")
+def test_an_engine_of_another_package(mine: Path) -> None:
+    checkpoint = engines.load("tiny-draft-s", engine="mine")
     plain = engines.load("tiny-draft-s")
-    assert (checkpoint.engine, plain.engine) == ("other", "torch")
+    assert (checkpoint.engine, plain.engine) == ("mine", "torch")
     assert engines.token_bytes(checkpoint) == engines.token_bytes(plain)
     found, expected = (
         engines.start(each, num_pages=2).forward([Chunk("a", [1, 2, 3], 1)]) for each in (checkpoint, plain)
     )
     assert found.equal(expected)
-    with pytest.raises(ConfigError, match="no engine is named 'nobody'; choose one of: openvino, other, torch"):
+    with pytest.raises(ConfigError, match="no engine is named 'nobody'; choose one of: mine, openvino, torch"):
         engines.load("tiny-draft-s", engine="nobody")
+
+
+def test_an_engine_that_cannot_be_imported(mine: Path) -> None:
+    mine.write_text("import a_missing_library")
+    with pytest.raises(ConfigError, match=r"the engine mine: engine_of_tests cannot be imported: .*a_missing_library"):
+        engines.ENGINES.find("mine")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("def load(): pass", "the engine mine has no function start and no token_bytes; see docs/ENGINE.md"),
+        (MODULE.replace(', engine="mine"', ""), "the engine mine: load must return a Checkpoint with engine='mine'"),
+        (MODULE.replace("return replace", "replace", 1), "the engine mine: load must return a Checkpoint"),
+    ],
+)
+def test_an_engine_that_is_none(mine: Path, code: str, told: str) -> None:
+    mine.write_text(code)
+    with pytest.raises(ConfigError, match=told):
+        engines.load("tiny-draft-s", engine="mine")
 
 
 def test_auto_chooses_by_the_kind_of_model() -> None:

@@ -11,7 +11,7 @@ from experiments.simulation.nodes.failures import WHY, Failures
 from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.nodes.own_drafts import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
-from experiments.simulation.settings import Settings
+from experiments.simulation.settings import Settings, of_client
 from experiments.simulation.texts.recorded import RecordedSelfDrafts
 from experiments.simulation.texts.target import Target
 from experiments.simulation.texts.text import VOCAB
@@ -21,6 +21,7 @@ from goodspeed.fair import policies
 from goodspeed.fair.policies import OwnPolicy, Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
+from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Draft, OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
@@ -150,6 +151,9 @@ class VerifyNode:
     def receive(self, peer_id: bytes, message: UpMessage) -> None:
         if self.core is not None:
             self._reply(self.core.receive(peer_id, message, self._watch.now))
+            if isinstance(message, Hello) and (peer := self.core.register.peers.get(peer_id)) is not None:
+                number = int(message.name.removeprefix("client-"))
+                peer.client.weight = of_client(self.world.settings.weight, number)
             if isinstance(message, Draft) and self.world.settings.draft_core is not None:
                 self._reading_s += self.world.settings.draft_core.draft_s
             if isinstance(message, Draft) and message.tokens:

@@ -34,7 +34,7 @@ class OwnPolicy:
             lengths = [index(length) for length in given]  # type: ignore[attr-defined]
         except TypeError:
             raise PolicyError(
-                f"the policy {self._name} returned {reprlib.repr(given)}; it must return whole numbers"
+                f"the policy {self._name} returned {reprlib.repr(given)}; it must return a list of whole numbers"
             ) from None
         if wrong := _wrong(lengths, most, budget):
             raise PolicyError(f"the policy {self._name} returned {wrong}")

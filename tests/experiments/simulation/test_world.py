@@ -1,5 +1,6 @@
 """The simulated world: the same seed gives the same trace, and time passes as the settings say."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -8,6 +9,7 @@ import pytest
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.world import World
+from goodspeed.fair.policies import ClientState
 from goodspeed.fair.round_time import Linear
 
 SMALL = Settings(num_clients=3, num_at_once=1, min_tokens=100, max_tokens=100, stops=0.0, context_len=200)
@@ -49,6 +51,19 @@ def test_a_round_waits_for_the_slowest_under_barrier_rounds():
         planned = finished.round
         expected = cost.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
         assert finished.duration_s == expected
+
+
+def test_a_policy_gets_each_clients_weight() -> None:
+    seen: dict[str, set[float]] = {}
+
+    class Notes:
+        def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+            for client in clients:
+                seen.setdefault(client.client_id, set()).add(client.weight)
+            return [0] * len(clients)
+
+    trace(1, replace(SMALL, policy=Notes, weight=(4.0, 1.0)))
+    assert seen == {"client-0": {4.0}, "client-1": {1.0}, "client-2": {4.0}}
 
 
 def test_all_share_the_verify_nodes_line():

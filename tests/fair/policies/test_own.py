@@ -123,14 +123,17 @@ def test_only_command_lines_have_a_rule_imported() -> None:
         ("mine.py", "mine.py names no class; give it after a colon, as in mine.py:Mine"),
         ("no_such_module:Mine", "no_such_module cannot be imported: ModuleNotFoundError"),
         ("./no_such_file.py:Mine", "./no_such_file.py cannot be imported: FileNotFoundError"),
-        ("own_policies:Yours", "own_policies has no class 'Yours'"),
-        ("own_policies:", "own_policies has no class ''"),
+        ("own_policies:Yours", r"own_policies \(/\S+/own_policies.py\) has no class 'Yours'"),
+        ("own_policies:", r"own_policies \(/\S+/own_policies.py\) has no class ''"),
         ("own_policies:Plain", r"own_policies:Plain has no method allocate\(clients, budget\)"),
         (
             "own_policies:Unfair",
             "own_policies:Unfair: fairness is -1; it must lie within 0",
         ),
-        ("own_policies:Broken", "own_policies:Broken cannot be created: RuntimeError: no table"),
+        (
+            "own_policies:Broken",
+            r"own_policies:Broken cannot be created: RuntimeError: no table \(/\S+/own_policies.py, line \d+\)$",
+        ),
         (":", "cannot be imported"),
     ],
 )
@@ -155,8 +158,8 @@ def one_third_of_nothing(clients: list[ClientState], budget: int) -> object:
     ("answer", "told"),
     [
         (one_third_of_nothing, "failed: ZeroDivisionError"),
-        (lambda clients, budget: None, "returned None; it must return whole numbers"),
-        (lambda clients, budget: [1.5, 1.0], r"returned \[1.5, 1.0\]; it must return whole numbers"),
+        (lambda clients, budget: None, "returned None; it must return a list of whole numbers"),
+        (lambda clients, budget: [1.5, 1.0], r"returned \[1.5, 1.0\]; it must return a list of whole numbers"),
         (lambda clients, budget: [1], "returned 1 lengths for 2 clients"),
         (lambda clients, budget: [1, 1, 1], "returned 3 lengths for 2 clients"),
         (lambda clients, budget: [1, -1], "returned the length -1 for client 1"),
