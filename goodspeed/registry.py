@@ -20,9 +20,6 @@ logger = logging.getLogger("goodspeed.verify")
 T = TypeVar("T")
 Rule = TypeVar("Rule", bound=Callable[..., object])
 
-OWN = "name one of your own, as MODULE:CLASS or FILE.py:CLASS"
-"""What else an error tells to do where `load` is called."""
-
 
 class Registry(Generic[T]):
     """Everything of one kind. Its names are a command line's choices."""
@@ -34,13 +31,14 @@ class Registry(Generic[T]):
         guard: Callable[[str, Any], T] = lambda name, found: found,
         *,
         modules: Mapping[str, str] | None = None,
-        takes: str = "",
+        own: str = "",
     ) -> None:
         """kind: what an error calls one of them. group: of the entry points. guard: wraps what is not ours.
 
-        modules: ours that are imported when they are chosen, by name. takes: what else an error tells to do.
+        modules: ours that are imported when they are chosen, by name. own: what a user's own is, "class" or "function";
+        empty where `load` is not called.
         """
-        self.kind, self.group, self._takes = kind, group, takes
+        self.kind, self.group, self._own = kind, group, own
         self._guard = guard
         self._modules = {name: EntryPoint(name, place, group) for name, place in (modules or {}).items()}
         self._known: dict[str, T] = {}
@@ -71,9 +69,9 @@ class Registry(Generic[T]):
         if name not in self._known:
             place = self._places.get(name)
             if place is None:
-                ways = [f"choose one of: {', '.join(self.names)}"] * bool(self.names) + [self._takes] * bool(
-                    self._takes
-                )
+                ways = [f"choose one of: {', '.join(self.names)}"] if self.names else []
+                if own := self._own.upper():
+                    ways.append(f"name one of your own, as MODULE:{own} or FILE.py:{own}")
                 raise UnknownPolicyError(f"no {self.kind} is named {name!r}; {'; or '.join(ways)}")
             found = self._imported(name, place.value, place.load)
             self._known[name] = found if name in self._modules else self._guard(name, found)
@@ -85,14 +83,14 @@ class Registry(Generic[T]):
         Raises ConfigError if there is no such module, or nothing to call of that name in it.
         """
         if name.endswith(".py"):
-            raise ConfigError(f"the {self.kind} {name} names no class; give it after a colon, as in {name}:Mine")
+            raise ConfigError(f"the {self.kind} {name} names no {self._own}; give it after a colon, as in {name}:Mine")
         if ":" not in name or name in self._known:
             return
         place, _, attribute = name.rpartition(":")
         module = self._imported(name, place, lambda: _file(place) if place.endswith(".py") else _module(place))
         found = getattr(module, attribute, None)
         if not callable(found):
-            what = f"{place} has no class {attribute!r}; name the class after the colon"
+            what = f"{place} has no {self._own} {attribute!r}; name the {self._own} after the colon"
             raise ConfigError(f"the {self.kind} {name}: {what}")
         self._known[name] = self._guard(name, found)
 

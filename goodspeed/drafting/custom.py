@@ -14,7 +14,7 @@ from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
 from goodspeed.drafting.tree import Tree
 from goodspeed.exact.trees import BASE
-from goodspeed.registry import OWN, Registry, created
+from goodspeed.registry import Registry, created
 from goodspeed.wire.fields import MAX_DRAFT
 
 logger = logging.getLogger("goodspeed.draft")
@@ -38,7 +38,7 @@ class Source(Protocol):
         """Returns what drafts for a new text."""
 
 
-SOURCES: Registry[Callable[[], Source]] = Registry("draft source", "goodspeed.sources", takes=OWN)
+SOURCES: Registry[Callable[[], Source]] = Registry("draft source", "goodspeed.sources", own="class")
 
 
 def create(name: str) -> Source:
