@@ -5,6 +5,7 @@ Importing runs the module's code. So `Registry.load` is for names of a command l
 
 import importlib
 import importlib.util
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping
@@ -103,7 +104,7 @@ class Registry(Generic[T]):
 
 
 def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POLICY.md") -> T:
-    """Creates what is not ours; ConfigError if that fails, or if it lacks the method, named with its parameters.
+    """Creates what is not ours; ConfigError if that fails, or if it has no such method of these parameters.
 
     name: with its kind, for the error. page: of the documentation.
     """
@@ -111,9 +112,20 @@ def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POL
         found = make()
     except Exception as error:  # whatever its code raises
         raise ConfigError(f"{name} cannot be created: {type(error).__name__}: {error}") from error
-    if not callable(getattr(found, method.partition("(")[0], None)):
+    if not takes(getattr(found, method.partition("(")[0], None), method):
         raise ConfigError(f"{name} has no method {method}; see {page}")
     return found
+
+
+def takes(function: Any, call: str) -> bool:
+    """True if `function` can be called with as many arguments as `call` has, for example "rank(jobs, now)"."""
+    try:
+        inspect.signature(function).bind(*call.split(","))
+    except TypeError:
+        return False
+    except ValueError:  # a function in C may have no signature
+        return True
+    return True
 
 
 def _module(name: str) -> ModuleType:

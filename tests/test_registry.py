@@ -154,8 +154,12 @@ def test_an_admission_policy_that_does_wrong_promises_nothing_new(
 def test_an_order_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(ConfigError, match="the order mine cannot be created: ZeroDivisionError"):
         OwnOrder("mine", lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("rank", [None, lambda self, jobs: jobs, lambda self, jobs, now, more: jobs])
+def test_an_order_without_such_a_method_is_refused(rank: Any) -> None:
     with pytest.raises(ConfigError, match=r"the order mine has no method rank\(jobs, now\)"):
-        OwnOrder("mine", object)  # type: ignore[arg-type]
+        OwnOrder("mine", type("Mine", (), {"rank": rank}))
 
 
 @pytest.mark.parametrize("wrong", [5, list, lambda ordered: [], lambda ordered, now, more: []])

@@ -1,12 +1,10 @@
 """The interface of admission policies, and the registry of policies by name; `none` admits nothing new."""
 
-import inspect
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TypeAlias
 
 from goodspeed.errors import ConfigError, PolicyError
-from goodspeed.registry import Misfits, Registry
+from goodspeed.registry import Misfits, Registry, takes
 from goodspeed.slo.feasible import Ask, Course
 
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], Sequence[bool]]
@@ -18,12 +16,8 @@ class OwnPolicy:
 
     def __init__(self, name: str, policy: Policy) -> None:
         """Raises ConfigError unless it can be called with two arguments."""
-        with suppress(ValueError):  # a function in C may have no signature
-            try:
-                inspect.signature(policy).bind([], None)
-            except TypeError:
-                what = f"the admission policy {name} is no function of (ordered, now); see docs/POLICY.md"
-                raise ConfigError(what) from None
+        if not takes(policy, "(ordered, now)"):
+            raise ConfigError(f"the admission policy {name} is no function of (ordered, now); see docs/POLICY.md")
         self._policy = policy
         self._misfits = Misfits(f"the admission policy {name}", "this decision promises nothing new")
 
