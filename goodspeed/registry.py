@@ -5,6 +5,7 @@ Importing runs the module's code. So `Registry.load` is for names of a command l
 
 import importlib
 import importlib.util
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping
@@ -21,9 +22,6 @@ logger = logging.getLogger("goodspeed.verify")
 T = TypeVar("T")
 Rule = TypeVar("Rule", bound=Callable[..., object])
 
-OWN = "name one of your own, as MODULE:CLASS or FILE.py:CLASS"
-"""What else an error tells to do where `load` is called."""
-
 
 class Registry(Generic[T]):
     """Everything of one kind. Its names are a command line's choices."""
@@ -35,13 +33,14 @@ class Registry(Generic[T]):
         guard: Callable[[str, Any], T] = lambda name, found: found,
         *,
         modules: Mapping[str, str] | None = None,
-        takes: str = "",
+        own: str = "",
     ) -> None:
         """kind: what an error calls one of them. group: of the entry points. guard: wraps what is not ours.
 
-        modules: ours that are imported when they are chosen, by name. takes: what else an error tells to do.
+        modules: ours that are imported when they are chosen, by name. own: what a user's own is, "class" or "function";
+        empty where `load` is not called.
         """
-        self.kind, self.group, self._takes = kind, group, takes
+        self.kind, self.group, self._own = kind, group, own
         self._guard = guard
         self._modules = {name: EntryPoint(name, place, group) for name, place in (modules or {}).items()}
         self._known: dict[str, T] = {}
@@ -72,9 +71,9 @@ class Registry(Generic[T]):
         if name not in self._known:
             place = self._places.get(name)
             if place is None:
-                ways = [f"choose one of: {', '.join(self.names)}"] * bool(self.names) + [self._takes] * bool(
-                    self._takes
-                )
+                ways = [f"choose one of: {', '.join(self.names)}"] if self.names else []
+                if own := self._own.upper():
+                    ways.append(f"name one of your own, as MODULE:{own} or FILE.py:{own}")
                 raise UnknownPolicyError(f"no {self.kind} is named {name!r}; {'; or '.join(ways)}")
             found = self._imported(name, place.value, place.load)
             self._known[name] = found if name in self._modules else self._guard(name, found)
@@ -86,7 +85,7 @@ class Registry(Generic[T]):
         Raises ConfigError if there is no such module, or nothing to call of that name in it.
         """
         if name.endswith(".py"):
-            raise ConfigError(f"the {self.kind} {name} names no class; give it after a colon, as in {name}:Mine")
+            raise ConfigError(f"the {self.kind} {name} names no {self._own}; give it after a colon, as in {name}:Mine")
         if ":" not in name or name in self._known:
             return
         place, _, attribute = name.rpartition(":")
@@ -94,7 +93,7 @@ class Registry(Generic[T]):
         found = getattr(module, attribute, None)
         if not callable(found):
             file = "" if place.endswith(".py") else f" ({getattr(module, '__file__', None) or 'a part of Python'})"
-            what = f"{place}{file} has no class {attribute!r}; name the class after the colon"
+            what = f"{place}{file} has no {self._own} {attribute!r}; name the {self._own} after the colon"
             raise ConfigError(f"the {self.kind} {name}: {what}")
         self._known[name] = self._guard(name, found)
 
@@ -106,7 +105,7 @@ class Registry(Generic[T]):
 
 
 def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POLICY.md") -> T:
-    """Creates what is not ours; ConfigError if that fails, or if it lacks the method, named with its parameters.
+    """Creates what is not ours; ConfigError if that fails, or if it has no such method of these parameters.
 
     name: with its kind, for the error. page: of the documentation.
     """
@@ -114,7 +113,7 @@ def created(name: str, make: Callable[[], T], method: str, page: str = "docs/POL
         found = make()
     except (Exception, SystemExit) as error:  # whatever its code raises
         raise ConfigError(f"{name} cannot be created: {_told(error)}") from error
-    if not callable(getattr(found, method.partition("(")[0], None)):
+    if not takes(getattr(found, method.partition("(")[0], None), method):
         raise ConfigError(f"{name} has no method {method}; see {page}")
     return found
 
@@ -124,6 +123,17 @@ def _told(error: BaseException) -> str:
     lines = [one for one in extract_tb(error.__traceback__) if "importlib" not in one.filename]
     at = f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines and lines[-1].filename != __file__ else ""
     return f"{type(error).__name__}: {error}".removesuffix(": ") + at
+
+
+def takes(function: Any, call: str) -> bool:
+    """True if `function` can be called with as many arguments as `call` has, for example "rank(jobs, now)"."""
+    try:
+        inspect.signature(function).bind(*call.split(","))
+    except TypeError:
+        return False
+    except ValueError:  # a function in C may have no signature
+        return True
+    return True
 
 
 def _module(name: str) -> ModuleType:

@@ -66,12 +66,14 @@ def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> 
     assert admit(asks, tokens_in=lambda seconds: 100 * seconds, policy=config.core.admits) == [False, True, True]
     with pytest.raises(ConfigError, match="has no class 'Longest'; name the class after the colon"):
         VerifyConfig(model="none", order=f"{file}:Longest")
-    with pytest.raises(ConfigError, match="has no class 'dearest'; name the class after the colon"):
+    with pytest.raises(ConfigError, match="has no function 'dearest'; name the function after the colon"):
         VerifyConfig(model="none", admission="rules:dearest")
-    with pytest.raises(ConfigError, match=r"rules:Shortest is a class; name a function with .* \(ordered, now\)"):
-        VerifyConfig(model="none", admission="rules:Shortest")
-    with pytest.raises(ConfigError, match="no admission policy is named 'dearest'; choose one of: cheapest, dp, edf"):
+    with pytest.raises(
+        ConfigError, match=r"no admission policy is named 'dearest'; .* as MODULE:FUNCTION or FILE.py:FUNC"
+    ):
         VerifyConfig(model="none", admission="dearest")
+    with pytest.raises(ConfigError, match=r"policy rules:Shortest is no function of \(ordered, now\)"):
+        VerifyConfig(model="none", admission="rules:Shortest")
 
 
 def test_names_import_nothing(package: Path) -> None:
@@ -133,6 +135,7 @@ def test_an_order_that_does_wrong_ranks_by_arrival(
         (lambda ordered, now: [True] * len(ordered), "not feasible"),
         (lambda ordered, now: [False] * len(ordered), "broke a promise"),
         (lambda ordered, now: [True], "1 answers to 2 requests"),
+        (lambda ordered, now: [0, 1], "it answered 0; each answer must be True or False"),
         (lambda ordered, now: 1 / 0, "ZeroDivisionError"),
     ],
 )
@@ -151,5 +154,15 @@ def test_an_admission_policy_that_does_wrong_promises_nothing_new(
 def test_an_order_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(ConfigError, match="the order mine cannot be created: ZeroDivisionError"):
         OwnOrder("mine", lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("rank", [None, lambda self, jobs: jobs, lambda self, jobs, now, more: jobs])
+def test_an_order_without_such_a_method_is_refused(rank: Any) -> None:
     with pytest.raises(ConfigError, match=r"the order mine has no method rank\(jobs, now\)"):
-        OwnOrder("mine", object)  # type: ignore[arg-type]
+        OwnOrder("mine", type("Mine", (), {"rank": rank}))
+
+
+@pytest.mark.parametrize("wrong", [5, list, lambda ordered: [], lambda ordered, now, more: []])
+def test_an_admission_policy_of_other_parameters_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the admission policy mine is no function of \(ordered, now\)"):
+        OwnPolicy("mine", wrong)

@@ -57,7 +57,8 @@ class VerifyConfig(NodeSettings):
     order: str = option(
         DEFAULTS.order,
         "rounds",
-        f"who keeps the KV cache when it is short: {', '.join(ORDERS.names)} (LAPS-SD), or your own (docs/POLICY.md)",
+        f"who keeps the KV cache when it is short: {', '.join(ORDERS.names)} (laps: LAPS-SD), or your own "
+        "(docs/POLICY.md)",
         metavar=options.OWN_RULE,
     )
     slo_tier: tuple[str, ...] = option(
@@ -70,9 +71,9 @@ class VerifyConfig(NodeSettings):
         None,
         "service levels",
         f"how service levels are promised: {', '.join(admit.names())} (dp: to the feasible set of highest value; "
-        "edf: by deadline), or your own",
+        "edf: by deadline), or your own (docs/POLICY.md)",
         shown="dp where there are tiers, else none",
-        metavar=options.OWN_RULE,
+        metavar="NAME|MODULE:FUNCTION",
     )
     max_sessions: int = option(
         DEFAULTS.max_sessions,

@@ -16,7 +16,7 @@ from goodspeed.drafting.proposing import Asked, Proposed
 from goodspeed.drafting.tree import Tree
 from goodspeed.errors import first_line
 from goodspeed.exact.trees import BASE
-from goodspeed.registry import OWN, Registry, created
+from goodspeed.registry import Registry, created
 from goodspeed.wire.fields import MAX_DRAFT
 
 logger = logging.getLogger("goodspeed.draft")
@@ -42,7 +42,7 @@ class Source(Protocol):
         """Returns what drafts for a new text."""
 
 
-SOURCES: Registry[Callable[[], Source]] = Registry("draft source", "goodspeed.sources", takes=OWN)
+SOURCES: Registry[Callable[[], Source]] = Registry("draft source", "goodspeed.sources", own="class")
 
 
 def create(name: str) -> Source:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from goodspeed.errors import ConfigError, PolicyError
-from goodspeed.registry import OWN, Misfits, Registry
+from goodspeed.registry import Misfits, Registry, takes
 from goodspeed.slo.feasible import Ask, Course
 
 Policy: TypeAlias = Callable[[Sequence[Ask], Course], Sequence[bool]]
@@ -15,10 +15,9 @@ class OwnPolicy:
     """An admission policy that is not ours. Where it fails or its choice is not feasible, nothing new is admitted."""
 
     def __init__(self, name: str, policy: Policy) -> None:
-        """ConfigError for a class, which a policy or an order would be."""
-        if isinstance(policy, type):
-            what = "is a class; name a function with the parameters (ordered, now); see docs/POLICY.md"
-            raise ConfigError(f"the admission policy {name} {what}")
+        """Raises ConfigError unless it can be called with two arguments."""
+        if not takes(policy, "(ordered, now)"):
+            raise ConfigError(f"the admission policy {name} is no function of (ordered, now); see docs/POLICY.md")
         self._policy = policy
         self._misfits = Misfits(f"the admission policy {name}", "this decision promises nothing new")
 
@@ -26,9 +25,11 @@ class OwnPolicy:
         return self._misfits.answer(lambda: self._checked(ordered, now), nothing_new(ordered, now))
 
     def _checked(self, ordered: Sequence[Ask], now: Course) -> list[bool]:
-        chosen = [bool(one) for one in self._policy(ordered, now)]
+        chosen = [*self._policy(ordered, now)]
         if len(chosen) != len(ordered):
             raise PolicyError(f"it returned {len(chosen)} answers to {len(ordered)} requests")
+        if wrong := [one for one in chosen if not isinstance(one, bool)]:
+            raise PolicyError(f"it answered {wrong[0]!r}; each answer must be True or False")
         if any(ask.promised and not is_kept for ask, is_kept in zip(ordered, chosen, strict=True)):
             raise PolicyError("it broke a promise; requests with `promised` stay")
         if now.after_all(ask for ask, is_kept in zip(ordered, chosen, strict=True) if is_kept) is None:
@@ -36,7 +37,7 @@ class OwnPolicy:
         return chosen
 
 
-ADMISSION: Registry[Policy] = Registry("admission policy", "goodspeed.admission", OwnPolicy, takes=OWN)
+ADMISSION: Registry[Policy] = Registry("admission policy", "goodspeed.admission", OwnPolicy, own="function")
 
 
 @ADMISSION.register("none")

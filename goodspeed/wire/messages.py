@@ -1,10 +1,8 @@
 """The messages between a draft node and the verify node, as typed structs.
 
 Fields are positional on the wire, so new fields are only appended, with defaults. Decoding checks the lengths and
-ranges stated here before it allocates memory for the content.
-
-Up: `Hello`, `OpenSession`, `Draft`, `Ack`, `Close`, `Heartbeat`, `Leave`. Down: `Welcome`, `Verdict`, `Redirect`,
-`Refusal`, `Heartbeat`.
+ranges stated here before it allocates memory for the content. Which messages go up, and which down, say `UpMessage` and
+`DownMessage` at the end.
 """
 
 from collections.abc import Sequence

@@ -292,5 +292,5 @@ class Hostile:
 
     def _session_id(self) -> bytes:
         """The id of an honest session, where one is known."""
-        known = [message.session_id for message, _ in self.overheard if not isinstance(message, Hello | Heartbeat)]
+        known = [message.session_id for message, _ in self.overheard if hasattr(message, "session_id")]
         return self.random.choice(known) if known else self.random.randbytes(16)

@@ -1,6 +1,7 @@
 """The messages' own rules: what is pinned for ever, what is refused, what may be appended."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -133,6 +134,34 @@ def test_a_value_out_of_range_is_refused(place: str, value: object) -> None:
         msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=type(message))
 
 
+@pytest.mark.parametrize("message", SAMPLES, ids=name)
+def test_every_field_has_bounds(message: msgspec.Struct) -> None:
+    unbounded = [*unbounded_in(msgspec.inspect.type_info(type(message)), str(message.__struct_config__.tag))]
+    assert not unbounded, "give the field's type a `Meta`"
+
+
+def unbounded_in(kind: msgspec.inspect.Type, place: str) -> Iterator[str]:
+    """The places in a type where a sender could put any number, or any length up to that of the message."""
+    inspect = msgspec.inspect
+    match kind:
+        case inspect.IntType(le=None, lt=None) | inspect.IntType(ge=None) | inspect.FloatType(le=None):
+            yield place
+        case inspect.StrType(max_length=None, pattern=pattern) if not re.search(r"\{\d+\}", pattern or ""):
+            yield place
+        case inspect.BytesType(max_length=None) if place != "draft.proposal":  # `proposals.py` has its bounds
+            yield place
+        case inspect.VarTupleType(max_length=None):
+            yield place
+        case inspect.VarTupleType(item_type=item):
+            yield from unbounded_in(item, place)
+        case inspect.UnionType(types=types):
+            for one in types:
+                yield from unbounded_in(one, place)
+        case inspect.StructType(fields=fields):
+            for field in fields:
+                yield from unbounded_in(field.type, f"{place}.{field.name}")
+
+
 def test_an_unknown_field_is_refused() -> None:
     values = [*msgspec.msgpack.decode(msgspec.msgpack.encode(Ack(SESSION, 1, 3))), "more"]
     with pytest.raises(msgspec.ValidationError):
@@ -152,8 +181,10 @@ def test_the_parents_of_a_draft_make_a_tree() -> None:
         Draft(SESSION, 1, 3, (5, 6, 7), bytes(3), "model", b"\x00")
 
 
-def test_the_document_has_the_version_and_every_message() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "PROTOCOL.md").read_text().partition("### Names")[0]
+def test_the_documents_have_the_version_and_every_message() -> None:
+    root = Path(__file__).parents[2]
+    assert f"protocol version {VERSION}" in (root / "CHANGELOG.md").read_text()
+    text = (root / "docs" / "PROTOCOL.md").read_text().partition("### Names")[0]
     assert f"This is version {VERSION}." in text
     cells = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     for place, messages in ((1, UpMessage), (3, DownMessage)):

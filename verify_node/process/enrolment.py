@@ -38,6 +38,8 @@ class Enrolment:
         self.on_refused: Callable[[str], None] = lambda key: None
         self.barred: Container[bytes] = ()  # enrolled keys that may not connect for a while
         self._files: dict[str, tuple[State, Enrolled | None]] = {}  # by file name; None: broken
+        self._enrolled_by: dict[str, str] = {}  # names of the files that enrol the keys, by key
+        self._trouble = ""  # the latest with the folder; it is logged once, not every second
         self._refused: dict[str, Enrolled] = {}  # by file name: contents that clashed with another file
         self._looked_at = 0.0
         self._is_told = True  # the latest call of `on_change` did not fail
@@ -72,11 +74,12 @@ class Enrolment:
         """
         try:
             states, is_there = self._states(), True
+            self._trouble = ""
         except (FileNotFoundError, NotADirectoryError) as error:
-            logger.error("the folder is gone: nobody is enrolled", extra={"folder": self.folder, "why": error})
+            self._tell_trouble("the folder is gone: nobody is enrolled", error)
             states, is_there = {}, False
         except OSError as error:
-            logger.error("cannot read the folder: all stays as it was", extra={"folder": self.folder, "why": error})
+            self._tell_trouble("cannot read the folder: all stays as it was", error)
             return
         if self._is_told and states == {name: state for name, (state, _) in self._files.items()}:
             return
@@ -93,6 +96,11 @@ class Enrolment:
             self.on_change()
             self._is_told = True
             self.say(changes(before, enrolled))
+
+    def _tell_trouble(self, what: str, error: OSError) -> None:
+        if what != self._trouble:
+            logger.error(what, extra={"folder": self.folder, "why": error})
+        self._trouble = what
 
     def _states(self) -> dict[str, State]:
         """Returns the files' states by name, without hidden files, which editors and secret mounts create."""
@@ -140,9 +148,12 @@ class Enrolment:
         files = {
             name: one for name, (_, one) in self._files.items() if one is not None and self._refused.get(name) != one
         }
-        newcomers_last = sorted(
-            files, key=lambda name: (self.enrolled.get(files[name].public_key) != files[name], name)
-        )
+
+        def is_newcomer(name: str) -> tuple[bool, bool]:
+            key = files[name].public_key
+            return self.enrolled.get(key) != files[name], self._enrolled_by.get(key) != name
+
+        newcomers_last = sorted(files, key=lambda name: (is_newcomer(name), name))
         keys: dict[str, str] = {}
         names: dict[str, str] = {}
         enrolled: dict[str, Enrolled] = {}
@@ -158,6 +169,7 @@ class Enrolment:
                 enrolled[one.public_key] = one
                 continue
             self._refused[name] = one
+        self._enrolled_by = keys
         return enrolled, clashes
 
 

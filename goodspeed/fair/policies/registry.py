@@ -9,7 +9,7 @@ from typing import Any
 
 from goodspeed.errors import ConfigError, PolicyError
 from goodspeed.fair.policies.base import ClientState, Policy, check_fairness
-from goodspeed.registry import OWN, Registry, created
+from goodspeed.registry import Registry, created
 
 
 class OwnPolicy:
@@ -57,7 +57,7 @@ POLICIES: Registry[Callable[..., Policy]] = Registry(
     "policy",
     "goodspeed.policies",
     lambda name, make: partial(OwnPolicy, name, make),
-    takes=OWN,
+    own="class",
 )
 """Constructors of policies, by name; their parameters are the options."""
 

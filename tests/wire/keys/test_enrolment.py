@@ -140,6 +140,17 @@ def test_a_newcomer_that_clashes_takes_nothing_from_who_is_there(
     assert "c.pub has the same key as b.pub" in why
 
 
+def test_a_copy_that_comes_and_goes_takes_nothing_from_its_original(tmp_path: Path) -> None:
+    b = enrol(tmp_path, "b")
+    found, told = watched(tmp_path)
+    (tmp_path / "a-comes-first.pub").write_bytes((tmp_path / "b.pub").read_bytes())
+    found.look()
+    (tmp_path / "a-comes-first.pub").unlink()
+    found.look()
+    assert found.enrolled == {b.public_key: b}
+    assert not told
+
+
 def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(tmp_path: Path) -> None:
     b = enrol(tmp_path, "b")
     found, _ = watched(tmp_path)
@@ -179,16 +190,23 @@ def test_a_refused_file_stays_refused_when_the_whole_folder_was_away(tmp_path: P
     assert found.enrolled == {b.public_key: b}
 
 
-def test_a_folder_that_is_gone_enrols_nobody(tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_enrols_nobody_and_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "enrolled"
     with pytest.raises(ConfigError, match=r"cannot read the folder.*make it"):
         Enrolment(str(folder))
     folder.mkdir()
     enrol(folder, "a")
     found, told = watched(folder)
-    folder.rename(tmp_path / "elsewhere")
-    found.look()
-    assert told == [set()]
+    for _ in range(2):
+        folder.rename(tmp_path / "elsewhere")
+        for _ in range(3):
+            found.look()
+        (tmp_path / "elsewhere").rename(folder)
+        found.look()
+    assert told == [set(), {"a"}] * 2
+    assert [line.getMessage() for line in caplog.records] == ["the folder is gone: nobody is enrolled"] * 2
 
 
 def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from goodspeed.errors import PolicyError
-from goodspeed.registry import OWN, Misfits, Registry, created
+from goodspeed.registry import Misfits, Registry, created
 
 AGING_S = 60.0
 """Seconds of waiting after which a job goes before all others. Users of a chat leave after about a minute."""
@@ -113,7 +113,7 @@ class OwnOrder(Order):
 
 
 ORDERS: Registry[Callable[[], Order]] = Registry(
-    "order", "goodspeed.orders", lambda name, make: partial(OwnOrder, name, make), takes=OWN
+    "order", "goodspeed.orders", lambda name, make: partial(OwnOrder, name, make), own="class"
 )
 """Constructors of orders, by name."""
 
