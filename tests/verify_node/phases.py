@@ -5,7 +5,7 @@ from typing import Any
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from tests.fakes import make_open, replace_message, session_id
-from verify_node.session.client import Client
+from verify_node.clients.client import Client
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet
+from verify_node.core.refusals import NOT_PROMISED
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
-from verify_node.session.checks import NOT_PROMISED
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 

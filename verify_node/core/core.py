@@ -26,19 +26,12 @@ from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, UpMessage
+from verify_node.clients.client import Peer
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet, load_of
 from verify_node.core.rate_limit import RateLimiter
-from verify_node.core.register import Register
-from verify_node.core.replies import Replies, Send
-from verify_node.core.rounds import Rounds
-from verify_node.core.settings import CoreSettings
-from verify_node.scheduler.allocate import Allocator
-from verify_node.scheduler.drafts import SelfDrafts
-from verify_node.scheduler.round import Round
-from verify_node.scheduler.select import ByWorth, Choice
-from verify_node.session.checks import (
+from verify_node.core.refusals import (
     HELLO_FIRST,
     NOT_ACKNOWLEDGED,
     STOPPING,
@@ -47,7 +40,14 @@ from verify_node.session.checks import (
     check_proposal,
     message_failed,
 )
-from verify_node.session.client import Peer
+from verify_node.core.register import Register
+from verify_node.core.replies import Replies, Send
+from verify_node.core.rounds import Rounds
+from verify_node.core.settings import CoreSettings
+from verify_node.scheduler.allocate import Allocator
+from verify_node.scheduler.drafts import SelfDrafts
+from verify_node.scheduler.round import Round
+from verify_node.scheduler.select import ByWorth, Choice
 from verify_node.session.drafted import first_choices
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises

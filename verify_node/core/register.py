@@ -15,12 +15,12 @@ from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, SloTerms, Welcome
 from goodspeed.wire.messages import Refusal, UpMessage
+from verify_node.clients.client import Client, Peer
 from verify_node.core.counts import Diary
+from verify_node.core.refusals import ANOTHERS_PEER, check_hello, check_principal
 from verify_node.core.sessions import Sessions
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
-from verify_node.session.checks import ANOTHERS_PEER, check_hello, check_principal
-from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 from verify_node.slo.terms import terms_of
 

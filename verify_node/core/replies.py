@@ -11,11 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from goodspeed.wire.messages import DownMessage, Refusal, Verdict
+from verify_node.clients.client import Peer, sender_of
 from verify_node.core.counts import Counts
 from verify_node.core.rate_limit import RateLimiter, Treatment
-from verify_node.core.register import Register
-from verify_node.scheduler.commit import Moved
-from verify_node.session.checks import (
+from verify_node.core.refusals import (
     CHANGED,
     NOT_ACKNOWLEDGED,
     NOT_DRAWN,
@@ -24,7 +23,8 @@ from verify_node.session.checks import (
     refusal,
     wrong_proposal,
 )
-from verify_node.session.client import Peer, sender_of
+from verify_node.core.register import Register
+from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
 

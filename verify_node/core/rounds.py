@@ -18,6 +18,7 @@ from goodspeed.fair.round_time import CONTEXT
 from goodspeed.serving.measuring.story import NODE
 from verify_node.core.admitting import Admission
 from verify_node.core.counts import Counts
+from verify_node.core.refusals import constraint_failed, target_failed
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
@@ -30,7 +31,6 @@ from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
-from verify_node.session.checks import constraint_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
 from verify_node.slo.promises import Promises

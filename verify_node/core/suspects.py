@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable
 from enum import Enum
 
+from verify_node.core.refusals import HALF_DONE, round_failed
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
-from verify_node.session.checks import HALF_DONE, round_failed
 from verify_node.session.session import Session
 
 MAX_SUSPECTS = 64

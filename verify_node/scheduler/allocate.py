@@ -14,8 +14,8 @@ from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.registry import Misfits
 from goodspeed.wire.fields import MAX_DRAFT
+from verify_node.clients.client import LEAST_ANSWER_S, Client
 from verify_node.scheduler.commit import Moved
-from verify_node.session.client import LEAST_ANSWER_S, Client
 from verify_node.session.session import Session
 
 INITIAL_WORTH = 3.0

@@ -9,8 +9,8 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
+from verify_node.clients.calibration import ClaimedOf
 from verify_node.scheduler.round import Entry, Outcome
-from verify_node.session.calibration import ClaimedOf
 from verify_node.session.drafted import Drafted
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session

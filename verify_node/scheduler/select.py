@@ -34,10 +34,10 @@ from goodspeed.fair.selection import (
     take_needed,
 )
 from goodspeed.wire import probabilities
+from verify_node.clients.client import Client
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.drafts import SelfDrafts, Wanting, best, calibrated_probabilities, of_draft
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
-from verify_node.session.client import Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.needs import NONE, Needs

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from goodspeed.drafting.sources import is_awaited
 from goodspeed.wire.messages import Draft
-from verify_node.session.calibration import ClaimedOf, Floats, TextBias
-from verify_node.session.client import ANSWER_TOKENS, Client
+from verify_node.clients.calibration import ClaimedOf, Floats, TextBias
+from verify_node.clients.client import ANSWER_TOKENS, Client
 from verify_node.session.drafted import Drafted
 from verify_node.session.model_calls import ModelCalls
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from verify_node.session.client import ANSWER_TOKENS, Client
+from verify_node.clients.client import ANSWER_TOKENS, Client
 
 LATER = 1.1
 """A draft is waited for during its usual time multiplied by this factor."""
@@ -78,5 +78,5 @@ class ModelCalls:
         """
         if self._last is not None:
             before, num_before = self._last
-            self.client.model_gain.observe(num_before + num_accepted, in_time=before)
+            self.client.observe_model(num_before + num_accepted, in_time=before)
         self._last = None if drafted is None else (drafted, num_accepted)

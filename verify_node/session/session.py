@@ -14,9 +14,9 @@ from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
 from goodspeed.serving.measuring.story import Story, follow
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
-from verify_node.session.acceptance_bound import AcceptanceBound
-from verify_node.session.calibration import ClaimedOf
-from verify_node.session.client import Client, Peer
+from verify_node.clients.acceptance_bound import AcceptanceBound
+from verify_node.clients.calibration import ClaimedOf
+from verify_node.clients.client import Client, Peer
 from verify_node.session.deadline import Cause, Deadline
 from verify_node.session.draft_state import DraftState
 from verify_node.session.drafted import Drafted
@@ -389,9 +389,9 @@ class Session:
 
         num_accepted, num_drafted: first choices up to the text's end, which update the bound.
         """
-        for known in (self, self.client):
-            known.acceptance.observe(agreement, num_observed)
-            known.acceptance_bound.observe(num_accepted, num_drafted)
+        self.acceptance.observe(agreement, num_observed)
+        self.acceptance_bound.observe(num_accepted, num_drafted)
+        self.client.observe_draft(agreement, num_observed, num_accepted, num_drafted)
 
     def observe_claims(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
         """Updates the calibration, of its client and of its text, with a verified draft: see `Calibration.observe`."""

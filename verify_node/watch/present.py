@@ -6,8 +6,8 @@ Names come from the network, so at most `MAX_SHOWN` clients are shown; departed 
 import math
 from dataclasses import dataclass, field
 
+from verify_node.clients.client import Client, Peer
 from verify_node.core.core import VerifyCore
-from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 
 MAX_SHOWN = 256

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.paged.pages import PagePool
+from verify_node.clients.client import Client
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS
 from verify_node.core.rate_limit import MAX_SENDERS
 from verify_node.core.register import Register
 from verify_node.scheduler.round import Entry, Round
-from verify_node.session.client import Client
 from verify_node.session.phase import BrokenInvariant, Phase
 from verify_node.session.session import Session
 

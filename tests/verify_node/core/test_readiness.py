@@ -10,9 +10,9 @@ import pytest
 
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, expected, session_id
+from verify_node.clients.client import LATE_ROUNDS
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Round
-from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.draft_state import LEAST_LATE_S, MOST_LATE_S
 
 

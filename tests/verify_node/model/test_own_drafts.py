@@ -18,11 +18,11 @@ from tests.drafting.test_drafter import record_passes
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from tests.verify_node.model.desk import TARGET, RealDesk
+from verify_node.clients.calibration import Calibration
 from verify_node.model.own_drafts import RESTED_ROUNDS, OwnDrafts
 from verify_node.model.target import Target
 from verify_node.process.assembly import make_draft_runner
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
-from verify_node.session.calibration import Calibration
 
 DRAFT = make_checkpoint(1, shift=0.05)
 GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)

@@ -22,9 +22,9 @@ from tests.verify_node.scheduler.drafting import (
     owe,
     pack,
 )
+from verify_node.clients.client import Client
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ALL, BOUND_SHARE, HELD, SELDOM, Choice, Steady
-from verify_node.session.client import Client
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 

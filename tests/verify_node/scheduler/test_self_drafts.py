@@ -10,11 +10,11 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Sampling
 from tests.verify_node.phases import new_client
 from tests.verify_node.scheduler.drafting import NOW, drafting, lengths, make_choice, make_session, pack
+from verify_node.clients.calibration import ClaimedOf
 from verify_node.scheduler import drafts as self_drafts
 from verify_node.scheduler.commit import commit
 from verify_node.scheduler.drafts import MAX_DRAFTS, MAX_LENGTH, MISSED_LOOKUPS, SelfDrafts, Wanting
 from verify_node.scheduler.round import Outcome
-from verify_node.session.calibration import ClaimedOf
 from verify_node.session.drafted import Drafted
 
 AGAIN = (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16) * 3

@@ -8,7 +8,7 @@ from goodspeed.exact.proposal_bytes import certain
 from goodspeed.serving.measuring.story import WrongTransition
 from tests.fakes import session_id
 from tests.verify_node.phases import a_draft, make_session, new_client, tell
-from verify_node.session.client import LATE_ROUNDS
+from verify_node.clients.client import LATE_ROUNDS
 
 
 @pytest.mark.parametrize(

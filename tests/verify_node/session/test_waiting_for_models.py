@@ -7,7 +7,7 @@ import pytest
 from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from tests.verify_node.phases import a_draft, make_session, tell
-from verify_node.session.client import ANSWER_SMOOTHING, MEMORY, MOST_LATER, DraftGain
+from verify_node.clients.client import ANSWER_SMOOTHING, MEMORY, MOST_LATER, DraftGain
 from verify_node.session.model_calls import LATER
 from verify_node.session.session import Session
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from goodspeed.exact import proposals
 from goodspeed.exact.proposals import decode, encode
 from goodspeed.exact.rejection import overlaps, ratios
+from verify_node.clients.suspicion import Suspicion
 from verify_node.model.evidence import TILTS, log_gains, log_tilts
-from verify_node.session.suspicion import Suspicion
 
 LENGTH = 5  # of a draft
 ENCODINGS = {"dense-fp32": {}, "dense-fp16": {}, "lattice": {"k": 16}}

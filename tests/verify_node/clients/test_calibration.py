@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodspeed.wire import probabilities
-from verify_node.session.calibration import BUCKETS, MEMORY, Calibration, TextBias
+from verify_node.clients.calibration import BUCKETS, MEMORY, Calibration, TextBias
 
 NINETY, HALF = probabilities.encode([0.9, 0.5])
 SURE = 0

@@ -11,9 +11,9 @@ from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator, smo
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.handshake import Hello
-from verify_node.session.acceptance_bound import AcceptanceBound
-from verify_node.session.calibration import Calibration, ClaimedOf
-from verify_node.session.suspicion import Suspicion
+from verify_node.clients.acceptance_bound import AcceptanceBound
+from verify_node.clients.calibration import Calibration, ClaimedOf
+from verify_node.clients.suspicion import Suspicion
 
 FASTER, SLOWER = 0.5, 0.1
 """Smoothing steps for observations that show a draft node to be faster, and slower, than its average."""
@@ -211,6 +211,10 @@ class Client:
         """Updates the gain of its answers after a round. in_time: the newest verdict was answered before packing."""
         self.answer_gain.observe(num_accepted, in_time=in_time)
 
+    def observe_model(self, num_accepted: int, *, in_time: bool) -> None:
+        """Updates the gain of its model's drafts after two rounds. in_time: the draft was there for the first."""
+        self.model_gain.observe(num_accepted, in_time=in_time)
+
     def observe_answer_time(self, seconds: float, num_tokens: float = ANSWER_TOKENS) -> None:
         """Updates its answer time: seconds until a new draft, after a verdict that left nothing of the previous draft.
 
@@ -227,6 +231,11 @@ class Client:
         if 0.0 < self.answer_s < seconds:
             self.observe_answer_time(min(seconds, MOST_LATER * self.answer_s), self.answer_tokens)
         self._observe_depth(0)
+
+    def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
+        """Updates its estimates with a verified draft, as `Session.observe_draft` does."""
+        self.acceptance.observe(agreement, num_observed)
+        self.acceptance_bound.observe(num_accepted, num_drafted)
 
     def observe_goodput(self, num_tokens: int, number: int) -> None:
         """Applies Eq. (4): verify round `number` delivered num_tokens tokens to all its sessions together."""

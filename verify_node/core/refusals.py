@@ -1,4 +1,4 @@
-"""Checks of draft nodes' messages: each returns a `Refusal`, or None."""
+"""Refusals of draft nodes' messages, and the checks of messages: each returns a `Refusal`, or None."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -10,7 +10,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, RefusalCode, UpMessage
-from verify_node.session.client import Client
+from verify_node.clients.client import Client
 from verify_node.session.session import Session
 
 AboutSession: TypeAlias = OpenSession | Draft | Ack | Close
