@@ -49,7 +49,7 @@ def serve(namespace: argparse.Namespace) -> int:
 
     asyncio.run(until_signal(serving()))
     told, counts = dict[str, object](), daemon.core.counts
-    if (own := daemon.target.own_drafts) is not None:
+    if (own := daemon.target.draft_model) is not None:
         made = {"drafted": counts.drafted_by[OWN], "accepted": counts.accepted_by[OWN], "failures": own.num_failures}
         told["draft_model"] = made
     events.write(

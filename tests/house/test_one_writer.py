@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from verify_node.clients.client import Client, Peer
-from verify_node.scheduler.service import Account
+from verify_node.scheduler.attained_service import Account
 from verify_node.session.deadline import Deadline
 from verify_node.session.draft_state import DraftState
-from verify_node.session.model_calls import ModelCalls
+from verify_node.session.draft_timer import DraftTimer
 from verify_node.session.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ OWNED = {
     "verify_node/clients": {field.name for owner in (Client, Peer) for field in fields(owner)}
     - {"client", *(field.name for field in fields(Session))},
     "verify_node/session": {
-        field.name for owner in (Session, DraftState, ModelCalls, Deadline) for field in fields(owner)
+        field.name for owner in (Session, DraftState, DraftTimer, Deadline) for field in fields(owner)
     }
     - {"at"},
     "verify_node/scheduler": {field.name for field in fields(Account)},

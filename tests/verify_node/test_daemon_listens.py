@@ -12,7 +12,7 @@ from tests.verify_node.loops import Loop, ask, hear, served
 from tests.waiting import until
 from verify_node.core import rate_limit
 from verify_node.core.core import VerifyCore
-from verify_node.process import messages
+from verify_node.process import message_loop
 
 
 async def hold_a_round(loop: Loop, honest: DraftChannel) -> None:
@@ -48,7 +48,7 @@ def watch(core: VerifyCore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @served
 async def test_what_is_refused_asks_for_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "PAUSE_S", 3600.0)  # which is for rounds in flight
+    monkeypatch.setattr(message_loop, "PAUSE_S", 3600.0)  # which is for rounds in flight
     async with Loop() as loop:
         honest, hostile = await loop.let_in("a"), await loop.let_in("b")
         asked = watch(loop.core, monkeypatch)
@@ -85,7 +85,7 @@ async def test_a_round_that_waited_for_somebody_who_is_put_out_begins(monkeypatc
 
 @served
 async def test_whoever_spoke_in_a_pause_is_heard_before_the_round_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(message_loop, "PAUSE_S", 3600.0)
     async with Loop() as loop:
         honest, hostile = await loop.let_in("a"), await loop.let_in("b")
         await hold_a_round(loop, honest)
@@ -118,8 +118,8 @@ async def test_a_pause_ends_during_a_long_round() -> None:
 @served
 async def test_a_burst_of_one_peer_holds_up_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """With looks of a single message each, and pauses that last until the round is done."""
-    monkeypatch.setattr(messages, "TURN_S", 0.0)
-    monkeypatch.setattr(messages, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(message_loop, "TURN_S", 0.0)
+    monkeypatch.setattr(message_loop, "PAUSE_S", 3600.0)
     async with Loop() as loop:
         honest, busy = await loop.let_in("a"), await loop.let_in("b")
         await hold_a_round(loop, honest)

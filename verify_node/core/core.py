@@ -45,10 +45,10 @@ from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
-from verify_node.scheduler.drafts import SelfDrafts
+from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import Round
 from verify_node.scheduler.select import ByWorth, Choice
-from verify_node.session.drafted import first_choices
+from verify_node.session.draft_tokens import first_choices
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
@@ -64,14 +64,14 @@ class VerifyCore:
         *,
         policy: Policy | None = None,
         cost: Refined | None = None,
-        self_drafts: SelfDrafts | None = None,
+        prompt_lookup: PromptLookup | None = None,
         constraints: Constraints | None = None,
         change_rows: float = 0.0,
     ) -> None:
         """Builds a verify node without sessions.
 
         welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
-        which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
+        which finished rounds refine; None: starts untrained. prompt_lookup: drafts from sessions' own texts, if enabled
         in the settings. constraints: of the target's tokenizer; None: constraints are not served. change_rows:
         `Engine.change_rows`.
         """
@@ -85,7 +85,7 @@ class VerifyCore:
         promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.fleet = Fleet(register, promises, self.counts, self.load)
         self.admission = Admission(promises, register, self.replies, self.counts, self.fleet)
-        own = (self_drafts or SelfDrafts()) if settings.self_draft else None
+        own = (prompt_lookup or PromptLookup()) if settings.self_draft else None
         self.rounds = Rounds(
             settings,
             register=register,
@@ -186,8 +186,8 @@ class VerifyCore:
 
     def _begin(self, session: Session, before: Session | None, now: float, *, was_idle: bool) -> None:
         if was_idle:
-            self.rounds.model_drafts.begin(now)
-            self.rounds.own_model_drafts.begin(now)
+            self.rounds.model_switch.begin(now)
+            self.rounds.own_model_switch.begin(now)
         self.promises.opened(session, before)
 
     def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:

@@ -22,7 +22,7 @@ from verify_node.core.replies import Send
 from verify_node.model.target import RoundResult, Target
 from verify_node.process.enrolment import Enrolment
 from verify_node.process.member import PEERS_LOOK_S, Member
-from verify_node.process.messages import ENDS, Messages
+from verify_node.process.message_loop import ENDS, MessageLoop
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
@@ -59,11 +59,11 @@ class VerifyDaemon:
     wall: WallTime = field(default_factory=WallTime)
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
     _worked: float = 0.0  # seconds of scheduling and sending until the newest round was computed
-    messages: Messages = field(init=False)
+    messages: MessageLoop = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
 
     def __post_init__(self) -> None:
-        self.messages = Messages(self.core, self.channel, self.recorder, self.wall)
+        self.messages = MessageLoop(self.core, self.channel, self.recorder, self.wall)
         self.messages.between_rounds.set()
         self.channel.bar(self.core.rate_limiter.barred)
         if self.enrolment is not None:

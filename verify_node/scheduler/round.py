@@ -15,7 +15,7 @@ from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Sampling, TokenLogprobs
-from verify_node.session.drafted import NOTHING, Drafted
+from verify_node.session.draft_tokens import NOTHING, DraftTokens
 from verify_node.session.session import Session
 
 
@@ -106,7 +106,7 @@ class Entry(Struct, frozen=True):
         return self.stop_ids if position < self.may_stop_at else ()
 
 
-def make_entry(session: Session, cached: int, drafted: Drafted) -> Entry:
+def make_entry(session: Session, cached: int, drafted: DraftTokens) -> Entry:
     """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
     opened, tokens = session.opened, session.tokens
     may_stop_at, constraint, rules = session.may_stop_at, opened.constraint, opened.logit_rules

@@ -35,10 +35,11 @@ from goodspeed.fair.selection import (
 )
 from goodspeed.wire import probabilities
 from verify_node.clients.client import Client
+from verify_node.scheduler.acceptance import best, calibrated_probabilities, of_draft
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafts import SelfDrafts, Wanting, best, calibrated_probabilities, of_draft
+from verify_node.scheduler.prompt_lookup import PromptLookup, Wanting
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
-from verify_node.session.drafted import Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.needs import NONE, Needs
 
@@ -76,7 +77,7 @@ class PendingDraft(NamedTuple):
     @property
     def due_at(self) -> float:
         """Time at which the draft should arrive."""
-        return self.session.drafts.model_calls.due_at if self.of_model else self.session.answer_due_at
+        return self.session.drafts.timer.due_at if self.of_model else self.session.answer_due_at
 
 
 class Choice:
@@ -84,11 +85,13 @@ class Choice:
 
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits
-        self.passed_over: Mapping[bytes, Drafted] = {}  # of the newest round, by session: drafts without a chosen token
+        self.passed_over: Mapping[
+            bytes, DraftTokens
+        ] = {}  # of the newest round, by session: drafts without a chosen token
 
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
-    ) -> dict[bytes, Drafted]:
+    ) -> dict[bytes, DraftTokens]:
         """Returns the tokens to verify, by session; sessions without any may be left out.
 
         number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
@@ -177,15 +180,15 @@ class ByWorth(Choice):
         cost: Refined,
         limits: RoundLimits,
         worth: Callable[[Client], float],
-        self_drafts: SelfDrafts | None = None,
+        prompt_lookup: PromptLookup | None = None,
         change_rows: float = 0.0,
     ) -> None:
-        """worth: of one token of a client, w U'(X). self_drafts: the verify node's own drafts; None: it has none.
+        """worth: of one token of a client, w U'(X). prompt_lookup: the verify node's own drafts; None: it has none.
         change_rows: `Engine.change_rows`."""
         super().__init__(limits)
         self._cost = cost
         self._worth = worth
-        self._self_drafts = self_drafts
+        self._prompt_lookup = prompt_lookup
         self._steady: defaultdict[Modes, Steady] | None = (
             defaultdict(partial(Steady, change_rows)) if change_rows else None
         )
@@ -198,7 +201,7 @@ class ByWorth(Choice):
 
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
-    ) -> dict[bytes, Drafted]:
+    ) -> dict[bytes, DraftTokens]:
         """Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough."""
         needs = self._needs(ready, now)
         self._owed_more = needs.owed_more
@@ -295,8 +298,8 @@ class ByWorth(Choice):
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        if self._self_drafts is not None:
-            self._self_drafts.keep(open_sessions)
+        if self._prompt_lookup is not None:
+            self._prompt_lookup.keep(open_sessions)
 
     def _price(self, session: Session, worth: float) -> float:
         """Path probability below which a token was not worth its time in the previous round."""
@@ -316,12 +319,12 @@ class ByWorth(Choice):
         clients = {session.client.name: session.client for session in ready}
         return {name: self._worth(client) for name, client in clients.items()}
 
-    def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
+    def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, DraftTokens]]:
         """Returns all available drafted tokens, of each session its draft node's or the verify node's: the better ones.
 
         A session's own text is looked up only if its draft node sent no draft.
         """
-        found: list[tuple[Session, Drafted]] = []
+        found: list[tuple[Session, DraftTokens]] = []
         wanting: list[Wanting] = []
         for session in ready:
             if session.takes_drafts:
@@ -329,11 +332,11 @@ class ByWorth(Choice):
                 if drafted.tokens:
                     found.append((session, drafted))
                 lacks_draft = not drafted.tokens or drafted.source == OWN
-                if lacks_draft and self._self_drafts is not None and session.allows_ngrams:
+                if lacks_draft and self._prompt_lookup is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
                     wanting.append(Wanting(session, worth, self._price(session, worth)))
-        if self._self_drafts is not None:
-            texts = dict(self._self_drafts.draft(wanting))
+        if self._prompt_lookup is not None:
+            texts = dict(self._prompt_lookup.draft(wanting))
             found = [(session, best(session, one, texts.pop(session, None))) for session, one in found]
             found += texts.items()
         return [(session, one) for session, one in found if one.tokens]
@@ -342,7 +345,7 @@ class ByWorth(Choice):
         self,
         candidates: Sequence[Candidate],
         ranked: Mapping[int, Ranked],
-        drafted: Sequence[tuple[Session, Drafted]],
+        drafted: Sequence[tuple[Session, DraftTokens]],
         needs: Needs,
         budget: int,
     ) -> list[Candidate]:
@@ -368,7 +371,7 @@ class ByWorth(Choice):
 
 
 def _candidates(
-    drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float], number: int
+    drafted: Sequence[tuple[Session, DraftTokens]], worths: Mapping[str, float], number: int
 ) -> list[Candidate]:
     """Returns the drafts as candidates of the selection of round `number`, in this order."""
     previous = number - 1  # after that round this one's drafts were permitted
@@ -384,7 +387,7 @@ def _candidates(
     ]
 
 
-def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | None:
+def _most_nodes(session: Session, drafted: DraftTokens, room: int | None) -> int | None:
     """Most tree nodes: each takes a position of the context, at any depth. room: limit of the client's key."""
     if drafted.parents is None:
         return room

@@ -19,7 +19,7 @@ from verify_node.clients.calibration import ClaimedOf
 from verify_node.clients.client import Client, Peer
 from verify_node.session.deadline import Cause, Deadline
 from verify_node.session.draft_state import DraftState
-from verify_node.session.drafted import Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.phase import TRANSITIONS, Phase
 
 SMOOTHING = 0.2
@@ -160,13 +160,13 @@ class Session:
     @property
     def expects_model(self) -> bool:
         """True if its draft model must draft anew, and is known to answer."""
-        is_known = self.drafts.model_calls.is_called and self.client.answer_s > 0.0
+        is_known = self.drafts.timer.is_called and self.client.answer_s > 0.0
         return is_known and self.takes_drafts and self.drafts.newest is None
 
     @property
     def model_drafted(self) -> bool | None:
         """True if a draft model that had to draft anew has done so; None if no new draft was needed."""
-        if not self.drafts.model_calls.is_called or not self.takes_drafts:
+        if not self.drafts.timer.is_called or not self.takes_drafts:
             return None
         return self.drafts.newest is not None and bool(self.drafts.newest.tokens)
 
@@ -376,7 +376,7 @@ class Session:
         self.drafts.follow(taken, finished=self.finished)
         return tuple(taken)
 
-    def take_own(self, drafted: Drafted) -> None:
+    def take_own(self, drafted: DraftTokens) -> None:
         """Takes the verify node's own draft after the current text."""
         self.drafts.own = None if self.finished else drafted
 
@@ -399,7 +399,7 @@ class Session:
 
     def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
-        self.drafts.model_calls.observe(num_accepted, drafted)
+        self.drafts.timer.observe(num_accepted, drafted)
 
     def note_wrong(self, is_wrong: bool) -> None:
         """Notes whether its latest round rejected a first choice."""

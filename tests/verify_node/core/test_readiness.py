@@ -146,7 +146,7 @@ def waiting_for_b() -> Desk:
 def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
     desk = waiting_for_b()
     desk.acknowledge(1, 2, 3)
-    started, due_at = desk.now, desk.session(2).drafts.model_calls.due_at
+    started, due_at = desk.now, desk.session(2).drafts.timer.due_at
     for _ in range(3):
         assert desk.core.plan(desk.now) is None
         assert due_at <= desk.core.wake_at <= due_at + 0.001

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.simulation.nodes.invariants import validate
 from tests.fakes import Desk, session_id
-from verify_node.session.drafted import Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.phase import BrokenInvariant, Phase
 
 
@@ -30,7 +30,7 @@ def test_events_are_followed_by_a_check(desk, event):
 def drafted(desk, **changes):
     """Puts a draft there as no arrival would."""
     session = desk.session()
-    session.drafts.newest = Drafted.read(desk.honest_draft(), session.tokens)._replace(**changes)
+    session.drafts.newest = DraftTokens.read(desk.honest_draft(), session.tokens)._replace(**changes)
 
 
 BREAKS = {

@@ -15,10 +15,11 @@ from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
 from verify_node.clients.client import Client
-from verify_node.scheduler.drafts import SelfDrafts, of_draft
+from verify_node.scheduler.acceptance import of_draft
 from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import ByWorth
 from verify_node.session.deadline import Deadline
@@ -72,11 +73,11 @@ def make_choice(
     max_round_tokens: int = 64,
     cost: CostModel = FREE,
     worth: Any = None,
-    self_drafts: SelfDrafts | None = None,
+    prompt_lookup: PromptLookup | None = None,
     change_rows: float = 0.0,
 ) -> ByWorth:
     limits = RoundLimits(budget, max_round_tokens)
-    return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, change_rows)
+    return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), prompt_lookup, change_rows)
 
 
 def owe(session: Session, tokens: float) -> Session:

@@ -15,7 +15,7 @@ from verify_node.scheduler.allocate import PERMITTED
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
-from verify_node.session.model_calls import LATER
+from verify_node.session.draft_timer import LATER
 
 ROUND_S = 2.0
 LONGEST = starting.SHARE * ROUND_S
@@ -30,9 +30,9 @@ def pending(number, at, num_expected=1.0, *, of_model=False):
     """A session whose draft node should answer at that time, or whose draft model should have drafted anew."""
     session = session_of(number, ready_since=5.0)
     if of_model:
-        session.drafts.model_calls.answered(0.0)
+        session.drafts.timer.answered(0.0)
         session.client.answer_s = 1.0
-        session.drafts.model_calls.verdict_goes_out(at - LATER, calls=True)
+        session.drafts.timer.verdict_goes_out(at - LATER, calls=True)
     else:
         session.sent.append((len(session.tokens), at))
     return PendingDraft(session, num_expected, of_model)

@@ -132,10 +132,10 @@ def test_of_a_ratio_draft_only_what_may_be_verified_is_kept(drafter, num_kept):
 @pytest.mark.parametrize(("source", "calls"), [("ngram", False), ("model", True)])
 def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, calls):
     session = make_session(verification="ratio")
-    session.drafts.model_calls.answered(0.0)
-    session.drafts.model_calls.verdict_goes_out(0.0, calls=True)
+    session.drafts.timer.answered(0.0)
+    session.drafts.timer.verdict_goes_out(0.0, calls=True)
     session.take_draft(a_draft(tokens=(4,), source=source, complete=True, proposal=certain((4,))), 1.0)
-    assert session.drafts.model_calls.is_called == calls
+    assert session.drafts.timer.is_called == calls
     assert session.client.answer_s == float(calls)
 
 

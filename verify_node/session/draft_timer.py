@@ -10,7 +10,7 @@ LATER = 1.1
 
 
 @dataclass(slots=True)
-class ModelCalls:
+class DraftTimer:
     """Tracks when a session's draft model must draft anew, and how long that takes; the client learns from it.
 
     A verdict that permits drafts and leaves nothing of the previous draft calls the draft model.

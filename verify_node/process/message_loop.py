@@ -41,7 +41,7 @@ checks its invariants.)"""
 
 
 @dataclass
-class Messages:
+class MessageLoop:
     """Passes arriving messages to the core, and sends its replies."""
 
     core: VerifyCore

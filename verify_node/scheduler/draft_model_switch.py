@@ -136,7 +136,7 @@ class Trial:
 
 
 @dataclass
-class ModelDrafts:
+class DraftModelSwitch:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
     compares: bool  # drafting may cost the verify node time, as on its own machine
@@ -255,8 +255,8 @@ class ModelDrafts:
 
 
 def compare(
-    nodes: ModelDrafts,
-    own: ModelDrafts,
+    nodes: DraftModelSwitch,
+    own: DraftModelSwitch,
     moved: Sequence[Moved],
     sessions: Sequence[Session],
     now: float,

@@ -8,7 +8,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from tests.verify_node.phases import a_draft, make_session, tell
 from verify_node.clients.client import ANSWER_SMOOTHING, MEMORY, MOST_LATER, DraftGain
-from verify_node.session.model_calls import LATER
+from verify_node.session.draft_timer import LATER
 from verify_node.session.session import Session
 
 NOW = 100.0
@@ -19,7 +19,7 @@ def told(*, is_behind: bool = False, **changes):
     prefilled the prompt."""
     session = make_session(max_tokens=1000, **changes)
     if not is_behind:
-        session.drafts.model_calls.answered(NOW)
+        session.drafts.timer.answered(NOW)
     session.commit((7,))
     tell(session, NOW)
     return session
@@ -47,7 +47,7 @@ def test_a_model_is_waited_for_until_the_time_that_it_takes():
     tell(session, NOW + 1.0)
     session.acknowledge(len(session.tokens), NOW + 1.001, 0.0)
     assert (session.expects_answer, session.expects_model) == (False, True), "an Ack is not what it hopes for"
-    assert session.drafts.model_calls.due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
+    assert session.drafts.timer.due_at == pytest.approx(NOW + 1.0 + LATER * 0.004)
     assert session.model_drafted is False
     draft(session, NOW + 1.004)
     assert (session.expects_model, session.model_drafted) == (False, True)
@@ -65,7 +65,7 @@ def test_a_draft_after_much_prefill_says_nothing_of_the_usual_time():
     for number, may_draft in enumerate((0, 0, 8), 2):
         session.commit((9,))
         tell(session, NOW + number, may_draft=may_draft)
-    assert session.drafts.model_calls.due_at == inf, "it has to prefill what it was not to draft for"
+    assert session.drafts.timer.due_at == inf, "it has to prefill what it was not to draft for"
     session.commit((9,))
     tell(session, NOW + 4.2)
     draft(session, NOW + 4.3)
@@ -116,7 +116,7 @@ def test_a_model_that_is_silent_is_expected_later_and_later():
     later = 1.0 + ANSWER_SMOOTHING * (MOST_LATER - 1.0)
     num_doubled = [0, 1, 2, 2, *[3] * 4, *[4] * 8, *[5] * 3]  # the silence began with the first of these verdicts
     assert seen == pytest.approx([0.004 * later**number for number in num_doubled])
-    assert session.drafts.model_calls.due_at < NOW + 19, "it has been called long ago, and is not waited for any more"
+    assert session.drafts.timer.due_at < NOW + 19, "it has been called long ago, and is not waited for any more"
 
 
 @pytest.mark.parametrize(("index_s", "is_silence"), [(0.001, False), (0.5, True)])

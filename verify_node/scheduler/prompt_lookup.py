@@ -1,4 +1,4 @@
-"""The drafted tokens of a session that a round could verify, from any source. Changes no session."""
+"""Prompt lookup: drafts from the sessions' own prompts and texts, by indexes of their n-grams. Changes no session."""
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
@@ -7,68 +7,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from goodspeed.drafting.sources import FORCED, SELF
-from goodspeed.exact import trees
-from goodspeed.fair.selection import Candidate, path_probability, rank
 from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.index import GrowingText
 from goodspeed.wire import probabilities
-from verify_node.session.drafted import NOTHING, Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.session import Session
-
-
-def of_draft(session: Session) -> Drafted:
-    """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens."""
-    drafted = session.drafts.newest
-    if drafted is None or not session.allows_drafts_of(drafted.source):
-        return NOTHING
-    if session.verification == "match" and drafted.proposal is not None:  # its client was found to lie since it came
-        drafted = drafted._replace(proposal=None)
-    return drafted if drafted.parents is not None else drafted.cut(session.max_length)
-
-
-def calibrated_probabilities(session: Session, drafted: Drafted) -> list[float]:
-    """Returns each token's calibrated probability given its predecessors, for use under the session's rule."""
-    if drafted.is_certain:
-        return [1.0] * len(drafted.tokens)
-    if session.verification == "ratio" or not drafted.codes:
-        return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
-    if drafted.parents is not None:
-        return _probabilities_in_tree(session, drafted, drafted.parents)
-    return session.drafts.calibrated(drafted.source, drafted.codes)
-
-
-def num_expected(session: Session, drafted: Drafted) -> float:
-    """Returns how many of a draft's tokens will be accepted, by their calibrated probabilities."""
-    candidate = Candidate(calibrated_probabilities(session, drafted), parents=drafted.parents)
-    ranked = rank(candidate.odds, candidate.parents) if candidate.parents is not None else None
-    return float(sum(path_probability(candidate, ranked)))
-
-
-def best(session: Session, drafted: Drafted, other: Drafted | None) -> Drafted:
-    """Returns the draft of which more tokens will be accepted."""
-    if other is None or not other.tokens:
-        return drafted
-    other = other.cut(session.max_length)
-    if not drafted.tokens:
-        return other
-    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
-
-
-def _probabilities_in_tree(session: Session, drafted: Drafted, parents: tuple[int, ...]) -> list[float]:
-    """`calibrated_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
-
-    No alternative is likelier than the first choice.
-    """
-    found = session.drafts.calibrated(drafted.source, drafted.codes)
-    others = trees.alternatives(parents)
-    claimed = session.drafts.calibrated("alternative", bytes([drafted.codes[node] for node, _ in others]))
-    left: dict[int, float] = {}  # remaining probability, by first choice, after it and its alternatives so far
-    for (node, chosen), one in zip(others, claimed, strict=True):
-        room = left.get(chosen, 1.0 - found[chosen])
-        found[node] = max(0.0, min(one, found[chosen], room))
-        left[chosen] = room - found[node]
-    return found
-
 
 MAX_LENGTH = 8
 """Longest draft from a session's own text."""
@@ -94,8 +37,8 @@ class Wanting(NamedTuple):
     least_probability: float  # path probability below which a token is not worth its time
 
 
-class SelfDrafts:
-    """The n-gram indexes of the sessions' own texts."""
+class PromptLookup:
+    """Drafts from n-gram indexes of the sessions' own texts."""
 
     def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
         self._max_tokens = max_tokens
@@ -105,7 +48,7 @@ class SelfDrafts:
         self._misses: set[bytes] = set()  # sessions whose latest lookup found nothing
         self._num_made = 0
 
-    def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, Drafted]]:
+    def draft(self, wanting: Sequence[Wanting]) -> list[tuple[Session, DraftTokens]]:
         """Drafts from the sessions' own texts, for the sessions of highest worth."""
         found, num_indexed = [], 0
         for session, _, least_probability in self._first(wanting):
@@ -150,13 +93,13 @@ class SelfDrafts:
         """Returns the number of the session's latest lookup; 0: it had none."""
         return self._looked_up.get(wanting.session.session_id, 0)
 
-    def _draft(self, session: Session, least_probability: float) -> Drafted:
+    def _draft(self, session: Session, least_probability: float) -> DraftTokens:
         """Drafts up to the text's end, which the target draws in the same round, drafted or not."""
         if forced := session.drafts.forced[: session.max_length]:
             tokens = tuple(takewhile(lambda token: token not in session.opened.stop_ids, forced))
-            return Drafted(tokens, bytes(len(tokens)), FORCED)
+            return DraftTokens(tokens, bytes(len(tokens)), FORCED)
         found = self.find(session, min(MAX_LENGTH, session.max_length), least_probability)
-        return Drafted(found.tokens, probabilities.encode(found.probabilities), SELF)
+        return DraftTokens(found.tokens, probabilities.encode(found.probabilities), SELF)
 
     def find(self, session: Session, length: int, least_probability: float) -> Continuation:
         """Returns what the index of the session's text proposes, at most `length` tokens; simulations replay it."""

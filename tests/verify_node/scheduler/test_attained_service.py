@@ -7,10 +7,10 @@ import pytest
 from goodspeed.fair.lengths import PRIOR_TOKENS
 from goodspeed.wire.messages import Close, Sampling
 from tests.fakes import Desk, session_id
+from verify_node.scheduler.attained_service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account, Accounts
 from verify_node.scheduler.orders.base import AGING_S
 from verify_node.scheduler.orders.laps import FIRST_S
 from verify_node.scheduler.round import Entry
-from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account, Accounts
 
 
 def account() -> Account:

@@ -58,7 +58,7 @@ class _Text(Sequence[int]):
         return [*self._text[first:last], *self._new[max(0, first - num) : max(0, last - num)]]
 
 
-class OwnDrafts:
+class DraftModel:
     """The draft model and its KV caches, by session of the target."""
 
     def __init__(self, checkpoint: Checkpoint, runner: Engine) -> None:

@@ -24,7 +24,7 @@ def first_choices(draft: Draft) -> Draft:
     return replace(draft, tokens=tuple(draft.tokens[node] for node in nodes), probabilities=codes, parents=None)
 
 
-class Drafted(NamedTuple):
+class DraftTokens(NamedTuple):
     """Tokens that may continue a session's text; from a draft node, empty only if it sent an empty draft."""
 
     tokens: tuple[int, ...] = ()
@@ -119,4 +119,4 @@ class Drafted(NamedTuple):
         )
 
 
-NOTHING = Drafted()
+NOTHING = DraftTokens()

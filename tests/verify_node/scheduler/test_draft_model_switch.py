@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verify_node.scheduler.model_drafts import (
+from verify_node.scheduler.draft_model_switch import (
     COUNTED_ROUNDS,
     LEAST_TOKEN_S,
     MANY,
     MANY_ELSEWHERE,
     MOST_DRAFTING,
     SETTLING_ROUNDS,
-    ModelDrafts,
+    DraftModelSwitch,
     Stretch,
     compare,
 )
@@ -32,7 +32,7 @@ class World:
 
     def __init__(self, gain: float, num_sessions: int, *, are_near: bool = True, noise: float = 0.0) -> None:
         """gain: of the tokens per second with draft models over those without. noise: of a round's tokens."""
-        self.drafts = ModelDrafts(are_near, plain_s, are_near=are_near)
+        self.drafts = DraftModelSwitch(are_near, plain_s, are_near=are_near)
         self.gain = gain
         self.work_s = 0.0  # of a round with draft models elsewhere, beside 10 ms of its forward pass
         self.permitted: list[bool] = []
@@ -228,7 +228,7 @@ def test_rounds_that_settle_do_not_count() -> None:
 def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
     session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
     for drafts_first in (False, True):
-        drafts = ModelDrafts(True, lambda num_sessions: 0.0, drafts_first)
+        drafts = DraftModelSwitch(True, lambda num_sessions: 0.0, drafts_first)
         drafts.finished([], [session] * MANY, 0.1, ALONE_S)
         assert drafts.permits == drafts_first
 
@@ -237,12 +237,15 @@ class Both:
     """Models of draft nodes and the verify node's own, which draft for one session in rounds of 10 ms."""
 
     def __init__(self, gain: float = 1.0, own_gain: float = 1.0) -> None:
-        self.nodes, self.own = ModelDrafts(True, plain_s), ModelDrafts(True, plain_s, uses=lambda session: True)
+        self.nodes, self.own = (
+            DraftModelSwitch(True, plain_s),
+            DraftModelSwitch(True, plain_s, uses=lambda session: True),
+        )
         self.session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
         self.gains = gain, own_gain
         self.num_rounds, self.num_permitted = 0, [0, 0]
 
-    def run(self, num_rounds: int = 1, *, own_rests: bool = False, until: ModelDrafts | None = None) -> None:
+    def run(self, num_rounds: int = 1, *, own_rests: bool = False, until: DraftModelSwitch | None = None) -> None:
         """until: ends with the round after which these are tried."""
         both = self.nodes, self.own
         for _ in range(num_rounds):
