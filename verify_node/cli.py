@@ -92,9 +92,9 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     url = None
     if found.http is not None:
         from goodspeed.serving import web
-        from verify_node.watch import window
+        from verify_node.watch import app
 
-        serving = partial(window.serve, config, daemon.core, daemon.wall, daemon.channel, found.http, daemon.serve)
+        serving = partial(app.serve, config, daemon.core, daemon.wall, daemon.channel, found.http, daemon.serve)
         url = web.url(found.http.listener)
     events.write(
         "ready",

@@ -79,7 +79,7 @@ class VerifyCore:
         self.limits, self.pool = settings.limits, pool
         self.allocator = allocator = _allocator(settings, policy)
         self.register = register = Register(settings, welcome, allocator, pool, constraints)
-        self.sessions, self.peers, self.diary = register.sessions, register.peers, register.diary
+        self.sessions, self.peers, self.client_events = register.sessions, register.peers, register.client_events
         self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
         promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)

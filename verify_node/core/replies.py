@@ -153,7 +153,7 @@ class Replies:
     def _note(self, client: str, refused: Refusal, now: float) -> None:
         self.refusals[refused.code] += 1
         why = refused.what if refused.code in KEEPS_OUT else ""
-        self._register.diary.refused(client, refused.code, now, why)
+        self._register.client_events.refused(client, refused.code, now, why)
 
     def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
@@ -161,7 +161,7 @@ class Replies:
         what_to_do = f"correct this and reconnect after {seconds:.0f} s; messages before that are ignored"
         refused = refusal("barred", f"this draft node sent {why}", what_to_do)
         self.refusals[refused.code] += 1
-        self._register.diary.visit("barred", self._name(peer_id), why, now)
+        self._register.client_events.visit("barred", self._name(peer_id), why, now)
         receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
         return [Send(receiver, refused) for receiver in receivers]
 

@@ -26,7 +26,7 @@ from verify_node.process.message_loop import ENDS, MessageLoop
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
 from verify_node.watch.round_events import WallTime, round_event
-from verify_node.watch.visits import Visits
+from verify_node.watch.status_lines import status_line
 
 if TYPE_CHECKING:  # imports transformers' models
     from goodspeed.engine.parallel.ranks import Ranks
@@ -96,8 +96,7 @@ class VerifyDaemon:
         """Yields the tasks other than the rounds."""
         heartbeat_s = self.core.welcome.heartbeat_s
         yield self.messages.collect()
-        tick = partial(self._tick, Visits(self.core.diary))
-        yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), tick)
+        yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), self._tick)
         if (enrolment := self.enrolment) is not None:
             yield self._repeat("a look at the enrolment", min(heartbeat_s, LOOK_S), lambda: enrolment.look())
         if self.ranks is not None:
@@ -216,15 +215,15 @@ class VerifyDaemon:
                 step()
             await asyncio.sleep(period_s)
 
-    def _tick(self, visits: Visits) -> None:
-        """Advances the core's time, and reports lost clients and other news of visits."""
+    def _tick(self) -> None:
+        """Advances the core's time, and reports lost clients and other news of clients."""
         self.messages.woken.set()
         now = time.monotonic()
         self.messages.reply(self.core.tick(now))
-        for lost in self.core.diary.losses_since(now):
+        for lost in self.core.client_events.losses_since(now):
             extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
             logger.info("a draft node was lost", extra=extra)
-        self.reporter.say_all(visits.news())
+        self.reporter.say_all(map(status_line, self.core.client_events.take_news()))
 
     async def _look_after(self, ranks: "Ranks") -> None:
         """Ends this node with an error when a process with a part of the model is lost."""

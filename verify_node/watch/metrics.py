@@ -21,7 +21,7 @@ from goodspeed.wire.messages import RefusalCode
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import PromiseOutcome
 from verify_node.session.deadline import Cause
-from verify_node.watch.present import Present, log_utility, present_clients, shown
+from verify_node.watch.present_clients import Present, log_utility, present_clients, shown
 from verify_node.watch.round_events import WallTime
 
 Of = Callable[[Present], float]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.verify_node.watch.window.snapshots import EMPTY, WRITES
+from tests.verify_node.watch.page.snapshots import EMPTY, WRITES
 from verify_node.watch.app import PAGE
 from verify_node.watch.snapshot import Snapshot
 

@@ -6,11 +6,11 @@ import pytest
 
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, make_hello, session_id
-from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.core.client_events import MAX_VISITS, ClientEvents
 from verify_node.session.phase import Phase
-from verify_node.watch.present import MAX_SHOWN, present_clients, shown
+from verify_node.watch.present_clients import MAX_SHOWN, present_clients, shown
 from verify_node.watch.round_events import round_event
-from verify_node.watch.visits import Visits
+from verify_node.watch.status_lines import status_line
 
 
 @pytest.fixture
@@ -74,23 +74,21 @@ def test_a_round_tells_its_sums_and_a_row_of_each_session():
 # -- who came and went: each visit once, a return as a return, in bounded memory ---------------------------------------
 
 
-def said(visits: Visits) -> list[str]:
-    return [sentence.text % sentence.values for sentence in visits.news()]
+def said(events: ClientEvents) -> list[str]:
+    return [line.text % line.values for line in map(status_line, events.take_news())]
 
 
 def test_each_visit_is_told_once() -> None:
-    diary = Diary()
-    diary.visit("joined", "early", "tiny-draft-s", 0.0)
-    visits = Visits(diary)  # what was before is not news
-    diary.visit("joined", "ana", "tiny-draft-s", 1.0)
-    diary.refused("ana", "budget", 1.5)  # is counted elsewhere
-    diary.visit("joined", "ben", "tiny-draft-m", 2.0)
-    assert said(visits) == ["draft node ana connected (tiny-draft-s)", "draft node ben connected (tiny-draft-m)"]
-    assert said(visits) == []
-    diary.visit("left", "ben", "tiny-draft-m", 3.0)
-    diary.visit("lost", "ana", "m", 3.0)
-    diary.visit("barred", "", "too many messages", 4.0)
-    assert said(visits) == [
+    events = ClientEvents()
+    events.visit("joined", "ana", "tiny-draft-s", 1.0)
+    events.refused("ana", "budget", 1.5)  # is counted elsewhere
+    events.visit("joined", "ben", "tiny-draft-m", 2.0)
+    assert said(events) == ["draft node ana connected (tiny-draft-s)", "draft node ben connected (tiny-draft-m)"]
+    assert said(events) == []
+    events.visit("left", "ben", "tiny-draft-m", 3.0)
+    events.visit("lost", "ana", "m", 3.0)
+    events.visit("barred", "", "too many messages", 4.0)
+    assert said(events) == [
         "draft node ben left",
         "draft node ana is away",
         "draft node (without a name) is barred: too many messages",
@@ -98,50 +96,36 @@ def test_each_visit_is_told_once() -> None:
 
 
 def test_words_of_peers_are_fit_for_a_terminal() -> None:
-    diary = Diary()
-    visits = Visits(diary)
-    diary.visit("joined", "ana", "x\u2028\x1b[2J" + "y" * 1000, 1.0)
-    (line,) = said(visits)
+    events = ClientEvents()
+    events.visit("joined", "ana", "x\u2028\x1b[2J" + "y" * 1000, 1.0)
+    (line,) = said(events)
     assert line.isprintable()
     assert len(line) < 400
 
 
 def test_a_crowd_is_told_by_its_newest() -> None:
-    diary = Diary()
-    visits = Visits(diary)
+    events = ClientEvents()
     for number in range(3 * MAX_VISITS):
-        diary.visit("joined", f"other-{number}", "m", 0.0)
-    told = said(visits)
+        events.visit("joined", f"other-{number}", "m", 0.0)
+    told = said(events)
     assert (len(told), told[-1]) == (MAX_VISITS, f"draft node other-{3 * MAX_VISITS - 1} connected (m)")
 
 
 def test_who_is_not_let_in_is_told_once_with_the_whole_reason() -> None:
     desk = Desk()
-    visits = Visits(desk.core.diary)
     for _ in range(3):
         desk.up("a", make_hello("ana", tokenizer="another"))
         desk.core.replies.turned_away("KEY", desk.now)
         desk.now += 1.0
     desk.open("x")  # without a Hello: that keeps nobody out
-    assert said(visits) == [
+    assert said(desk.core.client_events) == [
         "draft node ana is refused (tokenizer): this draft node (--model fake-draft) has another tokenizer than the "
         "target ",
         "draft node (without a name) is refused (not_enrolled): no file in the --enrolled folder has its key KEY",
     ]
     desk.core.replies.turned_away("KEY", desk.now)
-    assert said(visits) == []
+    assert said(desk.core.client_events) == []
     desk.core.replies.turned_away("ANOTHER", desk.now)
-    assert [line.rpartition(": ")[2] for line in said(visits)] == [
+    assert [line.rpartition(": ")[2] for line in said(desk.core.client_events)] == [
         "no file in the --enrolled folder has its key ANOTHER"
     ]
-
-
-def test_a_crowd_that_is_not_let_in_is_remembered_within_a_bound() -> None:
-    diary = Diary()
-    visits = Visits(diary)
-    for number in range(10 * MAX_REFUSALS):
-        diary.refused(f"peer-{number}", "tokenizer", float(number), "not the target's")
-        if number % 10 == 0:
-            visits.news()
-    visits.news()
-    assert len(visits._kept_out) == MAX_REFUSALS

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.serving import web
 from tests.listening import listen
-from tests.verify_node.watch.window.snapshots import EMPTY, make_app, take
+from tests.verify_node.watch.page.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as window_app
 from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
 from verify_node.watch.snapshot import Snapshot

@@ -10,8 +10,8 @@ from pathlib import Path
 from PIL import Image
 from selenium.webdriver import Chrome
 
-from tests.verify_node.watch.window.browser import browser, prefer, resize
-from tests.verify_node.watch.window.run import idle, running
+from tests.verify_node.watch.page.browser import browser, prefer, resize
+from tests.verify_node.watch.page.run import idle, running
 
 DOCS = Path(__file__).parents[4] / "docs"
 WATCHED_S = 45

@@ -13,9 +13,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from goodspeed.serving import web
-from tests.verify_node.watch.window.browser import browser, need_browser, prefer, resize, served, wait
-from tests.verify_node.watch.window.run import Run, running
-from tests.verify_node.watch.window.snapshots import make_app
+from tests.verify_node.watch.page.browser import browser, need_browser, prefer, resize, served, wait
+from tests.verify_node.watch.page.run import Run, running
+from tests.verify_node.watch.page.snapshots import make_app
 
 pytestmark = pytest.mark.nodes
 need_browser()

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from tests.verify_node.watch.window.browser import browser, need_browser, resize, served, wait
-from tests.verify_node.watch.window.snapshots import EMPTY, WRITES, make_app
-from verify_node.core.counts import DiaryEntry
+from tests.verify_node.watch.page.browser import browser, need_browser, resize, served, wait
+from tests.verify_node.watch.page.snapshots import EMPTY, WRITES, make_app
+from verify_node.core.client_events import ClientEvent
 from verify_node.watch.app import PAGE, Feed
 from verify_node.watch.snapshot import Node, Snapshot, Source
 
@@ -33,9 +33,9 @@ ROWS = (
 )
 
 EVENTS = (
-    DiaryEntry(NOW, "refused", "", "hello_first", 2),
-    DiaryEntry(NOW, "refused", "eve", "tokenizer", 1, "another tokenizer"),
-    DiaryEntry(NOW, "barred", "eve", "too many_refused messages"),
+    ClientEvent(NOW, "refused", "", "hello_first", 2),
+    ClientEvent(NOW, "refused", "eve", "tokenizer", 1, "another tokenizer"),
+    ClientEvent(NOW, "barred", "eve", "too many_refused messages"),
 )
 SOURCES = (Source("model", 2000, 1500), Source("ngram", 40, 10), Source("self", 0, 0))
 
