@@ -52,5 +52,5 @@ def a_draft(session: Session | None = None, **changes: Any) -> Draft:
 def tell(session: Session, now: float, *, may_draft: int = 8, waits: bool = False) -> None:
     """The verdict with its newest token goes out."""
     verdict = Verdict(session.session_id, 1, len(session.tokens) - 1, (7,), 0, 0, may_draft)
-    session.permit(may_draft, 1)
+    session.drafts.permit(may_draft, 1)
     session.tell(verdict, now, waits=waits, round_s=0.0)

@@ -47,7 +47,7 @@ from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
 from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import Round
-from verify_node.scheduler.select import ByWorth, Choice
+from verify_node.scheduler.select import Choice
 from verify_node.session.draft_tokens import first_choices
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
@@ -89,9 +89,7 @@ class VerifyCore:
         self.rounds = Rounds(
             settings,
             register=register,
-            choice=Choice(settings.limits)
-            if settings.is_barrier
-            else ByWorth(cost, settings.limits, allocator.worth_of, own, change_rows),
+            choice=Choice(cost, settings.limits, allocator.worth_of, own, change_rows, is_barrier=settings.is_barrier),
             cost=cost,
             admission=self.admission,
             replies=self.replies,

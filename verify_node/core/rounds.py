@@ -274,7 +274,7 @@ class Rounds:
         for move in moved:
             session = move.session
             may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
-            session.permit(may_draft, done.number)
+            session.drafts.permit(may_draft, done.number)
             verdict = move.verdict(session.drafts.may_draft, self.choice.least_probability(session))
             waits = self.allocator.waits(session) and done.number >= session.client.retry_round
             session.tell(verdict, now, waits=waits, round_s=self.round_s)

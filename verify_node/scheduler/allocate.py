@@ -116,10 +116,10 @@ class Allocator:
             if num_observed := move.num_observed:
                 session.observe_draft(move.outcome.agreement, num_observed, *move.num_first_choices)
             for source, codes, num_accepted in move.claims:
-                session.observe_claims(source, codes, num_accepted)
+                session.drafts.observe_claims(source, codes, num_accepted)
             if move.entry.answered is not None:
                 client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
-            session.observe_model(move.outcome.num_accepted, move.entry.model_drafted)
+            session.drafts.timer.end_round(move.outcome.num_accepted, move.entry.model_drafted)
         for name, num_tokens in tokens.items():
             self.clients[name].observe_goodput(num_tokens, number)
 

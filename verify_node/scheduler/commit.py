@@ -159,9 +159,9 @@ def commit(
     drafts = session.drafts
     num_awaited = drafts.may_draft if is_barrier else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
-    session.must_follow(outcome.forced)
-    if outcome.own_tokens:
-        session.take_own(DraftTokens(outcome.own_tokens, outcome.own_codes, OWN))
+    drafts.must_follow(outcome.forced)
+    if outcome.own_tokens and not session.finished:
+        drafts.take_own(DraftTokens(outcome.own_tokens, outcome.own_codes, OWN))
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:
@@ -169,7 +169,7 @@ def commit(
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
     moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, num_awaited)
-    session.note_wrong(moved.is_wrong)
+    drafts.note_wrong(moved.is_wrong)
     return moved
 
 

@@ -1,11 +1,11 @@
-"""Chooses the drafted tokens that the next round verifies: all permitted ones, or those that are worth their time.
+"""Chooses the drafted tokens that the next round verifies: those that are worth their time, or all permitted ones.
 
-`Choice` follows the paper: drafts are verified up to their permitted length. `ByWorth` considers every drafted token
-available when a round is packed: from draft nodes, from a session's own text, and from the verify node's draft model.
-It verifies the tokens that bring the most for the time that they add (`fair/selection.py`): a token's worth is w U'(X)
-of its client, and its probability is its draft node's claim, calibrated by the outcomes of such claims. The other
-tokens are dropped, never deferred: under match a truncated draft is exact. Under ratio the choice must not depend on
-the tokens themselves, so the probability of every token is the session's acceptance rate.
+Considered is every drafted token that is available when a round is packed: from draft nodes, from a session's own text,
+and from the verify node's draft model. Verified are the tokens that bring the most for the time that they add
+(`fair/selection.py`): a token's worth is w U'(X) of its client, and its probability is its draft node's claim,
+calibrated by the outcomes of such claims. The other tokens are dropped, never deferred: under match a truncated draft
+is exact. Under ratio the choice must not depend on the tokens themselves, so the probability of every token is the
+session's acceptance rate. Where rounds are barriers, as in the paper, drafts are verified up to their permitted length.
 """
 
 from collections import defaultdict
@@ -80,51 +80,6 @@ class PendingDraft(NamedTuple):
         return self.session.drafts.timer.due_at if self.of_model else self.session.answer_due_at
 
 
-class Choice:
-    """Chooses the drafted tokens of a round: as in the paper, drafts up to their permitted length."""
-
-    def __init__(self, limits: RoundLimits) -> None:
-        self._limits = limits
-        self.passed_over: Mapping[
-            bytes, DraftTokens
-        ] = {}  # of the newest round, by session: drafts without a chosen token
-
-    def choose(
-        self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
-    ) -> dict[bytes, DraftTokens]:
-        """Returns the tokens to verify, by session; sessions without any may be left out.
-
-        number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
-        budget. num_prefill: tokens that the round is expected to prefill.
-        """
-        return {one.session_id: of_draft(one).cut(one.drafts.may_draft) for one in ready}
-
-    def least_probability(self, session: Session) -> int:
-        """Code of the path probability below which this session's draft node need not draft."""
-        return ALL
-
-    def owes_more(self, session: Session) -> bool:
-        """True if the previous round owed this session more than the token that every round brings."""
-        return False
-
-    def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
-        """Returns the round with the sessions for which the verify node's draft model may draft."""
-        return planned
-
-    def note_drafting(self, seconds: float) -> None:
-        """Records how long the verify node's draft model drafted in a round."""
-
-    def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
-        """Notes which draft models may draft in the rounds that follow."""
-
-    def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
-        """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
-        return []
-
-    def keep(self, open_sessions: Container[bytes]) -> None:
-        """Drops the state of sessions that are no longer open."""
-
-
 class Steady:
     """Finds the number of drafted tokens that every round verifies, where changes of a round's size take time.
 
@@ -172,8 +127,8 @@ class Steady:
         return self.number + int(once[self.number :].argmax())
 
 
-class ByWorth(Choice):
-    """Chooses the tokens that are worth the time that they add to the round."""
+class Choice:
+    """Chooses the drafted tokens of a round: those that are worth the time that they add to it, or as in the paper."""
 
     def __init__(
         self,
@@ -182,11 +137,15 @@ class ByWorth(Choice):
         worth: Callable[[Client], float],
         prompt_lookup: PromptLookup | None = None,
         change_rows: float = 0.0,
+        *,
+        is_barrier: bool = False,
     ) -> None:
         """worth: of one token of a client, w U'(X). prompt_lookup: the verify node's own drafts; None: it has none.
-        change_rows: `Engine.change_rows`."""
-        super().__init__(limits)
-        self._cost = cost
+        change_rows: `Engine.change_rows`. is_barrier: rounds verify drafts up to their permitted length."""
+        self.passed_over: Mapping[
+            bytes, DraftTokens
+        ] = {}  # of the newest round, by session: drafts without a chosen token
+        self._cost, self._limits, self._is_barrier = cost, limits, is_barrier
         self._worth = worth
         self._prompt_lookup = prompt_lookup
         self._steady: defaultdict[Modes, Steady] | None = (
@@ -202,7 +161,14 @@ class ByWorth(Choice):
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
     ) -> dict[bytes, DraftTokens]:
-        """Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough."""
+        """Returns the tokens to verify, by session; sessions without any may be left out.
+
+        Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough.
+        number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
+        budget. num_prefill: tokens that the round is expected to prefill.
+        """
+        if self._is_barrier:
+            return {one.session_id: of_draft(one).cut(one.drafts.may_draft) for one in ready}
         needs = self._needs(ready, now)
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
@@ -238,13 +204,17 @@ class ByWorth(Choice):
         }
 
     def least_probability(self, session: Session) -> int:
-        """Code of half of the previous round's price; of the floor for sessions behind their objectives."""
+        """Code of the path probability below which this session's draft node need not draft.
+
+        Half of the previous round's price; the floor for sessions behind their objectives.
+        """
         if not self._worth_per_s:  # nothing was priced yet
             return ALL
         price = self._price(session, self._worth(session.client))
         return probabilities.code(max(probabilities.FLOOR, BOUND_SHARE * price))
 
     def owes_more(self, session: Session) -> bool:
+        """True if the previous round owed this session more than the token that every round brings."""
         return session.session_id in self._owed_more
 
     def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
@@ -268,20 +238,23 @@ class ByWorth(Choice):
         )
 
     def note_drafting(self, seconds: float) -> None:
+        """Records how long the verify node's draft model drafted in a round."""
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
     def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
-        """Changes the mode of the rounds. A trial learns its steady number anew: the known one may be of other texts.
+        """Notes which draft models may draft in the rounds that follow.
 
-        Each mode has a steady number of its own. Else rounds without draft models would teach the others that drafts
-        bring nothing.
+        A trial learns its steady number anew: the known one may be of other texts. Each mode
+        has a steady number of its own: else rounds without draft models would teach the others that drafts bring
+        nothing.
         """
         if modes != self._modes and is_trial and self._steady is not None:
             self._steady[modes].outdate()
         self._modes = modes
 
     def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
-        if number % SELDOM == 0:
+        """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
+        if self._is_barrier or number % SELDOM == 0:
             return []
         pending = [(one, one.client.answer_gain, False) for one in ready if one.expects_answer]
         pending += [(one, one.client.model_gain, True) for one in ready if one.expects_model]
@@ -298,6 +271,7 @@ class ByWorth(Choice):
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
+        """Drops the state of sessions that are no longer open."""
         if self._prompt_lookup is not None:
             self._prompt_lookup.keep(open_sessions)
 

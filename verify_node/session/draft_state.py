@@ -65,7 +65,7 @@ class DraftState:
         """Returns the client's calibrated probabilities, corrected for the text."""
         return self.biases[source].corrected(calibrated) if source in self.biases else calibrated
 
-    def observe(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
+    def observe_claims(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
         """Counts a verified draft, as `Calibration.observe` does, for the client and for the text."""
         known = self.client.calibration(source)
         self.biases.setdefault(source, TextBias()).observe(known.latest(codes), num_accepted)
@@ -75,6 +75,18 @@ class DraftState:
         """Cuts the drafts after the text grew by these tokens; a finished text has none."""
         self.newest = None if finished or self.newest is None else self.newest.after(taken)
         self.own = None if finished or self.own is None else self.own.after(taken)
+
+    def take_own(self, drafted: DraftTokens) -> None:
+        """Takes the verify node's own draft after the current text."""
+        self.own = drafted
+
+    def must_follow(self, tokens: tuple[int, ...]) -> None:
+        """Records the tokens that the session's constraint forces after its current text."""
+        self.forced = tokens
+
+    def note_wrong(self, is_wrong: bool) -> None:
+        """Notes whether its latest round rejected a first choice."""
+        self.was_wrong = is_wrong
 
     def go_without(self, number: int) -> None:
         """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""

@@ -71,7 +71,7 @@ class DraftTimer:
             self._called_at, self._missed_after_s = now, 0.0
         self._has_drafted = False
 
-    def observe(self, num_accepted: int, drafted: bool | None) -> None:
+    def end_round(self, num_accepted: int, drafted: bool | None) -> None:
         """Updates the gain of model drafts. drafted: whether a new draft was in time; None: none was needed.
 
         The gain covers two rounds: a draft too late for the first is there for the second, and reaches farther.

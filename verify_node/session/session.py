@@ -15,11 +15,9 @@ from goodspeed.serving.measuring.story import Story, follow
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
 from verify_node.clients.acceptance_bound import AcceptanceBound
-from verify_node.clients.calibration import ClaimedOf
 from verify_node.clients.client import Client, Peer
 from verify_node.session.deadline import Cause, Deadline
 from verify_node.session.draft_state import DraftState
-from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.phase import TRANSITIONS, Phase
 
 SMOOTHING = 0.2
@@ -376,14 +374,6 @@ class Session:
         self.drafts.follow(taken, finished=self.finished)
         return tuple(taken)
 
-    def take_own(self, drafted: DraftTokens) -> None:
-        """Takes the verify node's own draft after the current text."""
-        self.drafts.own = None if self.finished else drafted
-
-    def must_follow(self, tokens: tuple[int, ...]) -> None:
-        """Records the tokens that its constraint forces after its current text."""
-        self.drafts.forced = tokens
-
     def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
         """Updates estimates by Eq. (3) with a verified draft. agreement: sum over its num_observed tokens.
 
@@ -392,22 +382,6 @@ class Session:
         self.acceptance.observe(agreement, num_observed)
         self.acceptance_bound.observe(num_accepted, num_drafted)
         self.client.observe_draft(agreement, num_observed, num_accepted, num_drafted)
-
-    def observe_claims(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
-        """Updates the calibration, of its client and of its text, with a verified draft: see `Calibration.observe`."""
-        self.drafts.observe(source, codes, num_accepted)
-
-    def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
-        """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
-        self.drafts.timer.observe(num_accepted, drafted)
-
-    def note_wrong(self, is_wrong: bool) -> None:
-        """Notes whether its latest round rejected a first choice."""
-        self.drafts.was_wrong = is_wrong
-
-    def permit(self, may_draft: int, number: int) -> None:
-        """Sets the number of tokens that may be drafted beyond its text, by verify round `number`."""
-        self.drafts.permit(may_draft, number)
 
     def tell(self, verdict: Verdict, now: float, *, waits: bool, round_s: float) -> None:
         """Records an outgoing verdict, which is retained to be repeated and starts the wait for its answer.

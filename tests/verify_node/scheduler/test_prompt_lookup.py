@@ -171,7 +171,7 @@ def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_ver
     """Else no draft of this kind would ever be verified for this client again."""
     session = repeating() if kind == "self" else make_session()
     if kind == "own":
-        session.take_own(DraftTokens((5, 6), probabilities.encode([0.9, 0.9]), "own"))
+        session.drafts.take_own(DraftTokens((5, 6), probabilities.encode([0.9, 0.9]), "own"))
     known = session.client.calibration(kind)
     for code in [*range(256)] * 6:
         known.observe(bytes([code]), 0)
@@ -190,7 +190,7 @@ def test_claims_that_proved_wrong_are_tested_by_the_targets_token_though_not_ver
         for source, codes, num_accepted in commit(session, entry, outcome, pool, passed_over).claims:
             session.client.calibration(source).observe(codes, num_accepted)
         if kind == "own":
-            session.take_own(passed_over)
+            session.drafts.take_own(passed_over)
     assert drafted[0] == 0
     assert drafted[-1] > 0
     assert entry.source == kind

@@ -162,10 +162,10 @@ def test_what_a_draft_brings_counts_in_two_rounds():
     gain = session.client.model_gain
     before = gain.tokens
     for _ in range(200):  # a draft brings a token at once, and one that is late brings it a round later
-        session.observe_model(1, True)
-        session.observe_model(0, None)
-        session.observe_model(0, False)
-        session.observe_model(1, None)
+        session.drafts.timer.end_round(1, True)
+        session.drafts.timer.end_round(0, None)
+        session.drafts.timer.end_round(0, False)
+        session.drafts.timer.end_round(1, None)
     assert before == pytest.approx(1.0)
     assert gain.tokens < 0.1
 

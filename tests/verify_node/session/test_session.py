@@ -108,7 +108,7 @@ def test_that_nothing_is_drafted_holds_for_its_text_only():
 
 def test_a_ratio_draft_is_verified_once():
     session = make_session(verification="ratio")
-    session.permit(3, 1)
+    session.drafts.permit(3, 1)
     draft = a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6)))
     session.take_draft(draft, 0.0)
     assert session.drafts.newest.tokens == (4, 5, 6)
@@ -122,7 +122,7 @@ def test_a_ratio_draft_is_verified_once():
 def test_of_a_ratio_draft_only_what_may_be_verified_is_kept(drafter, num_kept):
     """Its distributions are large, and stay until the next round of the session."""
     session = make_session(verification="ratio", drafter=drafter)
-    session.permit(2, 1)
+    session.drafts.permit(2, 1)
     session.take_draft(a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6))), 0.0)
     kept = (4, 5)[:num_kept]
     assert (session.drafts.newest.tokens, session.drafts.newest.proposal) == (kept, certain(kept))
