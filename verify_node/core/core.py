@@ -27,7 +27,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, UpMessage
 from verify_node.clients.client import Peer
-from verify_node.core.admitting import Admission
+from verify_node.core.admission import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet, load_of
 from verify_node.core.rate_limit import RateLimiter

@@ -8,7 +8,6 @@ Runs on the model thread.
 import logging
 import time
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -39,23 +38,6 @@ drafting forever."""
 
 RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 """Rounds without own drafts after a failure; twice as many after each further one, at most MAX_RESTED_ROUNDS."""
-
-
-class _Text(Sequence[int]):
-    """A session's text with a round's new tokens. The text is not copied; parts of it are read by slices."""
-
-    def __init__(self, text: Sequence[int], new: Sequence[int]) -> None:
-        self._text, self._new = text, new
-
-    def __len__(self) -> int:
-        return len(self._text) + len(self._new)
-
-    def __getitem__(self, place: Any) -> Any:
-        num = len(self._text)
-        if isinstance(place, int):
-            return self._text[place] if place < num else self._new[place - num]
-        first, last, _ = place.indices(len(self))
-        return [*self._text[first:last], *self._new[max(0, first - num) : max(0, last - num)]]
 
 
 class DraftModel:
@@ -116,7 +98,7 @@ class DraftModel:
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
         for request in planned.draft_requests:
             new, opened = decided.get(request.session_id, ()), request.opened
-            text = _Text(request.text, new)
+            text = [*request.text, *new]
             room = min(request.most - len(new), self.checkpoint.context_len - len(text))
             length = min(MAX_LENGTH, opened.max_draft, room)
             if not new or length <= 0 or any(token in opened.stop_ids for token in new):

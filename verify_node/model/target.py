@@ -19,8 +19,8 @@ from verify_node.model.constraints import ConstraintMasks, Masks
 from verify_node.model.draft_model import DraftModel
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.logprobs import with_logprobs, with_prompts
-from verify_node.model.match_sampling import decide_match_round
-from verify_node.model.ratio import decide_ratio_round
+from verify_node.model.match_rule import decide_match_round
+from verify_node.model.ratio_rule import decide_ratio_round
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Entry, Outcome, Round
 
 

@@ -21,7 +21,7 @@ from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.model.target import RoundResult, Target
 from verify_node.process.enrolment import Enrolment
-from verify_node.process.member import PEERS_LOOK_S, Member
+from verify_node.process.fleet_member import PEERS_LOOK_S, Member
 from verify_node.process.message_loop import ENDS, MessageLoop
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
@@ -162,7 +162,7 @@ class VerifyDaemon:
         """Makes the sessions of a failed round consistent; the next rounds find the session at fault."""
         failed: dict[str, object] = {
             "round": self.core.rounds.newest_number,
-            "num_entries": len(self.core.rounds.suspects.sessions),
+            "num_entries": len(self.core.rounds.isolation.sessions),
         }
         self.target.recover()
         self.messages.reply(self.core.rounds.abort(type(error).__name__, time.monotonic()))

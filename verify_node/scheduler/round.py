@@ -214,11 +214,6 @@ class Round(Struct, frozen=True):
         return tuple(entry.session_id for entry in self.entries if entry.num_prefill)
 
     @property
-    def verified(self) -> tuple[bytes, ...]:
-        """Sessions for which the target draws."""
-        return tuple(entry.session_id for entry in self.entries if entry.samples)
-
-    @property
     def num_tokens(self) -> int:
         return sum(len(entry.tokens) for entry in self.entries)
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from goodspeed.serving.loop import MAX_FAILURES, PAUSE_S
 from goodspeed.wire.messages import Refusal, Verdict
 from tests.fakes import Desk, expected, session_id
+from verify_node.core.fault_isolation import MIN_IN_VAIN, PATIENCE_S, FaultIsolation, Stage
 from verify_node.core.rounds import IMPOSSIBLE
-from verify_node.core.suspects import MIN_IN_VAIN, PATIENCE_S, Stage, Suspects
 from verify_node.scheduler.round import Outcome
 
 
@@ -114,15 +114,15 @@ def test_a_target_that_fails_for_a_while_costs_no_session(numbers):
 
 def test_who_failed_alone_goes_last_until_the_target_works_for_others(desk):
     one, two, three = (desk.session(number) for number in (1, 2, 3))
-    suspects = Suspects(desk.core.register, desk.core.replies)
+    isolation = FaultIsolation(desk.core.register, desk.core.replies)
     for number, session in enumerate((one, two)):
-        suspects.enter(Stage.IN_FLIGHT, [session])
-        assert suspects.failed("error", float(number)) == []
-    assert suspects.turns([one, two, three]) == [three, one, two]
-    suspects.succeeded([three.session_id])
-    assert suspects.turns([three, one, two])[-1] is three
-    suspects.enter(Stage.IN_FLIGHT, [one])
-    assert [send.message.code for send in suspects.failed("error", 2.0)] == ["failed"]
+        isolation.enter(Stage.IN_FLIGHT, [session])
+        assert isolation.failed("error", float(number)) == []
+    assert isolation.turns([one, two, three]) == [three, one, two]
+    isolation.succeeded([three.session_id])
+    assert isolation.turns([three, one, two])[-1] is three
+    isolation.enter(Stage.IN_FLIGHT, [one])
+    assert [send.message.code for send in isolation.failed("error", 2.0)] == ["failed"]
 
 
 def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):

@@ -38,7 +38,7 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
         pool.extend(session.session_id, len(session.tokens) - 1)
     planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, 1, NOW))
     assert planned.num_drafted == 10
-    assert (planned.deferred, len(planned.verified)) == ((), 4)
+    assert (planned.deferred, len(planned.entries)) == ((), 4)
     whole = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10, is_barrier=True).choose(sessions, 1, NOW))
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 

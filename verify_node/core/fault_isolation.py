@@ -25,7 +25,7 @@ class Stage(Enum):
     FINISHING = "finishing"
 
 
-class Suspects:
+class FaultIsolation:
     """The search: after a failed round its sessions run alone; those whose rounds still fail are suspects."""
 
     def __init__(self, register: Register, replies: Replies) -> None:

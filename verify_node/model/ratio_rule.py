@@ -11,7 +11,7 @@ from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_rat
 from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.evidence import log_gains, log_tilts
-from verify_node.model.match_sampling import failure, groups, int64_tensor, largest_logits, logit_rows
+from verify_node.model.match_rule import failure, groups, int64_tensor, largest_logits, logit_rows
 from verify_node.scheduler.round import Decisions, Outcome
 
 MAX_ELEMENTS = 1 << 26

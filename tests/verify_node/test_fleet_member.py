@@ -10,7 +10,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.fleet.table import Table
 from tests.fleet.test_table import KEY, write
-from verify_node.process.member import PeersFile, join
+from verify_node.process.fleet_member import PeersFile, join
 
 LOAD = Load(0.0)
 A, B = Replica("a", "tcp://127.0.0.1:1001"), Replica("b", "tcp://127.0.0.1:1002", KEY)
