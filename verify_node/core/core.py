@@ -77,7 +77,14 @@ class VerifyCore:
         """
         cost = cost if cost is not None else Refined()
         self.limits, self.pool = settings.limits, pool
-        self.allocator = allocator = _allocator(settings, policy)
+        self.allocator = allocator = Allocator(
+            policy if policy is not None else policies.create(settings.policy),
+            settings.budget,
+            eta=settings.eta,
+            beta=settings.beta,
+            is_barrier=settings.is_barrier,
+            weigh_evidence=settings.weigh_evidence,
+        )
         self.register = register = Register(settings, welcome, allocator, pool, constraints)
         self.sessions, self.peers, self.client_events = register.sessions, register.peers, register.client_events
         self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
@@ -292,14 +299,3 @@ class VerifyCore:
         planned = self.rounds.plan(now)
         self.wake_at = min(self.rounds.wake_at, self._heartbeat_at)
         return planned
-
-
-def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:
-    return Allocator(
-        policy if policy is not None else policies.create(settings.policy),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-    )

@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.job import Job
 from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.sources import OWN
 from goodspeed.engine.engine import Checkpoint, Engine
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
+from verify_node.session.draft_tokens import DraftTokens
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -57,7 +59,7 @@ class DraftModel:
         If the model fails, its caches are dropped, it rests for some rounds, and outcomes are returned as they are.
         """
         started, passes_before = time.perf_counter(), self.drafter.num_passes
-        found: dict[bytes, tuple[tuple[int, ...], bytes]] = {}
+        found: dict[bytes, DraftTokens] = {}
         if planned.draft_requests and planned.number >= self._rests_until:
             requests = {one.session_id: one for one in planned.draft_requests}
             try:
@@ -65,10 +67,7 @@ class DraftModel:
                 found = {one.session_id: _kept(one, requests[one.session_id]) for one in self._draft(planned, requests)}
             except Exception as error:
                 self._fail(planned.number, error)
-        with_drafts = [
-            replace(outcome, own_tokens=own[0], own_codes=own[1]) if (own := found.get(outcome.session_id)) else outcome
-            for outcome in outcomes
-        ]
+        with_drafts = [replace(one, own=found[one.session_id]) if one.session_id in found else one for one in outcomes]
         num_passes = self.drafter.num_passes - passes_before
         return with_drafts, Drafting(time.perf_counter() - started, num_passes, planned.number < self._rests_until)
 
@@ -148,8 +147,8 @@ def _expected(job: Job, request: DraftRequest, num_parallel: int) -> float:
     return request.worth * sum(max(0.0, probability - request.least_probability) for probability in likely)
 
 
-def _kept(proposed: Proposed, request: DraftRequest) -> tuple[tuple[int, ...], bytes]:
-    """Returns the tokens of a draft, and the codes of their claimed probabilities, up to the text's end.
+def _kept(proposed: Proposed, request: DraftRequest) -> DraftTokens:
+    """Returns the tokens of a draft up to the text's end.
 
     The target draws the end in the same round anyway. The first token is kept even if it is not worth verifying: only
     then does its claim remain tested (`Moved.claims`).
@@ -160,4 +159,4 @@ def _kept(proposed: Proposed, request: DraftRequest) -> tuple[tuple[int, ...], b
         if token in request.opened.stop_ids or (length and path < request.least_probability):
             break
         length += 1
-    return proposed.tokens[:length], codes[:length]
+    return DraftTokens(proposed.tokens[:length], codes[:length], OWN)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from goodspeed.drafting.sources import MODEL, OWN, TRAITS, is_awaited
+from goodspeed.drafting.sources import MODEL, TRAITS, is_awaited
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
@@ -160,8 +160,8 @@ def commit(
     num_awaited = drafts.may_draft if is_barrier else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
     drafts.must_follow(outcome.forced)
-    if outcome.own_tokens and not session.finished:
-        drafts.take_own(DraftTokens(outcome.own_tokens, outcome.own_codes, OWN))
+    if outcome.own is not None and outcome.own.tokens and not session.finished:
+        drafts.take_own(outcome.own)
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:

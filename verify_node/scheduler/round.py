@@ -250,8 +250,7 @@ class Outcome(Struct, frozen=True):
     forced: tuple[int, ...] = ()  # tokens that the output's constraint forces next
     path: tuple[int, ...] | None = None  # indexes of the accepted tokens in a tree; None: the first of a chain
     breaks_constraint: bool = False  # whether it failed because of the output's constraint
-    own_tokens: tuple[int, ...] = ()  # drafted after `tokens` by the verify node's draft model, for the next round
-    own_codes: bytes = b""  # of their claimed probabilities
+    own: DraftTokens | None = None  # drafted after `tokens` by the verify node's draft model, for the next round
 
     def is_possible(self, num_drafted: int) -> bool:
         """True if estimates can learn from it. num_drafted: number of positions that `agreement` sums over."""

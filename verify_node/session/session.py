@@ -1,7 +1,7 @@
 """A session on the verify node: one generation's text, its draft, its phase, and every transition between phases.
 
-All changes of a session are methods here; no other module writes its fields (`tests/house/test_one_writer.py`).
-`phase.py` shows the phases; `draft_state.py` has what is drafted beyond the text.
+All changes of a session are methods here, or in `draft_state.py`, which has what is drafted beyond the text; no other
+module writes its fields (`tests/house/test_one_writer.py`). `phase.py` shows the phases.
 """
 
 from collections import deque

@@ -203,7 +203,7 @@ def draft(own: DraftModel, *requests: DraftRequest, number: int = 1, worth_per_s
     """Drafts after the target's next token in each of these texts."""
     outcomes = [Outcome(one.session_id, alone(GREEDY, 1, tuple(one.text)), 0, 0.0) for one in requests]
     planned = Round(number, (), draft_requests=tuple(requests), worth_per_s=worth_per_s)
-    return [one.own_tokens for one in own.add_to(planned, outcomes)[0]]
+    return [one.own.tokens if one.own else () for one in own.add_to(planned, outcomes)[0]]
 
 
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:

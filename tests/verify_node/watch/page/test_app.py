@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed.serving import web
 from tests.listening import listen
 from tests.verify_node.watch.page.snapshots import EMPTY, make_app, take
-from verify_node.watch import app as window_app
+from verify_node.watch import app as page_app
 from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
 
@@ -148,7 +148,7 @@ def test_the_library_is_the_one_that_its_readme_names() -> None:
 
 
 def test_all_of_the_page_is_in_a_wheel() -> None:
-    project = tomllib.loads((Path(window_app.__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    project = tomllib.loads((Path(page_app.__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["verify_node.watch"]
     packed = {file for pattern in patterns for file in PAGE.parent.glob(pattern)}
     assert {PAGE / name for name, _ in FILES.values()} | {PAGE / "uplot" / "LICENSE"} <= packed
@@ -169,7 +169,7 @@ def test_one_snapshot_serves_all_viewers_and_none_is_made_unwatched() -> None:
         feed = Feed(take, lambda: now)
         viewers = [feed.events() for _ in range(5)]
         for viewer in viewers:
-            assert await anext(viewer) == window_app.RETRY
+            assert await anext(viewer) == page_app.RETRY
         first = {await anext(viewer) for viewer in viewers}
         assert len(first) == feed.num_taken == 1
         assert feed.num_viewers == 5
@@ -184,7 +184,7 @@ def test_one_snapshot_serves_all_viewers_and_none_is_made_unwatched() -> None:
 
 
 def test_the_feed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_app, "PERIOD_S", 3600.0)
+    monkeypatch.setattr(page_app, "PERIOD_S", 3600.0)
 
     async def look() -> None:
         feed = Feed(take, lambda: 0.0)
@@ -208,7 +208,7 @@ def test_those_who_come_at_once_are_no_more_than_there_is_room_for() -> None:
     async def come() -> None:
         feed = Feed(take, lambda: 0.0)
         viewers = [feed.events() for _ in range(MAX_VIEWERS + 1)]
-        assert [await anext(viewer, None) for viewer in viewers] == [window_app.RETRY] * MAX_VIEWERS + [None]
+        assert [await anext(viewer, None) for viewer in viewers] == [page_app.RETRY] * MAX_VIEWERS + [None]
         for viewer in viewers:
             await viewer.aclose()
         assert feed.num_viewers == 0
@@ -254,7 +254,7 @@ async def next_snapshot(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_app, "PERIOD_S", 0.01)
+    monkeypatch.setattr(page_app, "PERIOD_S", 0.01)
     feed = Feed(take, lambda: 0.0)
 
     async def come_and_go(address: tuple[str, int]) -> None:
@@ -270,7 +270,7 @@ def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_viewer_who_stops_reading_is_sent_a_bounded_number_of_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_app, "PERIOD_S", 0.001)
+    monkeypatch.setattr(page_app, "PERIOD_S", 0.001)
     large = replace(EMPTY, node=replace(EMPTY.node, model="x" * 250_000))
     feed = Feed(lambda now: large, lambda: 0.0)
     sent = {b"good": 0, b"stuck": 0}
