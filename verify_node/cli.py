@@ -55,7 +55,7 @@ def serve(namespace: argparse.Namespace) -> int:
     events.write(
         "stopped",
         num_rounds=daemon.core.rounds.num_rounds,
-        wall_s=asdict(daemon.wall),
+        wall_s=asdict(counts.wall),
         uplink_bytes=daemon.messages.uplink_bytes,
         refusals=dict(daemon.core.replies.refusals),
         policy_error=daemon.core.allocator.misfits.told,
@@ -94,7 +94,7 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
         from goodspeed.serving import web
         from verify_node.watch import app
 
-        serving = partial(app.serve, config, daemon.core, daemon.wall, daemon.channel, found.http, daemon.serve)
+        serving = partial(app.serve, config, daemon.core, daemon.channel, found.http, daemon.serve)
         url = web.url(found.http.listener)
     events.write(
         "ready",

@@ -18,6 +18,17 @@ PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 """Decisions on a session that asked for a promise."""
 
 
+@dataclass
+class WallTime:
+    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
+
+    receive: float = 0.0  # waiting for drafts until a round starts
+    forward: float = 0.0
+    verify: float = 0.0  # with the drafting of the verify node's own draft model
+    schedule: float = 0.0  # plan, observe, allocate
+    send: float = 0.0
+
+
 @dataclass(slots=True)
 class Counts:
     """Totals over all clients; `Client` has the totals of each."""
@@ -45,6 +56,7 @@ class Counts:
     redirects: Counter[RedirectReason] = field(default_factory=Counter)  # sessions redirected to another replica
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
+    wall: WallTime = field(default_factory=WallTime)  # the daemon measures it
 
     def finished(self, done: Round, moved: Iterable[Moved], duration_s: float) -> None:
         """Counts a finished round."""

@@ -24,7 +24,6 @@ from verify_node.core.replies import Send
 from verify_node.session.phase import BrokenInvariant
 from verify_node.session.session import Session
 from verify_node.watch.recorder import RoundRecorder
-from verify_node.watch.round_events import WallTime
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -47,7 +46,6 @@ class MessageLoop:
     core: VerifyCore
     channel: VerifyChannel
     recorder: RoundRecorder | None
-    wall: WallTime
     uplink_bytes: int = 0  # of messages with drafts
     woken: asyncio.Event = field(default_factory=asyncio.Event)  # an event that may let the planner start a round
     opened: asyncio.Event = field(default_factory=asyncio.Event)  # a session may wait for its constraint
@@ -159,7 +157,7 @@ class MessageLoop:
                 logger.info("a message was not delivered", extra=extra)
             else:
                 self.core.count_bytes(send.peer_id, downlink=traffic.bytes_sent - num_before)
-        self.wall.send += time.perf_counter() - started
+        self.core.counts.wall.send += time.perf_counter() - started
 
 
 async def _compiled(constraints: Constraints, constraint: Constraint) -> Compiled:

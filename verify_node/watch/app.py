@@ -29,7 +29,6 @@ from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
 from verify_node.watch.metrics import create_registry
-from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import Node, Snapshot, Watch
 
 PAGE = Path(__file__).parent / "page"
@@ -129,7 +128,6 @@ class Feed:
 async def serve(
     config: VerifyConfig,
     core: VerifyCore,
-    wall: WallTime,
     channel: VerifyChannel,
     bound: web.BoundAddress,
     beside: Callable[[], Coroutine[None, None, None]],
@@ -143,8 +141,8 @@ async def serve(
         rounds=config.rounds,
         budget=core.limits.budget,
     )
-    feed = Feed(Watch(core, wall, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
-    exposition = partial(exposing.exposition, create_registry(core, wall, channel))
+    feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
+    exposition = partial(exposing.exposition, create_registry(core, channel))
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(web.serve(guarded(app, bound.keys), bound.listener))

@@ -14,7 +14,6 @@ from verify_node.core.client_events import ClientEvent
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import Counts
 from verify_node.watch.present_clients import Present, log_utility, present_clients, shown
-from verify_node.watch.round_events import WallTime
 
 LOST_SHOWN_S = 300.0
 """Seconds for which a lost client is still shown."""
@@ -103,10 +102,9 @@ class Snapshot(Struct, frozen=True):
 class Watch:
     """Takes snapshots of one daemon."""
 
-    def __init__(self, core: VerifyCore, wall: WallTime, node: Node, zero_s: Callable[[], float]) -> None:
+    def __init__(self, core: VerifyCore, node: Node, zero_s: Callable[[], float]) -> None:
         """zero_s: returns the zero of the daemon's clock, in seconds since the epoch; a suspended machine moves it."""
         self._core = core
-        self._wall = wall
         self._node = node
         self._zero_s = zero_s
         self._epoch_s = 0.0
@@ -122,7 +120,7 @@ class Watch:
             num_rounds=core.counts.round_s.num_values,
             num_tokens=core.counts.num_tokens,
             num_drafted=core.counts.num_drafted,
-            wall_s=dict(vars(self._wall)),
+            wall_s=dict(vars(core.counts.wall)),
             utility=log_utility(present) if any(one.unfinished for one in present) else None,
             pool=Pool(pool.num_pages, pool.num_pages - pool.num_free, pool.page_size),
             refusals=dict(core.replies.refusals),

@@ -169,6 +169,6 @@ async def test_the_core_is_told_the_nodes_own_work() -> None:
         owner = await loop.let_in()
         await ask(owner, make_open(1))
         await until(lambda: len(told) > 2)
-        wall = loop.daemon.wall
+        wall = loop.core.counts.wall
         assert 0.0 < sum(told) <= wall.schedule + wall.send
         assert min(told) > 0.0

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from tests.fakes import Desk
-from verify_node.watch.round_events import WallTime
 from verify_node.watch.snapshot import LOST_SHOWN_S, STALLED_S, ClientRow, Node, Snapshot, Source, Watch
 
 NODE = Node("00", "1.2.3", "tiny-target", "gradient", "continuous", 8)
@@ -19,9 +18,8 @@ class Scene:
 
     def __init__(self, **options: Any) -> None:
         self.desk = Desk(**options)
-        self.wall = WallTime()
         self.zero_s = EPOCH_S
-        self.watch = Watch(self.desk.core, self.wall, NODE, lambda: self.zero_s)
+        self.watch = Watch(self.desk.core, NODE, lambda: self.zero_s)
 
     def look(self, after_s: float = 0.0) -> Snapshot:
         self.desk.now += after_s
