@@ -132,17 +132,15 @@ class Target:
         for entry in planned.entries:
             first_row += entry.num_rows
             if entry.samples:
-                counts, allowed = self._counts(entry), masks.get(entry.session_id)
-                first = first_row - entry.num_drawn
-                one = VerifiedEntry.of(
-                    entry,
-                    first,
-                    self.checkpoint.num_tokens,
-                    counts=counts,
-                    allowed=allowed,
+                one = VerifiedEntry(
+                    entry=entry,
+                    first_row=first_row - entry.num_drawn,
+                    drafted=entry.drafted,
+                    counts=self._counts(entry),
+                    allowed=masks.get(entry.session_id),
                     has_finite_keys=self.runner.has_finite_keys,
                 )
-                verified.append(one)
+                verified.append(one.decoded(self.checkpoint.num_tokens))
         return verified
 
     def _counts(self, entry: Entry) -> TextCounts | None:

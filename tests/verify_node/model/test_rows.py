@@ -36,7 +36,8 @@ def verified(lengths: list[int], ruled: set[int], rules: LogitRules, rule: Verif
             verification=rule,
             proposal=certain(drafted),
         )
-        found.append(VerifiedEntry.of(entry, first_row, VOCAB, counts=TextCounts.of([1, 2], [3])))
+        one = VerifiedEntry(entry=entry, first_row=first_row, drafted=drafted, counts=TextCounts.of([1, 2], [3]))
+        found.append(one.decoded(VOCAB))
         first_row += num_drafted + 1
     return found
 
