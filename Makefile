@@ -109,7 +109,7 @@ experiments-quick: $(READY)
 
 # The pictures of docs/METRICS.md, from a small real run; needs Debian's chromium and chromium-driver.
 screenshots: $(READY)
-	$(BIN)/python -m tests.verify_node.watch.window.screenshots $(ARGS)
+	$(BIN)/python -m tests.verify_node.watch.page.screenshots $(ARGS)
 
 # About 1,000 rounds a second, since the verify node is validated after every event: 1,000 worlds take about 3 minutes.
 simulate-faults: $(READY)

@@ -49,13 +49,13 @@ def serve(namespace: argparse.Namespace) -> int:
 
     asyncio.run(until_signal(serving()))
     told, counts = dict[str, object](), daemon.core.counts
-    if (own := daemon.target.own_drafts) is not None:
+    if (own := daemon.target.draft_model) is not None:
         made = {"drafted": counts.drafted_by[OWN], "accepted": counts.accepted_by[OWN], "failures": own.num_failures}
         told["draft_model"] = made
     events.write(
         "stopped",
         num_rounds=daemon.core.rounds.num_rounds,
-        wall_s=asdict(daemon.wall),
+        wall_s=asdict(counts.wall),
         uplink_bytes=daemon.messages.uplink_bytes,
         refusals=dict(daemon.core.replies.refusals),
         policy_error=daemon.core.allocator.misfits.told,
@@ -92,9 +92,9 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     url = None
     if found.http is not None:
         from goodspeed.serving import web
-        from verify_node.watch import window
+        from verify_node.watch import app
 
-        serving = partial(window.serve, config, daemon.core, daemon.wall, daemon.channel, found.http, daemon.serve)
+        serving = partial(app.serve, config, daemon.core, daemon.channel, found.http, daemon.serve)
         url = web.url(found.http.listener)
     events.write(
         "ready",

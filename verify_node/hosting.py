@@ -10,7 +10,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
 from goodspeed.serving.running import leaves, prepare
 from verify_node.cli import PROGRAM, build_parser, load
-from verify_node.process.member import Member
+from verify_node.process.fleet_member import Member
 
 
 class Hosted:

@@ -27,7 +27,7 @@ FORKS.set_forkserver_preload(
         "draft_node.http.server",
         "draft_node.model.loading",
         "verify_node.process.assembly",
-        "verify_node.watch.window",
+        "verify_node.watch.app",
         "transformers.models.llama.modeling_llama",
     ]
 )

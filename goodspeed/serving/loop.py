@@ -17,7 +17,8 @@ T = TypeVar("T")
 NAME = "model"
 
 MAX_FAILURES = 200
-"""Consecutive failures that a node survives; one client's sessions cause fewer (`verify_node/core/suspects.py`)."""
+"""Consecutive failures that a node survives: more than one client's sessions cause
+(`verify_node/core/fault_isolation.py`)."""
 
 PAUSE_S = 0.05
 """Pause after each consecutive failure from the second on: a temporary fault has some seconds to pass."""

@@ -16,7 +16,7 @@ STARTS = {
     "tests.app.demo.test_demo",
     "tests.faults.proxy",
     "tests.fuzz.live",
-    "tests.verify_node.watch.window.browser",
+    "tests.verify_node.watch.page.browser",
 }
 """Modules with which processes are started, or clocks watched."""
 

@@ -27,6 +27,7 @@ LOADS_NONE_OF = {
     "goodspeed.fair": LIBRARIES,
     "goodspeed.fleet": LIBRARIES,
     "goodspeed.slo": LIBRARIES,
+    "verify_node.clients": LIBRARIES,
     "verify_node.core": LIBRARIES,
     "verify_node.scheduler": LIBRARIES,
     "verify_node.session": LIBRARIES,

@@ -21,10 +21,10 @@ from tests.fakes import make_open, make_welcome, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from tests.together.line import Line
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
+from verify_node.core.refusals import MAX_KEPT
 from verify_node.model.target import Target
 from verify_node.scheduler import pack as packing
 from verify_node.scheduler.round import Entry, PromptRows, Round
-from verify_node.session.checks import MAX_KEPT
 
 PLAIN = make_checkpoint(1).model  # the target as transformers made it
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=9, top_p=0.9), Sampling()]
@@ -306,7 +306,7 @@ def test_what_is_acknowledged_is_kept_nowhere():
 
 
 def test_what_one_client_waits_for_is_bounded(monkeypatch):
-    monkeypatch.setattr("verify_node.session.checks.MAX_KEPT", 200)
+    monkeypatch.setattr("verify_node.core.refusals.MAX_KEPT", 200)
     node = a_node()
     assert say(node, opening(1)) == say(node, opening(2)) == []  # 80 each
     [refusal] = say(node, opening(3))

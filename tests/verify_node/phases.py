@@ -5,7 +5,7 @@ from typing import Any
 from goodspeed.fair.estimators import AcceptanceEstimator, GoodputEstimator
 from goodspeed.wire.messages import Draft, OpenSession, Verdict
 from tests.fakes import make_open, replace_message, session_id
-from verify_node.session.client import Client
+from verify_node.clients.client import Client
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
 
@@ -52,5 +52,5 @@ def a_draft(session: Session | None = None, **changes: Any) -> Draft:
 def tell(session: Session, now: float, *, may_draft: int = 8, waits: bool = False) -> None:
     """The verdict with its newest token goes out."""
     verdict = Verdict(session.session_id, 1, len(session.tokens) - 1, (7,), 0, 0, may_draft)
-    session.permit(may_draft, 1)
+    session.drafts.permit(may_draft, 1)
     session.tell(verdict, now, waits=waits, round_s=0.0)

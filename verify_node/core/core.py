@@ -26,19 +26,12 @@ from goodspeed.wire.codec import refusal_for
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal, UpMessage
-from verify_node.core.admitting import Admission
+from verify_node.clients.client import Peer
+from verify_node.core.admission import Admission
 from verify_node.core.counts import Counts
 from verify_node.core.fleet import Fleet, load_of
 from verify_node.core.rate_limit import RateLimiter
-from verify_node.core.register import Register
-from verify_node.core.replies import Replies, Send
-from verify_node.core.rounds import Rounds
-from verify_node.core.settings import CoreSettings
-from verify_node.scheduler.allocate import Allocator
-from verify_node.scheduler.drafts import SelfDrafts
-from verify_node.scheduler.round import Round
-from verify_node.scheduler.select import ByWorth, Choice
-from verify_node.session.checks import (
+from verify_node.core.refusals import (
     HELLO_FIRST,
     NOT_ACKNOWLEDGED,
     STOPPING,
@@ -47,8 +40,15 @@ from verify_node.session.checks import (
     check_proposal,
     message_failed,
 )
-from verify_node.session.client import Peer
-from verify_node.session.drafted import first_choices
+from verify_node.core.register import Register
+from verify_node.core.replies import Replies, Send
+from verify_node.core.rounds import Rounds
+from verify_node.core.settings import CoreSettings
+from verify_node.scheduler.allocate import Allocator
+from verify_node.scheduler.prompt_lookup import PromptLookup
+from verify_node.scheduler.round import Round
+from verify_node.scheduler.select import Choice
+from verify_node.session.draft_tokens import first_choices
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises
 
@@ -64,34 +64,39 @@ class VerifyCore:
         *,
         policy: Policy | None = None,
         cost: Refined | None = None,
-        self_drafts: SelfDrafts | None = None,
+        prompt_lookup: PromptLookup | None = None,
         constraints: Constraints | None = None,
         change_rows: float = 0.0,
     ) -> None:
         """Builds a verify node without sessions.
 
         welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
-        which finished rounds refine; None: starts untrained. self_drafts: drafts from sessions' own texts, if enabled
+        which finished rounds refine; None: starts untrained. prompt_lookup: drafts from sessions' own texts, if enabled
         in the settings. constraints: of the target's tokenizer; None: constraints are not served. change_rows:
         `Engine.change_rows`.
         """
         cost = cost if cost is not None else Refined()
         self.limits, self.pool = settings.limits, pool
-        self.allocator = allocator = _allocator(settings, policy)
+        self.allocator = allocator = Allocator(
+            policy if policy is not None else policies.create(settings.policy),
+            settings.budget,
+            eta=settings.eta,
+            beta=settings.beta,
+            is_barrier=settings.is_barrier,
+            weigh_evidence=settings.weigh_evidence,
+        )
         self.register = register = Register(settings, welcome, allocator, pool, constraints)
-        self.sessions, self.peers, self.diary = register.sessions, register.peers, register.diary
+        self.sessions, self.peers, self.client_events = register.sessions, register.peers, register.client_events
         self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
         promises = Promises(settings.admits, cost, settings.max_round_tokens, pool)
         self.fleet = Fleet(register, promises, self.counts, self.load)
         self.admission = Admission(promises, register, self.replies, self.counts, self.fleet)
-        own = (self_drafts or SelfDrafts()) if settings.self_draft else None
+        own = (prompt_lookup or PromptLookup()) if settings.self_draft else None
         self.rounds = Rounds(
             settings,
             register=register,
-            choice=Choice(settings.limits)
-            if settings.is_barrier
-            else ByWorth(cost, settings.limits, allocator.worth_of, own, change_rows),
+            choice=Choice(cost, settings.limits, allocator.worth_of, own, change_rows, is_barrier=settings.is_barrier),
             cost=cost,
             admission=self.admission,
             replies=self.replies,
@@ -186,8 +191,8 @@ class VerifyCore:
 
     def _begin(self, session: Session, before: Session | None, now: float, *, was_idle: bool) -> None:
         if was_idle:
-            self.rounds.model_drafts.begin(now)
-            self.rounds.own_model_drafts.begin(now)
+            self.rounds.model_switch.begin(now)
+            self.rounds.own_model_switch.begin(now)
         self.promises.opened(session, before)
 
     def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:
@@ -294,14 +299,3 @@ class VerifyCore:
         planned = self.rounds.plan(now)
         self.wake_at = min(self.rounds.wake_at, self._heartbeat_at)
         return planned
-
-
-def _allocator(settings: CoreSettings, policy: Policy | None) -> Allocator:
-    return Allocator(
-        policy if policy is not None else policies.create(settings.policy),
-        settings.budget,
-        eta=settings.eta,
-        beta=settings.beta,
-        is_barrier=settings.is_barrier,
-        weigh_evidence=settings.weigh_evidence,
-    )

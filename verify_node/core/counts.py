@@ -1,14 +1,9 @@
-"""Counters since the start and recent events of clients, for monitoring. They decide nothing.
+"""Counters since the start, for monitoring. They decide nothing."""
 
-No I/O, no clock of its own, no torch.
-"""
-
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
-
-from msgspec import Struct
 
 from goodspeed.drafting.sources import MODEL, Source
 from goodspeed.serving.measuring.counts import ROUND_S, ROUND_TOKENS, Histogram
@@ -21,6 +16,17 @@ from verify_node.session.session import Session
 
 PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 """Decisions on a session that asked for a promise."""
+
+
+@dataclass
+class WallTime:
+    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
+
+    receive: float = 0.0  # waiting for drafts until a round starts
+    forward: float = 0.0
+    verify: float = 0.0  # with the drafting of the verify node's own draft model
+    schedule: float = 0.0  # plan, observe, allocate
+    send: float = 0.0
 
 
 @dataclass(slots=True)
@@ -50,6 +56,7 @@ class Counts:
     redirects: Counter[RedirectReason] = field(default_factory=Counter)  # sessions redirected to another replica
     round_s: Histogram = field(default_factory=lambda: Histogram(ROUND_S))
     round_tokens: Histogram = field(default_factory=lambda: Histogram(ROUND_TOKENS))
+    wall: WallTime = field(default_factory=WallTime)  # the daemon measures it
 
     def finished(self, done: Round, moved: Iterable[Moved], duration_s: float) -> None:
         """Counts a finished round."""
@@ -115,68 +122,3 @@ class Counts:
         return [
             sum(number for length, number in self.accepted.items() if length > position) for position in range(longest)
         ]
-
-
-MAX_VISITS = 256
-MAX_REFUSALS = 64
-
-Kind = Literal["joined", "left", "lost", "refused", "barred"]
-
-
-class DiaryEntry(Struct, frozen=True):
-    """An event of a client, or all refusals of it for one reason; `client` is empty if the client is unknown."""
-
-    at: float  # the node's own clock; of refusals, the latest
-    kind: Kind
-    client: str
-    what: str  # the draft model, the refusal's code, or why the client was barred
-    num_times: int = 1
-    why: str = ""  # the reason of a refusal that keeps a draft node out
-
-
-class Diary:
-    """Recent events of clients: which joined, left, were lost or barred, and which refusals were sent.
-
-    Bounded however many peers connect and whatever they send: only the newest entries are retained, and a client's
-    refusals for the same reason share one entry with a count.
-    """
-
-    def __init__(self) -> None:
-        self.num_visits = 0  # ever recorded: `visits_after` returns the new ones
-        self._visits: deque[DiaryEntry] = deque(maxlen=MAX_VISITS)
-        self._refusals: dict[tuple[str, str, str], DiaryEntry] = {}  # by client, code and reason, the newest last
-
-    def visit(self, kind: Kind, client: str, what: str, now: float) -> None:
-        """Records that a client joined, left (sent Leave), was lost (silent for its lease), or was barred."""
-        self.num_visits += 1
-        self._visits.append(DiaryEntry(now, kind, client, what))
-
-    def refused(self, client: str, code: str, now: float, why: str = "") -> None:
-        """Records a refused message. why: for operators, why the draft node is kept out; empty: it is not."""
-        known = self._refusals.pop((client, code, why), None)
-        num_times = known.num_times + 1 if known else 1
-        self._refusals[client, code, why] = DiaryEntry(now, "refused", client, code, num_times, why)
-        if len(self._refusals) > MAX_REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
-
-    def __len__(self) -> int:
-        """Number of retained entries."""
-        return len(self._visits) + len(self._refusals)
-
-    def visits_after(self, number: int) -> list[DiaryEntry]:
-        """Returns the retained visits after number `number`, oldest first."""
-        num_new = min(self.num_visits - number, len(self._visits))
-        return list(self._visits)[len(self._visits) - num_new :]
-
-    def kept_out(self) -> list[DiaryEntry]:
-        """Returns the refusals that keep a draft node out, the newest last."""
-        return [entry for entry in self._refusals.values() if entry.why]
-
-    def entries(self) -> list[DiaryEntry]:
-        """Returns all entries, the newest first."""
-        return sorted([*self._visits, *self._refusals.values()], key=lambda entry: entry.at, reverse=True)
-
-    def losses_since(self, since: float) -> list[DiaryEntry]:
-        """Returns the latest visit of each client that was lost at or after `since`, unless it joined or left since."""
-        last = {entry.client: entry for entry in self._visits if entry.at >= since}
-        return [entry for entry in last.values() if entry.kind == "lost"]

@@ -17,11 +17,11 @@ from goodspeed.slo.feasible import Ask
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Heartbeat, Sibling
 from goodspeed.wire.messages import OpenSession, Redirect
+from verify_node.clients.client import Peer
 from verify_node.core.counts import Counts
 from verify_node.core.register import Register
 from verify_node.core.replies import Send
 from verify_node.scheduler.round import RoundLimits
-from verify_node.session.client import Peer
 from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
 from verify_node.slo.allotting import tpots

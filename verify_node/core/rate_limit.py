@@ -1,6 +1,6 @@
 """Limits senders that misbehave, and finally bars them. No I/O, no clock of its own, no torch.
 
-An unacceptable message is refused with a code (`checks.py`). A sender's first refusals are each answered; after too
+An unacceptable message is refused with a code (`refusals.py`). A sender's first refusals are each answered; after too
 many, refusals are only counted; after more, the sender is barred: all its messages are ignored for a while. Each sender
 has three leaky buckets: of offences, of messages of any kind, and of verdicts that it had repeated. The third bars
 nobody: a stalled connection makes an honest draft node ask again for what is on its way.

@@ -15,12 +15,12 @@ from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Hello, SloTerms, Welcome
 from goodspeed.wire.messages import Refusal, UpMessage
-from verify_node.core.counts import Diary
+from verify_node.clients.client import Client, Peer
+from verify_node.core.client_events import ClientEvents
+from verify_node.core.refusals import ANOTHERS_PEER, check_hello, check_principal
 from verify_node.core.sessions import Sessions
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
-from verify_node.session.checks import ANOTHERS_PEER, check_hello, check_principal
-from verify_node.session.client import Client, Peer
 from verify_node.session.session import Session
 from verify_node.slo.terms import terms_of
 
@@ -48,7 +48,7 @@ class Register:
         self.tiers = {tier.tier: tier for tier in settings.tiers}
         self.enrolled: Mapping[str, Enrolled] | None = None  # by key; None: there are no keys
         self.peers: dict[bytes, Peer] = {}
-        self.diary = Diary()
+        self.client_events = ClientEvents()
         self.allocator = allocator
         self.pool = pool
         self.sessions = Sessions(
@@ -110,7 +110,7 @@ class Register:
             old = None
         if old is None:
             alike = f", another one named {hello.name}" if name != hello.name else ""
-            self.diary.visit("joined", name, (hello.draft_model or "without a model") + alike, now)
+            self.client_events.visit("joined", name, (hello.draft_model or "without a model") + alike, now)
         since = now if old is None else old.since
         self.peers[peer_id] = Peer(peer_id, hello, client, since, now, principal)
         self._know_models([client])
@@ -176,12 +176,12 @@ class Register:
     def leave(self, peer: Peer, now: float) -> None:
         """Handles a Leave: removes the peer and drops its sessions at once."""
         self._remove([peer])
-        self.diary.visit("left", peer.client.name, peer.hello.draft_model, now)
+        self.client_events.visit("left", peer.client.name, peer.hello.draft_model, now)
 
     def _lose(self, peers: Sequence[Peer], now: float) -> None:
         self._remove(peers, may_return=True)
         for peer in peers:
-            self.diary.visit("lost", peer.client.name, peer.hello.draft_model, now)
+            self.client_events.visit("lost", peer.client.name, peer.hello.draft_model, now)
 
     def _remove(self, peers: Sequence[Peer], *, may_return: bool = False) -> None:
         """Removes all these peers and their sessions in one pass, since thousands may vanish at once."""

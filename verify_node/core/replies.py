@@ -11,11 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from goodspeed.wire.messages import DownMessage, Refusal, Verdict
+from verify_node.clients.client import Peer, sender_of
 from verify_node.core.counts import Counts
 from verify_node.core.rate_limit import RateLimiter, Treatment
-from verify_node.core.register import Register
-from verify_node.scheduler.commit import Moved
-from verify_node.session.checks import (
+from verify_node.core.refusals import (
     CHANGED,
     NOT_ACKNOWLEDGED,
     NOT_DRAWN,
@@ -24,7 +23,8 @@ from verify_node.session.checks import (
     refusal,
     wrong_proposal,
 )
-from verify_node.session.client import Peer, sender_of
+from verify_node.core.register import Register
+from verify_node.scheduler.commit import Moved
 from verify_node.session.session import Session
 
 
@@ -153,7 +153,7 @@ class Replies:
     def _note(self, client: str, refused: Refusal, now: float) -> None:
         self.refusals[refused.code] += 1
         why = refused.what if refused.code in KEEPS_OUT else ""
-        self._register.diary.refused(client, refused.code, now, why)
+        self._register.client_events.refused(client, refused.code, now, why)
 
     def _bar(self, peer_id: bytes, sender: bytes, why: str, now: float) -> list[Send]:
         """Bars the sender: ends its sessions, and sends one final message to each of its connections."""
@@ -161,7 +161,7 @@ class Replies:
         what_to_do = f"correct this and reconnect after {seconds:.0f} s; messages before that are ignored"
         refused = refusal("barred", f"this draft node sent {why}", what_to_do)
         self.refusals[refused.code] += 1
-        self._register.diary.visit("barred", self._name(peer_id), why, now)
+        self._register.client_events.visit("barred", self._name(peer_id), why, now)
         receivers = dict.fromkeys([peer_id, *self._register.put_out(sender)])
         return [Send(receiver, refused) for receiver in receivers]
 

@@ -16,21 +16,21 @@ from goodspeed.fair.estimators import smoothed
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CONTEXT
 from goodspeed.serving.measuring.story import NODE
-from verify_node.core.admitting import Admission
+from verify_node.core.admission import Admission
 from verify_node.core.counts import Counts
+from verify_node.core.fault_isolation import FaultIsolation, Stage
+from verify_node.core.refusals import constraint_failed, target_failed
 from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
-from verify_node.core.suspects import Stage, Suspects
 from verify_node.scheduler import orders
 from verify_node.scheduler.commit import Moved, active, commit, publish
-from verify_node.scheduler.model_drafts import ModelDrafts, compare
+from verify_node.scheduler.draft_model_switch import DraftModelSwitch, compare
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
-from verify_node.session.checks import constraint_failed, target_failed
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
 from verify_node.slo.promises import Promises
@@ -71,16 +71,16 @@ class Rounds:
         self.replies, self.counts = replies, counts
         parts = self.sessions, self.pool, self.limits, cost
         self.starting = Starting(*parts, is_barrier=settings.is_barrier)
-        drafts = partial(ModelDrafts, plain_s=self._plain_s, drafts_first=settings.drafts_first)
-        self.model_drafts = drafts(settings.is_shared and not settings.is_barrier, are_near=settings.is_shared)
-        self.own_model_drafts = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
+        drafts = partial(DraftModelSwitch, plain_s=self._plain_s, drafts_first=settings.drafts_first)
+        self.model_switch = drafts(settings.is_shared and not settings.is_barrier, are_near=settings.is_shared)
+        self.own_model_switch = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.work_s = 0.0  # smoothed, of the node's own work for a round, beside its forward pass
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.in_flight: Round | None = None
         self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else the previous; maybe closed since
-        self.suspects = Suspects(register, replies)
+        self.isolation = FaultIsolation(register, replies)
 
     def _plain_s(self, num_sessions: int) -> float:
         """Returns the expected seconds of a round without drafts."""
@@ -89,7 +89,7 @@ class Rounds:
     @property
     def newest_number(self) -> int:
         """Number of the round that is being planned, computed or finished."""
-        return self.num_rounds + (self.suspects.stage in (Stage.PLANNING, Stage.ALLOTTING))
+        return self.num_rounds + (self.isolation.stage in (Stage.PLANNING, Stage.ALLOTTING))
 
     @property
     def num_running(self) -> int:
@@ -108,7 +108,7 @@ class Rounds:
         self.wake_at = inf
         if self.in_flight is not None:
             return None
-        self.suspects.enter(Stage.PLANNING)
+        self.isolation.enter(Stage.PLANNING)
         self.sessions.free_released()
         if self.num_rounds % ROUNDS_KEPT == 0:
             self.choice.keep(self.sessions)
@@ -118,12 +118,12 @@ class Rounds:
         self.wake_at = min(self.starting.wake_at, now if self.promises.has_undecided else inf)
         planned = self._start(ready, now) if ready else None
         if planned is None:
-            self.suspects.rest()
+            self.isolation.rest()
         return planned
 
     def _start(self, ready: list[Session], now: float) -> Round | None:
         planned = self._pack(ready, now)
-        if self.own_model_drafts.compares and self.own_model_drafts.permits and not self.promises.promised:
+        if self.own_model_switch.compares and self.own_model_switch.permits and not self.promises.promised:
             planned = self.choice.request_drafts(planned, self.sessions)
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
@@ -138,7 +138,7 @@ class Rounds:
         self.num_rounds = planned.number
         self.in_flight = planned
         self.sessions.story.note(NODE, "begin a round of sessions", len(planned.entries), None, now)
-        self.suspects.enter(Stage.IN_FLIGHT, self.taking_part.values())
+        self.isolation.enter(Stage.IN_FLIGHT, self.taking_part.values())
         for entry in planned.entries:
             session = self.taking_part[entry.session_id]
             if session.num_cached is None:
@@ -151,20 +151,20 @@ class Rounds:
     def _pack(self, ready: list[Session], now: float) -> Round:
         """Packs all ready sessions; in rounds of one session each, the first that fits."""
         number, room = self.num_rounds + 1, self.starting.prefill.room
-        self.suspects.enter(Stage.PLANNING, ready)
+        self.isolation.enter(Stage.PLANNING, ready)
         deciding, allotment = self.starting.deciding(ready), self._allot(ready, now)
         pack = partial(plan, number, self.sessions.values(), limits=self.limits, pool=self.pool, allotment=allotment)
         preempted: tuple[bytes, ...] = ()  # for sessions that find too little room all the same
-        if self.suspects.num_alone:
-            for session in self.suspects.turns(ready):
-                self.suspects.enter(Stage.PLANNING, [session])
+        if self.isolation.num_alone:
+            for session in self.isolation.turns(ready):
+                self.isolation.enter(Stage.PLANNING, [session])
                 drafted = self.choice.choose([session], number, now)
                 resolve = partial(self.preemption.resolve, now=now, others=ready)
                 planned = pack([session], drafted=drafted, resolve=resolve, room=room)
                 preempted += planned.preempted
                 if planned.entries:
                     return replace(planned, preempted=preempted)
-            self.suspects.enter(Stage.PLANNING, ready)
+            self.isolation.enter(Stage.PLANNING, ready)
         most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready, deciding)
         drafted = self.choice.choose(deciding, number, now, most, num_prefill)
         resolve = partial(self.preemption.resolve, now=now)
@@ -175,9 +175,9 @@ class Rounds:
         """Returns the promises' part of the round."""
         if not self.promises.promised:
             return NO_PROMISES
-        self.suspects.enter(Stage.ALLOTTING)
+        self.isolation.enter(Stage.ALLOTTING)
         allotment = self.promises.allot(self.sessions, ready, now)
-        self.suspects.enter(Stage.PLANNING)
+        self.isolation.enter(Stage.PLANNING)
         return allotment
 
     # -- a round is done -------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Rounds:
         """
         if (done := self.in_flight) is None:
             raise RuntimeError("no round is in flight")
-        self.suspects.finish()  # before any call that could fail, and while `abort` would undo the round
+        self.isolation.finish()  # before any call that could fail, and while `abort` would undo the round
         self.in_flight = None
         self.sessions.story.note(NODE, "finish round", done.number, None, now)
         num_rows = done.num_tokens if computed is None else computed
@@ -220,7 +220,7 @@ class Rounds:
         self._compare(done, moved, going_on, now, own_rests=drafting.rests or bool(self.promises.promised))
         sends += self._tell(done, moved, going_on, now)
         self.promises.finished(self.sessions, self.round_s, now)
-        self.suspects.succeeded(self.taking_part)
+        self.isolation.succeeded(self.taking_part)
         return sends
 
     def _commit(self, done: Round, outcomes: Sequence[Outcome], now: float) -> tuple[list[Moved], list[Send]]:
@@ -257,16 +257,16 @@ class Rounds:
         """Decides whether draft models may draft until the next round. own_rests: the node's own may not."""
         num_plain = done.num_tokens - done.num_drafted
         alone_s = self.cost.model.round_s(num_plain, len(done.entries), done.context_tokens)
-        if not (self.model_drafts.are_near or self.allocator.is_barrier):
-            self.model_drafts.weigh_work(self.work_s, self.round_s, len(going_on))
-        both = self.model_drafts, self.own_model_drafts
+        if not (self.model_switch.are_near or self.allocator.is_barrier):
+            self.model_switch.weigh_work(self.work_s, self.round_s, len(going_on))
+        both = self.model_switch, self.own_model_switch
         compare(*both, moved, going_on, now, alone_s, own_rests=own_rests)
-        modes = self.model_drafts.permits, self.own_model_drafts.permits and not own_rests
+        modes = self.model_switch.permits, self.own_model_switch.permits and not own_rests
         self.choice.turn_to(modes, is_trial=any(one.is_trying for one in both))
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
         """Makes the verdicts of a round, with each session's permission to draft."""
-        permits, owes_more = self.model_drafts.permits, self.choice.owes_more
+        permits, owes_more = self.model_switch.permits, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
             permitted = self.allocator.permit(done.number, self.starting.deciding(going_on), self.round_s)
@@ -274,7 +274,7 @@ class Rounds:
         for move in moved:
             session = move.session
             may_draft = permitted.get(session.session_id, 0) if permits or owes_more(session) else 0
-            session.permit(may_draft, done.number)
+            session.drafts.permit(may_draft, done.number)
             verdict = move.verdict(session.drafts.may_draft, self.choice.least_probability(session))
             waits = self.allocator.waits(session) and done.number >= session.client.retry_round
             session.tell(verdict, now, waits=waits, round_s=self.round_s)
@@ -287,15 +287,15 @@ class Rounds:
         """Recovers from a round that failed as a whole, in `plan`, in its forward pass (out of memory) or in `finish`.
 
         The round is repeated: nothing was revealed. If computing the promises' part failed, all promises end, and no
-        session. Else `Suspects` looks for the session at fault.
+        session. Else `FaultIsolation` looks for the session at fault.
         """
         computed, self.in_flight = self.in_flight, None
         self.counts.num_failed += 1
         self.sessions.story.note(NODE, "abort round", self.newest_number, None, now)
-        if self.suspects.stage is Stage.ALLOTTING:
-            self.suspects.rest()
+        if self.isolation.stage is Stage.ALLOTTING:
+            self.isolation.rest()
             return self.admission.withdraw(now)
         for entry in computed.entries if computed is not None else ():
             if self.sessions.has(self.taking_part[entry.session_id]):
                 self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
-        return self.suspects.failed(why, now)
+        return self.isolation.failed(why, now)

@@ -13,9 +13,8 @@ from goodspeed.serving.measuring.story import Story
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import SloTerms, Welcome
 from goodspeed.wire.messages import Ack, Close, Draft, OpenSession, Refusal
-from verify_node.core.settings import CoreSettings
-from verify_node.scheduler.allocate import Allocator
-from verify_node.session.checks import (
+from verify_node.clients.client import Client, Peer
+from verify_node.core.refusals import (
     NOT_OPEN,
     check_constraint,
     check_open,
@@ -25,7 +24,8 @@ from verify_node.session.checks import (
     does_not_compile,
     num_prompt_logprobs,
 )
-from verify_node.session.client import Client, Peer
+from verify_node.core.settings import CoreSettings
+from verify_node.scheduler.allocate import Allocator
 from verify_node.session.deadline import Deadline
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session, prefix_scope

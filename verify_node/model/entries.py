@@ -1,7 +1,7 @@
 """A round's sampling entries in the form for both verification rules, and their outcomes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -25,36 +25,16 @@ class VerifiedEntry:
     allowed: Words | None = None  # tokens that its constraint allows each row [num_drafted + 1, num_words]
     has_finite_keys: bool = False  # in the KV cache, even where logits are not finite
 
-    @classmethod
-    def of(
-        cls,
-        entry: Entry,
-        first_row: int,
-        num_tokens: int,
-        *,
-        counts: TextCounts | None = None,
-        allowed: Words | None = None,
-        has_finite_keys: bool = False,
-    ) -> "VerifiedEntry":
-        """Decodes an entry's proposal under the ratio rule; if it is invalid, only the draft is dropped."""
-        drafted = entry.drafted
-        draft_probs, invalid = None, ""
-        if entry.verification == "ratio" and drafted:
-            try:
-                draft_probs = proposals.decode(entry.proposal or b"", len(drafted), num_tokens, drafted)
-            except InvalidProposal as error:
-                drafted, invalid = (), str(error)
-                allowed = None if allowed is None else allowed[:1]
-        return cls(
-            entry=entry,
-            first_row=first_row,
-            drafted=drafted,
-            draft_probs=draft_probs,
-            invalid=invalid,
-            counts=counts,
-            allowed=allowed,
-            has_finite_keys=has_finite_keys,
-        )
+    def decoded(self, num_tokens: int) -> "VerifiedEntry":
+        """Returns it with its proposal decoded under the ratio rule; if that is invalid, only the draft is dropped."""
+        if self.entry.verification != "ratio" or not self.drafted:
+            return self
+        try:
+            probs = proposals.decode(self.entry.proposal or b"", len(self.drafted), num_tokens, self.drafted)
+        except InvalidProposal as error:
+            allowed = None if self.allowed is None else self.allowed[:1]
+            return replace(self, drafted=(), invalid=str(error), allowed=allowed)
+        return replace(self, draft_probs=probs)
 
     def outcome(self, accepted: Sequence[int], token: int, agreement: float, failed: str) -> Outcome:
         """Builds the outcome. accepted: accepted places in the draft, in order. token: the target's token after

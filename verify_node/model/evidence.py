@@ -2,7 +2,7 @@
 
 Each factor is a bet on a token: a function of the token whose mean under the claimed q is 1. It may depend on
 everything known before the draw: the position, the draft before it, and the target's p there. So every drafted position
-counts, also after a rejection. `suspicion.py` evaluates the factors. There are two kinds:
+counts, also after a rejection. `Suspicion` evaluates the factors. There are two kinds:
 
 - tilts, q(x)^-λ / Σ q(y)^(1-λ), for several λ. To first order in λ, the logarithm is λ (-log q(x) - H(q)). Tilts detect
   tokens that were less likely (λ > 0) or more likely (λ < 0) than tokens drawn from q are on average. A draw at

@@ -16,11 +16,11 @@ from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.token_counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
+from verify_node.model.draft_model import DraftModel
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.logprobs import with_logprobs, with_prompts
-from verify_node.model.match_sampling import decide_match_round
-from verify_node.model.own_drafts import OwnDrafts
-from verify_node.model.ratio import decide_ratio_round
+from verify_node.model.match_rule import decide_match_round
+from verify_node.model.ratio_rule import decide_ratio_round
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Entry, Outcome, Round
 
 
@@ -46,14 +46,14 @@ class Target:
         *,
         records: bool = False,
         constraints: Constraints | None = None,
-        own_drafts: OwnDrafts | None = None,
+        draft_model: DraftModel | None = None,
     ) -> None:
-        """records: outcomes contain the decision at each position. constraints: None if none are served. own_drafts:
+        """records: outcomes contain the decision at each position. constraints: None if none are served. draft_model:
         None if the verify node has no draft model."""
         self.checkpoint = checkpoint
         self.runner = runner
         self.records = records
-        self.own_drafts = own_drafts
+        self.draft_model = draft_model
         self._constraint_masks = ConstraintMasks(constraints)
         self._counted = CountedTexts()
         self._beside = ThreadPoolExecutor(1, "masks")  # makes masks during the forward pass, without Python's lock
@@ -78,7 +78,7 @@ class Target:
             forwarded = started + begin.elapsed_time(end) / 1e3
         verified = time.perf_counter()
         seconds, computed = (forwarded - started, max(0.0, verified - forwarded)), self.runner.computed
-        if (own := self.own_drafts) is None:
+        if (own := self.draft_model) is None:
             return RoundResult(outcomes, *seconds, computed=computed)
         own.keep(self.runner.pool, planned.admitted)
         outcomes, drafting = own.add_to(planned, outcomes)
@@ -132,17 +132,15 @@ class Target:
         for entry in planned.entries:
             first_row += entry.num_rows
             if entry.samples:
-                counts, allowed = self._counts(entry), masks.get(entry.session_id)
-                first = first_row - entry.num_drawn
-                one = VerifiedEntry.of(
-                    entry,
-                    first,
-                    self.checkpoint.num_tokens,
-                    counts=counts,
-                    allowed=allowed,
+                one = VerifiedEntry(
+                    entry=entry,
+                    first_row=first_row - entry.num_drawn,
+                    drafted=entry.drafted,
+                    counts=self._counts(entry),
+                    allowed=masks.get(entry.session_id),
                     has_finite_keys=self.runner.has_finite_keys,
                 )
-                verified.append(one)
+                verified.append(one.decoded(self.checkpoint.num_tokens))
         return verified
 
     def _counts(self, entry: Entry) -> TextCounts | None:

@@ -24,7 +24,7 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.model.own_drafts import OwnDrafts
+from verify_node.model.draft_model import DraftModel
 from verify_node.model.target import Target
 from verify_node.process import costs
 from verify_node.process.daemon import VerifyDaemon
@@ -55,7 +55,7 @@ def assemble(
         if config.tp > 1:
             ranks = _start_ranks(config)
             undone.callback(ranks.close)
-        runner, own_drafts = load_runners(config, ranks)
+        runner, draft_model = load_runners(config, ranks)
         profile = costs.measure(config, runner, reporter)
         config = costs.with_budget(config, profile, reporter)
         cost = Refined(profile.roofline if profile is not None else None)
@@ -67,7 +67,7 @@ def assemble(
             keys=found.keys,
         )
         undone.callback(channel.close)
-        daemon = build(config, runner, channel, welcome, events, cost, found.enrolment, own_drafts)
+        daemon = build(config, runner, channel, welcome, events, cost, found.enrolment, draft_model)
         daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
         undone.pop_all()  # nothing failed
     return daemon
@@ -84,7 +84,7 @@ def _start_ranks(config: VerifyConfig) -> "Ranks":
     return Ranks.start(part, config.tp)
 
 
-def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafts | None]:
+def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, DraftModel | None]:
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     split: dict[str, Any] = {} if ranks is None else {"split": ranks.split}
     with nullcontext() if ranks is None else ranks.together():
@@ -99,7 +99,7 @@ def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         engines.set_threads(config.threads or 1, *(one.engine for one in (checkpoint, draft) if one is not None))
         runner = make_runner(config, checkpoint, ranks, draft)
-        return runner, None if draft is None else OwnDrafts(draft, make_draft_runner(draft, runner))
+        return runner, None if draft is None else DraftModel(draft, make_draft_runner(draft, runner))
 
 
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
@@ -150,7 +150,7 @@ def build(
     events: EventLog,
     cost: Refined,
     enrolment: Enrolment | None = None,
-    own_drafts: OwnDrafts | None = None,
+    draft_model: DraftModel | None = None,
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)
@@ -162,7 +162,7 @@ def build(
         constraints=constraints,
         change_rows=runner.change_rows,
     )
-    target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, own_drafts=own_drafts)
+    target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, draft_model=draft_model)
     recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)
 

@@ -21,12 +21,12 @@ from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.model.target import RoundResult, Target
 from verify_node.process.enrolment import Enrolment
-from verify_node.process.member import PEERS_LOOK_S, Member
-from verify_node.process.messages import ENDS, Messages
+from verify_node.process.fleet_member import PEERS_LOOK_S, Member
+from verify_node.process.message_loop import ENDS, MessageLoop
 from verify_node.scheduler.round import Round
 from verify_node.watch.recorder import RoundRecorder
-from verify_node.watch.round_events import WallTime, round_event
-from verify_node.watch.visits import Visits
+from verify_node.watch.round_events import round_event
+from verify_node.watch.status_lines import status_line
 
 if TYPE_CHECKING:  # imports transformers' models
     from goodspeed.engine.parallel.ranks import Ranks
@@ -56,14 +56,13 @@ class VerifyDaemon:
     reporter: Reporter = QUIET
     ranks: "Ranks | None" = None  # None: the model is not split
     member: Member | None = None  # None: not part of a fleet
-    wall: WallTime = field(default_factory=WallTime)
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
     _worked: float = 0.0  # seconds of scheduling and sending until the newest round was computed
-    messages: Messages = field(init=False)
+    messages: MessageLoop = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
 
     def __post_init__(self) -> None:
-        self.messages = Messages(self.core, self.channel, self.recorder, self.wall)
+        self.messages = MessageLoop(self.core, self.channel, self.recorder)
         self.messages.between_rounds.set()
         self.channel.bar(self.core.rate_limiter.barred)
         if self.enrolment is not None:
@@ -96,8 +95,7 @@ class VerifyDaemon:
         """Yields the tasks other than the rounds."""
         heartbeat_s = self.core.welcome.heartbeat_s
         yield self.messages.collect()
-        tick = partial(self._tick, Visits(self.core.diary))
-        yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), tick)
+        yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), self._tick)
         if (enrolment := self.enrolment) is not None:
             yield self._repeat("a look at the enrolment", min(heartbeat_s, LOOK_S), lambda: enrolment.look())
         if self.ranks is not None:
@@ -142,9 +140,10 @@ class VerifyDaemon:
             self.messages.between_rounds.set()
         duration_s = time.monotonic() - started  # with the hand-over between threads
         self.messages.hear(self.channel.arriving())  # so that this round's verdicts reflect the queued messages
-        self.wall.forward += result.forward_s
-        self.wall.verify += result.verify_s + result.drafting.seconds
-        worked, self._worked = self._worked, self.wall.schedule + self.wall.send
+        wall = self.core.counts.wall
+        wall.forward += result.forward_s
+        wall.verify += result.verify_s + result.drafting.seconds
+        worked, self._worked = self._worked, wall.schedule + wall.send
         scheduling = time.perf_counter()
         sends = self.core.rounds.finish(
             result.outcomes,
@@ -154,7 +153,7 @@ class VerifyDaemon:
             result.computed,
             work_s=self._worked - worked,
         )
-        self.wall.schedule += time.perf_counter() - scheduling
+        wall.schedule += time.perf_counter() - scheduling
         finished = time.monotonic()
         self.messages.reply(sends)
         self._report(planned, result, sends, started, finished)
@@ -163,7 +162,7 @@ class VerifyDaemon:
         """Makes the sessions of a failed round consistent; the next rounds find the session at fault."""
         failed: dict[str, object] = {
             "round": self.core.rounds.newest_number,
-            "num_entries": len(self.core.rounds.suspects.sessions),
+            "num_entries": len(self.core.rounds.isolation.sessions),
         }
         self.target.recover()
         self.messages.reply(self.core.rounds.abort(type(error).__name__, time.monotonic()))
@@ -171,15 +170,15 @@ class VerifyDaemon:
 
     async def _next_round(self) -> Round | None:
         """Waits until a round is planned; None when the node stops."""
-        started = time.perf_counter()
+        started, wall = time.perf_counter(), self.core.counts.wall
         while not self.core.draining:
             planning = time.perf_counter()
             async with self._failed_decisions.survived(self._withdraw):
                 self.messages.reply(self.core.admit(time.monotonic()))
             planned = self.core.plan(time.monotonic())
-            self.wall.schedule += time.perf_counter() - planning
+            wall.schedule += time.perf_counter() - planning
             if planned is not None:
-                self.wall.receive += planning - started
+                wall.receive += planning - started
                 return planned
             await self._wait(self.core.wake_at - time.monotonic())
         return None
@@ -203,8 +202,8 @@ class VerifyDaemon:
         """Reports a finished round to `--json`, and to the recording."""
         verdicts = [send.message for send in sends if isinstance(send.message, Verdict)]
         if self.events.enabled:
-            fields = round_event(done, verdicts, self.core.sessions)
-            self.events.write("round", wall_s=vars(self.wall), uplink_bytes=self.messages.uplink_bytes, **fields)
+            fields, wall_s = round_event(done, verdicts, self.core.sessions), vars(self.core.counts.wall)
+            self.events.write("round", wall_s=wall_s, uplink_bytes=self.messages.uplink_bytes, **fields)
         if self.recorder is not None:
             self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
 
@@ -216,15 +215,15 @@ class VerifyDaemon:
                 step()
             await asyncio.sleep(period_s)
 
-    def _tick(self, visits: Visits) -> None:
-        """Advances the core's time, and reports lost clients and other news of visits."""
+    def _tick(self) -> None:
+        """Advances the core's time, and reports lost clients and other news of clients."""
         self.messages.woken.set()
         now = time.monotonic()
         self.messages.reply(self.core.tick(now))
-        for lost in self.core.diary.losses_since(now):
+        for lost in self.core.client_events.losses_since(now):
             extra = {"client": lost.client, "lease_s": self.core.welcome.lease_s}
             logger.info("a draft node was lost", extra=extra)
-        self.reporter.say_all(visits.news())
+        self.reporter.say_all(map(status_line, self.core.client_events.take_news()))
 
     async def _look_after(self, ranks: "Ranks") -> None:
         """Ends this node with an error when a process with a part of the model is lost."""

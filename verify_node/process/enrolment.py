@@ -1,7 +1,6 @@
 """Reads the keys that may connect from the enrolment folder, again whenever a file in it changes."""
 
 import logging
-import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TypeAlias
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving.events import Sentence
+from goodspeed.untrusted import file_state
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.keys import read_enrolled
 
@@ -19,7 +19,7 @@ LOOK_S = 0.2
 
 MARK = ".pub"
 
-State: TypeAlias = tuple[int, ...]  # values that change with a file
+State: TypeAlias = tuple[int, ...] | None  # values that change with a file; None: it cannot be read
 
 
 class Enrolment:
@@ -105,20 +105,7 @@ class Enrolment:
     def _states(self) -> dict[str, State]:
         """Returns the files' states by name, without hidden files, which editors and secret mounts create."""
         self._looked_at = time.monotonic()
-        states: dict[str, State] = {}
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                try:
-                    seen = entry.stat()
-                except FileNotFoundError:
-                    continue  # removed just now
-                except OSError:  # for example a link to itself: reading it will report the error
-                    states[entry.name] = ()
-                    continue
-                states[entry.name] = (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
-        return states
+        return {path.name: file_state(path) for path in self.folder.iterdir() if not path.name.startswith(".")}
 
     def _read(self, states: dict[str, State]) -> None:
         before, self._files = self._files, {}

@@ -15,7 +15,7 @@ from goodspeed.wire.zmq.authentication import checked_pair
 from goodspeed.wire.zmq.transport import ServerKeys, bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.process.enrolment import Enrolment
-from verify_node.process.member import Member, join
+from verify_node.process.fleet_member import Member, join
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
     from goodspeed.serving import web

@@ -14,8 +14,8 @@ from goodspeed.fair.policies import ClientState, Policy
 from goodspeed.fair.policies.gradient import goodput_bounds
 from goodspeed.registry import Misfits
 from goodspeed.wire.fields import MAX_DRAFT
+from verify_node.clients.client import LEAST_ANSWER_S, Client
 from verify_node.scheduler.commit import Moved
-from verify_node.session.client import LEAST_ANSWER_S, Client
 from verify_node.session.session import Session
 
 INITIAL_WORTH = 3.0
@@ -116,10 +116,10 @@ class Allocator:
             if num_observed := move.num_observed:
                 session.observe_draft(move.outcome.agreement, num_observed, *move.num_first_choices)
             for source, codes, num_accepted in move.claims:
-                session.observe_claims(source, codes, num_accepted)
+                session.drafts.observe_claims(source, codes, num_accepted)
             if move.entry.answered is not None:
                 client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
-            session.observe_model(move.outcome.num_accepted, move.entry.model_drafted)
+            session.drafts.timer.end_round(move.outcome.num_accepted, move.entry.model_drafted)
         for name, num_tokens in tokens.items():
             self.clients[name].observe_goodput(num_tokens, number)
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from goodspeed.drafting.sources import MODEL, OWN, TRAITS, is_awaited
+from goodspeed.drafting.sources import MODEL, TRAITS, is_awaited
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Verdict
+from verify_node.clients.calibration import ClaimedOf
 from verify_node.scheduler.round import Entry, Outcome
-from verify_node.session.calibration import ClaimedOf
-from verify_node.session.drafted import Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.phase import Phase
 from verify_node.session.session import Session
 
@@ -25,7 +25,7 @@ class Moved(Struct, frozen=True):
     base_len: int
     taken: tuple[int, ...]
     after_wrong: bool = False  # the session's previous round rejected a first choice
-    unverified: Drafted | None = None  # a draft for this text, if the round verified none
+    unverified: DraftTokens | None = None  # a draft for this text, if the round verified none
     num_awaited: int | None = None  # tokens that might be drafted, where rounds wait for all drafts
 
     @property
@@ -141,7 +141,7 @@ def commit(
     entry: Entry,
     outcome: Outcome,
     pool: PagePool,
-    passed_over: Drafted | None = None,
+    passed_over: DraftTokens | None = None,
     *,
     is_barrier: bool = False,
 ) -> Moved:
@@ -159,9 +159,9 @@ def commit(
     drafts = session.drafts
     num_awaited = drafts.may_draft if is_barrier else None
     taken = session.commit(outcome.tokens, outcome.logprobs)
-    session.must_follow(outcome.forced)
-    if outcome.own_tokens:
-        session.take_own(Drafted(outcome.own_tokens, outcome.own_codes, OWN))
+    drafts.must_follow(outcome.forced)
+    if outcome.own is not None and outcome.own.tokens and not session.finished:
+        drafts.take_own(outcome.own)
     pool.truncate(session.session_id, min(entry.base_len + outcome.num_accepted, len(session.tokens)))
     publish(session, pool)
     if session.finished:
@@ -169,7 +169,7 @@ def commit(
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
     moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, num_awaited)
-    session.note_wrong(moved.is_wrong)
+    drafts.note_wrong(moved.is_wrong)
     return moved
 
 

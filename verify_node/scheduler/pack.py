@@ -15,7 +15,7 @@ from goodspeed.engine.paged.prefix_cache import Hit
 from verify_node.scheduler.preempt import Shortage
 from verify_node.scheduler.prefill import UNBOUNDED, Room
 from verify_node.scheduler.round import Entry, Round, RoundLimits, make_chunk, make_entry
-from verify_node.session.drafted import NOTHING, Drafted
+from verify_node.session.draft_tokens import NOTHING, DraftTokens
 from verify_node.session.session import Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment
 
@@ -33,7 +33,7 @@ def plan(
     ready: Sequence[Session],
     limits: RoundLimits,
     pool: PagePool,
-    drafted: Mapping[bytes, Drafted],
+    drafted: Mapping[bytes, DraftTokens],
     resolve: Resolve,
     allotment: Allotment = NO_PROMISES,
     room: Room = UNBOUNDED,
@@ -83,7 +83,7 @@ def in_turns(ready: Sequence[Session], pool: PagePool, promised: Container[bytes
 class RoundPages:
     """The pages that a round's sessions will take."""
 
-    def __init__(self, pool: PagePool, drafted: Mapping[bytes, Drafted]) -> None:
+    def __init__(self, pool: PagePool, drafted: Mapping[bytes, DraftTokens]) -> None:
         """drafted: tokens to verify, by session."""
         self.pool = pool
         self.drafted = drafted
@@ -155,7 +155,12 @@ class _Packing:
     """A round while it is being packed."""
 
     def __init__(
-        self, limits: RoundLimits, pool: PagePool, drafted: Mapping[bytes, Drafted], allotment: Allotment, room: Room
+        self,
+        limits: RoundLimits,
+        pool: PagePool,
+        drafted: Mapping[bytes, DraftTokens],
+        allotment: Allotment,
+        room: Room,
     ) -> None:
         self.allotment = allotment
         self.room, self.left = room, room.rows
@@ -263,7 +268,7 @@ class _Packing:
         num_tokens = min(prefill, most, room)
         return make_chunk(session, cached, num_tokens) if num_tokens > 0 else None
 
-    def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: Drafted) -> Entry | None:
+    def _promised_entry(self, session: Session, cached: int, prefill: int, drafted: DraftTokens) -> Entry | None:
         """Returns the allotted tokens of a promised prompt; for other promised sessions, one token and their draft.
 
         A draft that does not fit is dropped: a promised session does not wait for the next round because of its draft.

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.round_time import CostModel
+from verify_node.scheduler.attained_service import Accounts, Claim
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.orders import AGING_S, Job, Order
 from verify_node.scheduler.round import Round
-from verify_node.scheduler.service import Accounts, Claim
 from verify_node.session.session import Session
 from verify_node.slo.promises import GONE_S
 

@@ -15,7 +15,7 @@ from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Sampling, TokenLogprobs
-from verify_node.session.drafted import NOTHING, Drafted
+from verify_node.session.draft_tokens import NOTHING, DraftTokens
 from verify_node.session.session import Session
 
 
@@ -106,7 +106,7 @@ class Entry(Struct, frozen=True):
         return self.stop_ids if position < self.may_stop_at else ()
 
 
-def make_entry(session: Session, cached: int, drafted: Drafted) -> Entry:
+def make_entry(session: Session, cached: int, drafted: DraftTokens) -> Entry:
     """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
     opened, tokens = session.opened, session.tokens
     may_stop_at, constraint, rules = session.may_stop_at, opened.constraint, opened.logit_rules
@@ -214,11 +214,6 @@ class Round(Struct, frozen=True):
         return tuple(entry.session_id for entry in self.entries if entry.num_prefill)
 
     @property
-    def verified(self) -> tuple[bytes, ...]:
-        """Sessions for which the target draws."""
-        return tuple(entry.session_id for entry in self.entries if entry.samples)
-
-    @property
     def num_tokens(self) -> int:
         return sum(len(entry.tokens) for entry in self.entries)
 
@@ -255,8 +250,7 @@ class Outcome(Struct, frozen=True):
     forced: tuple[int, ...] = ()  # tokens that the output's constraint forces next
     path: tuple[int, ...] | None = None  # indexes of the accepted tokens in a tree; None: the first of a chain
     breaks_constraint: bool = False  # whether it failed because of the output's constraint
-    own_tokens: tuple[int, ...] = ()  # drafted after `tokens` by the verify node's draft model, for the next round
-    own_codes: bytes = b""  # of their claimed probabilities
+    own: DraftTokens | None = None  # drafted after `tokens` by the verify node's draft model, for the next round
 
     def is_possible(self, num_drafted: int) -> bool:
         """True if estimates can learn from it. num_drafted: number of positions that `agreement` sums over."""

@@ -1,11 +1,11 @@
-"""Chooses the drafted tokens that the next round verifies: all permitted ones, or those that are worth their time.
+"""Chooses the drafted tokens that the next round verifies: those that are worth their time, or all permitted ones.
 
-`Choice` follows the paper: drafts are verified up to their permitted length. `ByWorth` considers every drafted token
-available when a round is packed: from draft nodes, from a session's own text, and from the verify node's draft model.
-It verifies the tokens that bring the most for the time that they add (`fair/selection.py`): a token's worth is w U'(X)
-of its client, and its probability is its draft node's claim, calibrated by the outcomes of such claims. The other
-tokens are dropped, never deferred: under match a truncated draft is exact. Under ratio the choice must not depend on
-the tokens themselves, so the probability of every token is the session's acceptance rate.
+Considered is every drafted token that is available when a round is packed: from draft nodes, from a session's own text,
+and from the verify node's draft model. Verified are the tokens that bring the most for the time that they add
+(`fair/selection.py`): a token's worth is w U'(X) of its client, and its probability is its draft node's claim,
+calibrated by the outcomes of such claims. The other tokens are dropped, never deferred: under match a truncated draft
+is exact. Under ratio the choice must not depend on the tokens themselves, so the probability of every token is the
+session's acceptance rate. Where rounds are barriers, as in the paper, drafts are verified up to their permitted length.
 """
 
 from collections import defaultdict
@@ -34,11 +34,12 @@ from goodspeed.fair.selection import (
     take_needed,
 )
 from goodspeed.wire import probabilities
+from verify_node.clients.client import Client
+from verify_node.scheduler.acceptance import best, calibrated_probabilities, of_draft
 from verify_node.scheduler.allocate import limits_of_clients
-from verify_node.scheduler.drafts import SelfDrafts, Wanting, best, calibrated_probabilities, of_draft
+from verify_node.scheduler.prompt_lookup import PromptLookup, Wanting
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
-from verify_node.session.client import Client
-from verify_node.session.drafted import Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.needs import NONE, Needs
 
@@ -76,50 +77,7 @@ class PendingDraft(NamedTuple):
     @property
     def due_at(self) -> float:
         """Time at which the draft should arrive."""
-        return self.session.drafts.model_calls.due_at if self.of_model else self.session.answer_due_at
-
-
-class Choice:
-    """Chooses the drafted tokens of a round: as in the paper, drafts up to their permitted length."""
-
-    def __init__(self, limits: RoundLimits) -> None:
-        self._limits = limits
-        self.passed_over: Mapping[bytes, Drafted] = {}  # of the newest round, by session: drafts without a chosen token
-
-    def choose(
-        self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
-    ) -> dict[bytes, Drafted]:
-        """Returns the tokens to verify, by session; sessions without any may be left out.
-
-        number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
-        budget. num_prefill: tokens that the round is expected to prefill.
-        """
-        return {one.session_id: of_draft(one).cut(one.drafts.may_draft) for one in ready}
-
-    def least_probability(self, session: Session) -> int:
-        """Code of the path probability below which this session's draft node need not draft."""
-        return ALL
-
-    def owes_more(self, session: Session) -> bool:
-        """True if the previous round owed this session more than the token that every round brings."""
-        return False
-
-    def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
-        """Returns the round with the sessions for which the verify node's draft model may draft."""
-        return planned
-
-    def note_drafting(self, seconds: float) -> None:
-        """Records how long the verify node's draft model drafted in a round."""
-
-    def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
-        """Notes which draft models may draft in the rounds that follow."""
-
-    def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
-        """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
-        return []
-
-    def keep(self, open_sessions: Container[bytes]) -> None:
-        """Drops the state of sessions that are no longer open."""
+        return self.session.drafts.timer.due_at if self.of_model else self.session.answer_due_at
 
 
 class Steady:
@@ -169,23 +127,27 @@ class Steady:
         return self.number + int(once[self.number :].argmax())
 
 
-class ByWorth(Choice):
-    """Chooses the tokens that are worth the time that they add to the round."""
+class Choice:
+    """Chooses the drafted tokens of a round: those that are worth the time that they add to it, or as in the paper."""
 
     def __init__(
         self,
         cost: Refined,
         limits: RoundLimits,
         worth: Callable[[Client], float],
-        self_drafts: SelfDrafts | None = None,
+        prompt_lookup: PromptLookup | None = None,
         change_rows: float = 0.0,
+        *,
+        is_barrier: bool = False,
     ) -> None:
-        """worth: of one token of a client, w U'(X). self_drafts: the verify node's own drafts; None: it has none.
-        change_rows: `Engine.change_rows`."""
-        super().__init__(limits)
-        self._cost = cost
+        """worth: of one token of a client, w U'(X). prompt_lookup: the verify node's own drafts; None: it has none.
+        change_rows: `Engine.change_rows`. is_barrier: rounds verify drafts up to their permitted length."""
+        self.passed_over: Mapping[
+            bytes, DraftTokens
+        ] = {}  # of the newest round, by session: drafts without a chosen token
+        self._cost, self._limits, self._is_barrier = cost, limits, is_barrier
         self._worth = worth
-        self._self_drafts = self_drafts
+        self._prompt_lookup = prompt_lookup
         self._steady: defaultdict[Modes, Steady] | None = (
             defaultdict(partial(Steady, change_rows)) if change_rows else None
         )
@@ -198,8 +160,15 @@ class ByWorth(Choice):
 
     def choose(
         self, ready: Sequence[Session], number: int, now: float, most: int | None = None, num_prefill: int = 0
-    ) -> dict[bytes, Drafted]:
-        """Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough."""
+    ) -> dict[bytes, DraftTokens]:
+        """Returns the tokens to verify, by session; sessions without any may be left out.
+
+        Chooses tokens owed to texts with objectives, then the most valuable while the round stays short enough.
+        number: of the round to be packed. most: drafted tokens that promises leave room for; None: no bound but the
+        budget. num_prefill: tokens that the round is expected to prefill.
+        """
+        if self._is_barrier:
+            return {one.session_id: of_draft(one).cut(one.drafts.may_draft) for one in ready}
         needs = self._needs(ready, now)
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
@@ -235,13 +204,17 @@ class ByWorth(Choice):
         }
 
     def least_probability(self, session: Session) -> int:
-        """Code of half of the previous round's price; of the floor for sessions behind their objectives."""
+        """Code of the path probability below which this session's draft node need not draft.
+
+        Half of the previous round's price; the floor for sessions behind their objectives.
+        """
         if not self._worth_per_s:  # nothing was priced yet
             return ALL
         price = self._price(session, self._worth(session.client))
         return probabilities.code(max(probabilities.FLOOR, BOUND_SHARE * price))
 
     def owes_more(self, session: Session) -> bool:
+        """True if the previous round owed this session more than the token that every round brings."""
         return session.session_id in self._owed_more
 
     def request_drafts(self, planned: Round, sessions: Mapping[bytes, Session]) -> Round:
@@ -265,20 +238,23 @@ class ByWorth(Choice):
         )
 
     def note_drafting(self, seconds: float) -> None:
+        """Records how long the verify node's draft model drafted in a round."""
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
     def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
-        """Changes the mode of the rounds. A trial learns its steady number anew: the known one may be of other texts.
+        """Notes which draft models may draft in the rounds that follow.
 
-        Each mode has a steady number of its own. Else rounds without draft models would teach the others that drafts
-        bring nothing.
+        A trial learns its steady number anew: the known one may be of other texts. Each mode
+        has a steady number of its own: else rounds without draft models would teach the others that drafts bring
+        nothing.
         """
         if modes != self._modes and is_trial and self._steady is not None:
             self._steady[modes].outdate()
         self._modes = modes
 
     def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
-        if number % SELDOM == 0:
+        """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
+        if self._is_barrier or number % SELDOM == 0:
             return []
         pending = [(one, one.client.answer_gain, False) for one in ready if one.expects_answer]
         pending += [(one, one.client.model_gain, True) for one in ready if one.expects_model]
@@ -295,8 +271,9 @@ class ByWorth(Choice):
         ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
-        if self._self_drafts is not None:
-            self._self_drafts.keep(open_sessions)
+        """Drops the state of sessions that are no longer open."""
+        if self._prompt_lookup is not None:
+            self._prompt_lookup.keep(open_sessions)
 
     def _price(self, session: Session, worth: float) -> float:
         """Path probability below which a token was not worth its time in the previous round."""
@@ -316,12 +293,12 @@ class ByWorth(Choice):
         clients = {session.client.name: session.client for session in ready}
         return {name: self._worth(client) for name, client in clients.items()}
 
-    def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, Drafted]]:
+    def _drafted(self, ready: Sequence[Session], worths: Mapping[str, float]) -> list[tuple[Session, DraftTokens]]:
         """Returns all available drafted tokens, of each session its draft node's or the verify node's: the better ones.
 
         A session's own text is looked up only if its draft node sent no draft.
         """
-        found: list[tuple[Session, Drafted]] = []
+        found: list[tuple[Session, DraftTokens]] = []
         wanting: list[Wanting] = []
         for session in ready:
             if session.takes_drafts:
@@ -329,11 +306,11 @@ class ByWorth(Choice):
                 if drafted.tokens:
                     found.append((session, drafted))
                 lacks_draft = not drafted.tokens or drafted.source == OWN
-                if lacks_draft and self._self_drafts is not None and session.allows_ngrams:
+                if lacks_draft and self._prompt_lookup is not None and session.allows_ngrams:
                     worth = worths[session.client.name]
                     wanting.append(Wanting(session, worth, self._price(session, worth)))
-        if self._self_drafts is not None:
-            texts = dict(self._self_drafts.draft(wanting))
+        if self._prompt_lookup is not None:
+            texts = dict(self._prompt_lookup.draft(wanting))
             found = [(session, best(session, one, texts.pop(session, None))) for session, one in found]
             found += texts.items()
         return [(session, one) for session, one in found if one.tokens]
@@ -342,7 +319,7 @@ class ByWorth(Choice):
         self,
         candidates: Sequence[Candidate],
         ranked: Mapping[int, Ranked],
-        drafted: Sequence[tuple[Session, Drafted]],
+        drafted: Sequence[tuple[Session, DraftTokens]],
         needs: Needs,
         budget: int,
     ) -> list[Candidate]:
@@ -368,7 +345,7 @@ class ByWorth(Choice):
 
 
 def _candidates(
-    drafted: Sequence[tuple[Session, Drafted]], worths: Mapping[str, float], number: int
+    drafted: Sequence[tuple[Session, DraftTokens]], worths: Mapping[str, float], number: int
 ) -> list[Candidate]:
     """Returns the drafts as candidates of the selection of round `number`, in this order."""
     previous = number - 1  # after that round this one's drafts were permitted
@@ -384,7 +361,7 @@ def _candidates(
     ]
 
 
-def _most_nodes(session: Session, drafted: Drafted, room: int | None) -> int | None:
+def _most_nodes(session: Session, drafted: DraftTokens, room: int | None) -> int | None:
     """Most tree nodes: each takes a position of the context, at any depth. room: limit of the client's key."""
     if drafted.parents is None:
         return room

@@ -34,7 +34,7 @@ class Earliest(NamedTuple):
     """The earliest start of the next round, and the session that it waits for."""
 
     at: float  # seconds, the core's clock; infinity while the round must wait for a session
-    whom: Session | None = None  # until its draft arrives, no other arrival can start the round earlier
+    awaited: Session | None = None  # until its draft arrives, no other arrival can start the round earlier
 
 
 class Starting:
@@ -74,7 +74,7 @@ class Starting:
         if start.at <= now:
             return ready
         self.wake_at = min([start.at, *(session.drafts.late_at for session in awaited)])
-        self._waiting = (start.whom, self.wake_at) if start.whom is not None else None
+        self._waiting = (start.awaited, self.wake_at) if start.awaited is not None else None
         return None
 
     def deciding(self, sessions: Sequence[Session]) -> Sequence[Session]:

@@ -1,1 +1,1 @@
-"""One generation on the verify node: its text, draft, estimates, and refusals."""
+"""One generation on the verify node: its text, phase, drafts, estimates, and deadline."""

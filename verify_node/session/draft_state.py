@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from goodspeed.drafting.sources import is_awaited
 from goodspeed.wire.messages import Draft
-from verify_node.session.calibration import ClaimedOf, Floats, TextBias
-from verify_node.session.client import ANSWER_TOKENS, Client
-from verify_node.session.drafted import Drafted
-from verify_node.session.model_calls import ModelCalls
+from verify_node.clients.calibration import ClaimedOf, Floats, TextBias
+from verify_node.clients.client import ANSWER_TOKENS, Client
+from verify_node.session.draft_timer import DraftTimer
+from verify_node.session.draft_tokens import DraftTokens
 
 LATE_TIMES, LEAST_LATE_S, MOST_LATE_S = 8.0, 3.0, 10.0
 """A draft is late after LATE_TIMES times its usual time, within two bounds: at least LEAST_LATE_S, so that a lost
@@ -20,8 +20,8 @@ class DraftState:
     """The drafts of one session. All of them continue its current text."""
 
     client: Client
-    newest: Drafted | None = None  # the rest of its draft node's newest draft
-    own: Drafted | None = None  # what the verify node's draft model drafted
+    newest: DraftTokens | None = None  # the rest of its draft node's newest draft
+    own: DraftTokens | None = None  # what the verify node's draft model drafted
     forced: tuple[int, ...] = ()  # what its constraint forces next
     may_draft: int = 0  # tokens beyond the text that may be drafted, as sent to its draft node
     zero_since: int | None = None  # verify round since which it may draft nothing
@@ -30,10 +30,10 @@ class DraftState:
     late_at: float = 0.0  # time from which its draft is no longer waited for
     was_wrong: bool = False  # the latest round rejected a first choice
     biases: dict[ClaimedOf, TextBias] = field(default_factory=dict)  # of the session's text
-    model_calls: ModelCalls = field(init=False)
+    timer: DraftTimer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.model_calls = ModelCalls(self.client)
+        self.timer = DraftTimer(self.client)
 
     @property
     def is_awaited(self) -> bool:
@@ -41,18 +41,18 @@ class DraftState:
         return self.waits and (self.newest is None or not self.newest.complete)
 
     def take(self, draft: Draft, text: Sequence[int], now: float, most: int) -> None:
-        """Takes an arriving draft; a draft for more of the text replaces one for less. most: see `Drafted.read`."""
+        """Takes an arriving draft; a draft for more of the text replaces one for less. most: see `DraftTokens.read`."""
         if self.newest is not None and self.newest.outdates(draft):
             return
-        is_new, drafted = draft.base_len == len(text), Drafted.read(draft, text, most)
+        is_new, drafted = draft.base_len == len(text), DraftTokens.read(draft, text, most)
         if drafted is not None and drafted.tokens:
             self.client.note_draft(draft.source, drafted.depth)
         if is_new and draft.tokens:
             is_whole = draft.proposal is not None  # under the ratio rule
             if is_awaited(draft.source) or (is_whole and not self.client.has_model):
-                self.model_calls.answered(now, len(draft.tokens) + 1 if is_whole else ANSWER_TOKENS)
+                self.timer.answered(now, len(draft.tokens) + 1 if is_whole else ANSWER_TOKENS)
             else:
-                self.model_calls.answered_by_index(now, only=is_whole)
+                self.timer.answered_by_index(now, only=is_whole)
         self.newest = drafted
         if is_new and draft.complete:
             self.client.complete_draft()
@@ -65,7 +65,7 @@ class DraftState:
         """Returns the client's calibrated probabilities, corrected for the text."""
         return self.biases[source].corrected(calibrated) if source in self.biases else calibrated
 
-    def observe(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
+    def observe_claims(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
         """Counts a verified draft, as `Calibration.observe` does, for the client and for the text."""
         known = self.client.calibration(source)
         self.biases.setdefault(source, TextBias()).observe(known.latest(codes), num_accepted)
@@ -75,6 +75,18 @@ class DraftState:
         """Cuts the drafts after the text grew by these tokens; a finished text has none."""
         self.newest = None if finished or self.newest is None else self.newest.after(taken)
         self.own = None if finished or self.own is None else self.own.after(taken)
+
+    def take_own(self, drafted: DraftTokens) -> None:
+        """Takes the verify node's own draft after the current text."""
+        self.own = drafted
+
+    def must_follow(self, tokens: tuple[int, ...]) -> None:
+        """Records the tokens that the session's constraint forces after its current text."""
+        self.forced = tokens
+
+    def note_wrong(self, is_wrong: bool) -> None:
+        """Notes whether its latest round rejected a first choice."""
+        self.was_wrong = is_wrong
 
     def go_without(self, number: int) -> None:
         """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""
@@ -93,8 +105,8 @@ class DraftState:
         """Starts the wait for an answer to a verdict. waits: rounds wait until the draft is complete, if permitted."""
         self.is_needed = self.newest is None
         if not may_draft:
-            self.model_calls.pause()
-        self.model_calls.verdict_goes_out(now, calls=may_draft > 0 and self.is_needed)
+            self.timer.pause()
+        self.timer.verdict_goes_out(now, calls=may_draft > 0 and self.is_needed)
         self.waits = waits and may_draft > 0
         if self.waits:
             usual_s = self.client.answer_s or MOST_LATE_S

@@ -1,7 +1,7 @@
 """A session on the verify node: one generation's text, its draft, its phase, and every transition between phases.
 
-All changes of a session are methods here; no other module writes its fields (`tests/house/test_one_writer.py`).
-`phase.py` shows the phases; `draft_state.py` has what is drafted beyond the text.
+All changes of a session are methods here, or in `draft_state.py`, which has what is drafted beyond the text; no other
+module writes its fields (`tests/house/test_one_writer.py`). `phase.py` shows the phases.
 """
 
 from collections import deque
@@ -14,12 +14,10 @@ from goodspeed.fair.estimators import AcceptanceEstimator, smoothed
 from goodspeed.serving.measuring.story import Story, follow
 from goodspeed.wire.fields import FinishReason, Verification
 from goodspeed.wire.messages import Draft, OpenSession, TokenLogprobs, Verdict
-from verify_node.session.acceptance_bound import AcceptanceBound
-from verify_node.session.calibration import ClaimedOf
-from verify_node.session.client import Client, Peer
+from verify_node.clients.acceptance_bound import AcceptanceBound
+from verify_node.clients.client import Client, Peer
 from verify_node.session.deadline import Cause, Deadline
 from verify_node.session.draft_state import DraftState
-from verify_node.session.drafted import Drafted
 from verify_node.session.phase import TRANSITIONS, Phase
 
 SMOOTHING = 0.2
@@ -160,13 +158,13 @@ class Session:
     @property
     def expects_model(self) -> bool:
         """True if its draft model must draft anew, and is known to answer."""
-        is_known = self.drafts.model_calls.is_called and self.client.answer_s > 0.0
+        is_known = self.drafts.timer.is_called and self.client.answer_s > 0.0
         return is_known and self.takes_drafts and self.drafts.newest is None
 
     @property
     def model_drafted(self) -> bool | None:
         """True if a draft model that had to draft anew has done so; None if no new draft was needed."""
-        if not self.drafts.model_calls.is_called or not self.takes_drafts:
+        if not self.drafts.timer.is_called or not self.takes_drafts:
             return None
         return self.drafts.newest is not None and bool(self.drafts.newest.tokens)
 
@@ -376,38 +374,14 @@ class Session:
         self.drafts.follow(taken, finished=self.finished)
         return tuple(taken)
 
-    def take_own(self, drafted: Drafted) -> None:
-        """Takes the verify node's own draft after the current text."""
-        self.drafts.own = None if self.finished else drafted
-
-    def must_follow(self, tokens: tuple[int, ...]) -> None:
-        """Records the tokens that its constraint forces after its current text."""
-        self.drafts.forced = tokens
-
     def observe_draft(self, agreement: float, num_observed: int, num_accepted: int, num_drafted: int) -> None:
         """Updates estimates by Eq. (3) with a verified draft. agreement: sum over its num_observed tokens.
 
         num_accepted, num_drafted: first choices up to the text's end, which update the bound.
         """
-        for known in (self, self.client):
-            known.acceptance.observe(agreement, num_observed)
-            known.acceptance_bound.observe(num_accepted, num_drafted)
-
-    def observe_claims(self, source: ClaimedOf, codes: bytes, num_accepted: int) -> None:
-        """Updates the calibration, of its client and of its text, with a verified draft: see `Calibration.observe`."""
-        self.drafts.observe(source, codes, num_accepted)
-
-    def observe_model(self, num_accepted: int, drafted: bool | None) -> None:
-        """Updates the gain of model drafts after a round. drafted: `model_drafted`, when the round was packed."""
-        self.drafts.model_calls.observe(num_accepted, drafted)
-
-    def note_wrong(self, is_wrong: bool) -> None:
-        """Notes whether its latest round rejected a first choice."""
-        self.drafts.was_wrong = is_wrong
-
-    def permit(self, may_draft: int, number: int) -> None:
-        """Sets the number of tokens that may be drafted beyond its text, by verify round `number`."""
-        self.drafts.permit(may_draft, number)
+        self.acceptance.observe(agreement, num_observed)
+        self.acceptance_bound.observe(num_accepted, num_drafted)
+        self.client.observe_draft(agreement, num_observed, num_accepted, num_drafted)
 
     def tell(self, verdict: Verdict, now: float, *, waits: bool, round_s: float) -> None:
         """Records an outgoing verdict, which is retained to be repeated and starts the wait for its answer.

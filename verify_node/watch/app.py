@@ -1,12 +1,14 @@
-"""The verify node's HTTP application: the live page, its snapshots, metrics, and health checks.
+"""The verify node's HTTP application, in its process: the live page, its snapshots, metrics, and health checks.
 
 Everything is read-only: GET and HEAD, no forms, no cookies. The page has no inline script, and loads only from this
 server.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,10 +19,17 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from goodspeed import __version__
+from goodspeed.serving import web
 from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.measuring import metrics as exposing
 from goodspeed.serving.web import KeyCheck, LocalHost, error_answer, error_body
 from goodspeed.serving.web.errors import FAILED_HERE
-from verify_node.watch.snapshot import Snapshot
+from goodspeed.wire.channels import VerifyChannel
+from verify_node.config import VerifyConfig
+from verify_node.core.core import VerifyCore
+from verify_node.watch.metrics import create_registry
+from verify_node.watch.snapshot import Node, Snapshot, Watch
 
 PAGE = Path(__file__).parent / "page"
 FILES = {  # path -> file, media type
@@ -114,6 +123,33 @@ class Feed:
         with suppress(TimeoutError):
             async with asyncio.timeout(PERIOD_S):
                 await self._ended.wait()
+
+
+async def serve(
+    config: VerifyConfig,
+    core: VerifyCore,
+    channel: VerifyChannel,
+    bound: web.BoundAddress,
+    beside: Callable[[], Coroutine[None, None, None]],
+) -> None:
+    """Serves the page at `bound`, whose socket listens already, while `beside` runs, until cancelled."""
+    node = Node(
+        boot_id=core.welcome.boot_id.hex(),
+        version=__version__,
+        model=core.welcome.target,
+        policy=config.policy,
+        rounds=config.rounds,
+        budget=core.limits.budget,
+    )
+    feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
+    exposition = partial(exposing.exposition, create_registry(core, channel))
+    app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(web.serve(guarded(app, bound.keys), bound.listener))
+        try:
+            await beside()
+        finally:
+            feed.end()
 
 
 def create_app(

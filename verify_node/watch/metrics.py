@@ -21,8 +21,7 @@ from goodspeed.wire.messages import RefusalCode
 from verify_node.core.core import VerifyCore
 from verify_node.core.counts import PromiseOutcome
 from verify_node.session.deadline import Cause
-from verify_node.watch.present import Present, log_utility, present_clients, shown
-from verify_node.watch.round_events import WallTime
+from verify_node.watch.present_clients import Present, log_utility, present_clients, shown
 
 Of = Callable[[Present], float]
 CLIENT_GAUGES: tuple[tuple[str, str, Of], ...] = (
@@ -51,9 +50,8 @@ CLIENT_COUNTERS: tuple[tuple[str, str, Of], ...] = (
 class VerifyCollector(Collector):
     """All metrics of a verify node; must be collected in its event loop."""
 
-    def __init__(self, core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> None:
+    def __init__(self, core: VerifyCore, channel: VerifyChannel) -> None:
         self._core = core
-        self._wall = wall
         self._channel = channel
 
     def collect(self) -> Iterator[Metric]:
@@ -105,11 +103,11 @@ class VerifyCollector(Collector):
         yield counter(
             "rounds_failed", "Rounds that failed, in planning, in the forward pass or at their end.", counts.num_failed
         )
-        yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(self._wall))
+        yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(counts.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
-        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.rounds.model_drafts.permits))
-        may_draft = core.rounds.own_model_drafts.compares and core.rounds.own_model_drafts.permits
+        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.rounds.model_switch.permits))
+        may_draft = core.rounds.own_model_switch.compares and core.rounds.own_model_switch.permits
         yield gauge("own_model_may_draft", "1 while this node's own draft model may draft.", float(may_draft))
         yield counter("own_model_passes", "Forward passes of that model.", counts.num_own_passes)
         yield counter("own_model_seconds", "Time in which that model drafted.", counts.own_s)
@@ -178,6 +176,6 @@ class VerifyCollector(Collector):
             yield counters_by(f"client_{name}_tokens_by_source", what, labels, found, names, get_args(DraftSource))
 
 
-def create_registry(core: VerifyCore, wall: WallTime, channel: VerifyChannel) -> metrics.Registry:
+def create_registry(core: VerifyCore, channel: VerifyChannel) -> metrics.Registry:
     """Creates the registry for `goodspeed.serving.measuring.metrics.exposition`."""
-    return metrics.create_registry(VerifyCollector(core, wall, channel))
+    return metrics.create_registry(VerifyCollector(core, channel))

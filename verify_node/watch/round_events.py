@@ -1,22 +1,10 @@
 """The events of rounds (`--json`): a round's totals, and a row for each session that moved. Decides nothing."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from goodspeed.wire.messages import Verdict
 from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
-
-
-@dataclass
-class WallTime:
-    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
-
-    receive: float = 0.0  # waiting for drafts until a round starts
-    forward: float = 0.0
-    verify: float = 0.0  # with the drafting of the verify node's own draft model
-    schedule: float = 0.0  # plan, observe, allocate
-    send: float = 0.0
 
 
 def round_event(done: Round, verdicts: Iterable[Verdict], sessions: Mapping[bytes, Session]) -> dict[str, object]:

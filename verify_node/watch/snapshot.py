@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from goodspeed.drafting.sources import by_source
+from verify_node.core.client_events import ClientEvent
 from verify_node.core.core import VerifyCore
-from verify_node.core.counts import Counts, DiaryEntry
-from verify_node.watch.present import Present, log_utility, present_clients, shown
-from verify_node.watch.round_events import WallTime
+from verify_node.core.counts import Counts
+from verify_node.watch.present_clients import Present, log_utility, present_clients, shown
 
 LOST_SHOWN_S = 300.0
 """Seconds for which a lost client is still shown."""
@@ -93,7 +93,7 @@ class Snapshot(Struct, frozen=True):
     refusals: dict[str, int]  # by code
     num_clients: int  # present; clients beyond a bound have no row
     clients: tuple[ClientRow, ...]
-    events: tuple[DiaryEntry, ...]  # `at` in seconds of the epoch
+    events: tuple[ClientEvent, ...]  # `at` in seconds of the epoch
     sources: tuple[Source, ...] = ()
     num_after_wrong: int = 0  # rounds of a text right after a wrong drafted token
     num_empty_after_wrong: int = 0  # of these, with nothing drafted
@@ -102,10 +102,9 @@ class Snapshot(Struct, frozen=True):
 class Watch:
     """Takes snapshots of one daemon."""
 
-    def __init__(self, core: VerifyCore, wall: WallTime, node: Node, zero_s: Callable[[], float]) -> None:
+    def __init__(self, core: VerifyCore, node: Node, zero_s: Callable[[], float]) -> None:
         """zero_s: returns the zero of the daemon's clock, in seconds since the epoch; a suspended machine moves it."""
         self._core = core
-        self._wall = wall
         self._node = node
         self._zero_s = zero_s
         self._epoch_s = 0.0
@@ -121,7 +120,7 @@ class Watch:
             num_rounds=core.counts.round_s.num_values,
             num_tokens=core.counts.num_tokens,
             num_drafted=core.counts.num_drafted,
-            wall_s=dict(vars(self._wall)),
+            wall_s=dict(vars(core.counts.wall)),
             utility=log_utility(present) if any(one.unfinished for one in present) else None,
             pool=Pool(pool.num_pages, pool.num_pages - pool.num_free, pool.page_size),
             refusals=dict(core.replies.refusals),
@@ -145,7 +144,7 @@ class Watch:
     def _lost(self, present: list[Present], now: float) -> Iterator[ClientRow]:
         """Yields rows of lost clients that have not returned, the newest last."""
         connected = {one.client.name for one in present if one.peers}
-        for loss in self._core.diary.losses_since(now - LOST_SHOWN_S):
+        for loss in self._core.client_events.losses_since(now - LOST_SHOWN_S):
             client = self._core.allocator.clients.get(loss.client)
             if loss.client not in connected and client is not None:
                 yield self._row(Present(client), "lost", loss.at, now, (loss.what,))
@@ -169,8 +168,8 @@ class Watch:
             num_drafted=client.num_drafted,
         )
 
-    def _events(self) -> Iterator[DiaryEntry]:
-        for entry in self._core.diary.entries()[:MAX_EVENTS]:
+    def _events(self) -> Iterator[ClientEvent]:
+        for entry in self._core.client_events.newest_first()[:MAX_EVENTS]:
             yield replace(entry, at=self._epoch_s + entry.at)
 
 

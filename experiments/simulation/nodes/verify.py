@@ -12,7 +12,7 @@ from experiments.simulation.nodes.invariants import CheckedCore
 from experiments.simulation.nodes.own_drafts import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.settings import Settings, of_client
-from experiments.simulation.texts.recorded import RecordedSelfDrafts
+from experiments.simulation.texts.recorded import RecordedLookup
 from experiments.simulation.texts.target import Target
 from experiments.simulation.texts.text import VOCAB
 from goodspeed.engine.openvino.sizes import Size
@@ -25,7 +25,7 @@ from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Draft, OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
-from verify_node.scheduler.drafts import SelfDrafts
+from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import Outcome, Round
 
 MOMENT_S = 1e-6
@@ -33,7 +33,7 @@ MOMENT_S = 1e-6
 
 
 def make_core(
-    settings: Settings, boot_id: bytes = b"verify-0", target: int = 0, self_drafts: SelfDrafts | None = None
+    settings: Settings, boot_id: bytes = b"verify-0", target: int = 0, prompt_lookup: PromptLookup | None = None
 ) -> VerifyCore:
     """The state machine as the daemon builds it, for the target of this number."""
     core = settings.core
@@ -55,7 +55,7 @@ def make_core(
     cost = Refined(priced(settings) if settings.known_cost else None)
     kind = CheckedCore if settings.validate else settings.core_kind
     return kind(
-        core, welcome, pool, policy=policy, cost=cost, self_drafts=self_drafts, change_rows=settings.change_rows
+        core, welcome, pool, policy=policy, cost=cost, prompt_lookup=prompt_lookup, change_rows=settings.change_rows
     )
 
 
@@ -95,7 +95,7 @@ class VerifyNode:
         if retarget and self.num_boots > 1 and self._random.random() < retarget:
             self.num_targets += 1
         number = self.num_targets - 1
-        own = RecordedSelfDrafts(self.world.acceptance) if settings.replays_own else None
+        own = RecordedLookup(self.world.acceptance) if settings.replays_own else None
         self.core = make_core(settings, (self.number << 32 | self.num_boots).to_bytes(8, "big"), number, own)
         self.target = Target(self.core.pool, self.core.limits, self.core.welcome.context_len, number)
         self._num_found = 0

@@ -15,7 +15,7 @@ from goodspeed.fair.round_time import CostModel
 from goodspeed.slo.attainment import NO_OBJECTIVES, SLACK, Kept, Times
 from goodspeed.slo.capacity import FLOOR
 from verify_node.core.core import VerifyCore
-from verify_node.session.drafted import Drafted
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import Promises
@@ -241,7 +241,7 @@ class Stopwatch:
         self._choose = core.rounds.choice.choose
         core.rounds.choice.choose = self._timed  # type: ignore[assignment, method-assign]
 
-    def _timed(self, *given: Any) -> dict[bytes, Drafted]:
+    def _timed(self, *given: Any) -> dict[bytes, DraftTokens]:
         started = time.thread_time()
         chosen = self._choose(*given)
         self.seconds += time.thread_time() - started

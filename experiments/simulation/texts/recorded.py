@@ -19,7 +19,7 @@ from experiments.simulation.texts.proposals import OffPath, Proposal, Source, Te
 from experiments.simulation.texts.text import VOCAB, draw, feed, feed_all, start
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire import probabilities
-from verify_node.scheduler.drafts import SelfDrafts
+from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.session.session import Session
 
 
@@ -100,7 +100,7 @@ class RecordedDrafter(NgramDrafter):
         return replayed(proposal, state, max(0, min(length, room)), least_probability)
 
 
-class RecordedSelfDrafts(SelfDrafts):
+class RecordedLookup(PromptLookup):
     """The verify node's own drafts, as they were recorded from texts alone; nothing for texts of other kinds."""
 
     def __init__(self, acceptance: Callable[[bytes], Acceptance | None]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.proposals import Text
 from goodspeed.wire import probabilities
-from verify_node.session.calibration import Calibration, TextBias
+from verify_node.clients.calibration import Calibration, TextBias
 
 BARE, CLAIMED, CALIBRATED = "confidence", "before", "after"
 KNOWN_BY = (BARE, CLAIMED, CALIBRATED)

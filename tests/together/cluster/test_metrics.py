@@ -116,7 +116,7 @@ class Pair:
         self.draft = self._draft()
         self.answered = ResponseCounts()
         self.service = Service(self.draft, self.checkpoint, max_waiting=1)
-        self.verify_registry = verify_metrics.create_registry(self.verify.core, self.verify.wall, self.verify.channel)
+        self.verify_registry = verify_metrics.create_registry(self.verify.core, self.verify.channel)
         self.draft_registry = draft_metrics.create_registry(self.draft, self.service.texts, self.answered)
 
     def _verify(self) -> VerifyDaemon:

@@ -495,7 +495,7 @@ def test_two_processes_of_one_name_are_two_clients(desk):
     desk.up("b2", second)
     assert client_names(desk) == {b"b2": "a-2", b"c": "a-2-2"}
     assert desk.session(7).peer_id == b"b2"
-    assert "fake-draft, another one named a" in [entry.what for entry in desk.core.diary.entries()]
+    assert "fake-draft, another one named a" in [entry.what for entry in desk.core.client_events.newest_first()]
     validate(desk.core)
 
 

@@ -122,7 +122,7 @@ def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:
     assert (send.peer_id, send.message.code) == (b"a", "hello_first")
     assert set(desk.core.sessions) == {session_id(2)}
     assert code(desk.draft("b", 2, tokens=()) or desk.up("a", Ack(session_id(1), 1, 4))) == "hello_first"
-    [known] = [entry for entry in desk.core.diary.entries() if entry.kind == "refused"]
+    [known] = [entry for entry in desk.core.client_events.newest_first() if entry.kind == "refused"]
     assert (known.client, known.num_times) == ("a", 2)  # its key says who it is
     assert isinstance(desk.hello("a"), Welcome)
     client = desk.core.allocator.client("a")

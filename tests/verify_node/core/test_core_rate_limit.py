@@ -52,7 +52,7 @@ def test_answered_then_counted_then_put_out(desk):
     assert desk.core.replies.num_unanswered == 80
     assert set(desk.core.peers) == {b"b"}
     assert set(desk.core.sessions) == {session_id(2)}
-    newest = desk.core.diary.entries()[:2]
+    newest = desk.core.client_events.newest_first()[:2]
     assert {(entry.kind, entry.client) for entry in newest} == {("barred", "a"), ("refused", "a")}
 
 

@@ -1,10 +1,10 @@
-"""The verify node counts tokens, drafts, positions, preemptions and failures, and has a diary of clients. By hand."""
+"""The verify node counts tokens, drafts, positions, preemptions and failures, and remembers events of clients."""
 
 import pytest
 
 from goodspeed.wire.handshake import Leave
 from tests.fakes import Desk
-from verify_node.core.counts import MAX_REFUSALS, MAX_VISITS, Diary
+from verify_node.core.client_events import MAX_REFUSALS, MAX_VISITS, ClientEvents
 
 
 @pytest.fixture
@@ -69,24 +69,27 @@ def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
     assert desk.up("a", Leave()) == []
     desk.now = 100.0
     desk.core.tick(desk.now)
-    assert [(entry.kind, entry.client) for entry in desk.core.diary.entries()] == [("left", "a"), ("joined", "a")]
-    assert desk.core.diary.losses_since(0.0) == []
+    assert [(entry.kind, entry.client) for entry in desk.core.client_events.newest_first()] == [
+        ("left", "a"),
+        ("joined", "a"),
+    ]
+    assert desk.core.client_events.losses_since(0.0) == []
 
 
 def test_who_was_lost_and_left_later_is_not_missed():
-    diary = Diary()
-    diary.visit("lost", "a", "", 1.0)
-    assert [entry.at for entry in diary.losses_since(0.0)] == [1.0]
-    diary.visit("joined", "a", "", 2.0)
-    diary.visit("left", "a", "", 3.0)
-    assert diary.losses_since(0.0) == []
+    client_events = ClientEvents()
+    client_events.visit("lost", "a", "", 1.0)
+    assert [entry.at for entry in client_events.losses_since(0.0)] == [1.0]
+    client_events.visit("joined", "a", "", 2.0)
+    client_events.visit("left", "a", "", 3.0)
+    assert client_events.losses_since(0.0) == []
 
 
 def test_refusals_push_nobody_out():
-    diary = Diary()
-    diary.visit("lost", "a", "", 1.0)
+    client_events = ClientEvents()
+    client_events.visit("lost", "a", "", 1.0)
     for number in range(2 * MAX_VISITS):
-        diary.refused("b", f"code-{number}", 2.0 + number)
-    assert [entry.client for entry in diary.losses_since(0.0)] == ["a"]
-    assert diary.losses_since(2.0) == []
-    assert len(diary) == 1 + MAX_REFUSALS
+        client_events.refused("b", f"code-{number}", 2.0 + number)
+    assert [entry.client for entry in client_events.losses_since(0.0)] == ["a"]
+    assert client_events.losses_since(2.0) == []
+    assert len(client_events) == 1 + MAX_REFUSALS

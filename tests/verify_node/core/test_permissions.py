@@ -9,7 +9,7 @@ from goodspeed.fair.policies import ClientState, OwnPolicy
 from goodspeed.wire.fields import MAX_DRAFT
 from tests.fakes import Desk, session_id
 from verify_node.scheduler.allocate import FIRST_LENGTH, LEAST_PERMISSION, PERMITTED, PROBE_ROUNDS
-from verify_node.scheduler.model_drafts import MANY_ELSEWHERE
+from verify_node.scheduler.draft_model_switch import MANY_ELSEWHERE
 
 
 def begin(**opened: Any) -> Desk:
@@ -184,4 +184,4 @@ def test_much_work_of_its_own_makes_it_compare_draft_models_elsewhere(rounds: st
         desk.open("a", session)
     outcomes = desk.target.run(desk.plan())
     desk.core.rounds.finish(outcomes, 0.01, desk.now, work_s=0.01)
-    assert desk.core.rounds.model_drafts.compares is compares
+    assert desk.core.rounds.model_switch.compares is compares

@@ -10,9 +10,9 @@ import pytest
 
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, expected, session_id
+from verify_node.clients.client import LATE_ROUNDS
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Round
-from verify_node.session.client import LATE_ROUNDS
 from verify_node.session.draft_state import LEAST_LATE_S, MOST_LATE_S
 
 
@@ -146,7 +146,7 @@ def waiting_for_b() -> Desk:
 def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
     desk = waiting_for_b()
     desk.acknowledge(1, 2, 3)
-    started, due_at = desk.now, desk.session(2).drafts.model_calls.due_at
+    started, due_at = desk.now, desk.session(2).drafts.timer.due_at
     for _ in range(3):
         assert desk.core.plan(desk.now) is None
         assert due_at <= desk.core.wake_at <= due_at + 0.001

@@ -11,10 +11,10 @@ from goodspeed.exact.token_counts import TextCounts
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id
-from verify_node.model import match_sampling, ratio
+from verify_node.model import match_rule, ratio_rule
 from verify_node.model.entries import VerifiedEntry
-from verify_node.model.match_sampling import decide_match_round
-from verify_node.model.ratio import decide_ratio_round, target_probs_of
+from verify_node.model.match_rule import decide_match_round
+from verify_node.model.ratio_rule import decide_ratio_round, target_probs_of
 from verify_node.scheduler.round import Entry
 
 VOCAB = 40
@@ -36,7 +36,8 @@ def verified(lengths: list[int], ruled: set[int], rules: LogitRules, rule: Verif
             verification=rule,
             proposal=certain(drafted),
         )
-        found.append(VerifiedEntry.of(entry, first_row, VOCAB, counts=TextCounts.of([1, 2], [3])))
+        one = VerifiedEntry(entry=entry, first_row=first_row, drafted=drafted, counts=TextCounts.of([1, 2], [3]))
+        found.append(one.decoded(VOCAB))
         first_row += num_drafted + 1
     return found
 
@@ -59,7 +60,7 @@ def test_draws_do_not_depend_on_groups(monkeypatch, num_rows, is_limited):
         replace(one, allowed=words[some]) if is_limited and number % 3 else one
         for number, (one, some) in enumerate(zip(entries, rows, strict=True))
     ]
-    monkeypatch.setattr(match_sampling, "rows_at_once", lambda logits: num_rows)
+    monkeypatch.setattr(match_rule, "rows_at_once", lambda logits: num_rows)
     together = decide_match_round(entries, logits, VOCAB, records=True)
     for entry, some, outcome in zip(entries, rows, together, strict=True):
         assert decide_match_round([replace(entry, first_row=0)], logits[some], VOCAB, records=True) == [outcome]
@@ -78,7 +79,7 @@ LOGITS = some_logits(RATIO)
 def test_rows_are_the_same_together_and_alone(
     monkeypatch: pytest.MonkeyPatch, num_rows: int, dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(ratio, "rows_at_once", lambda logits: num_rows)
+    monkeypatch.setattr(ratio_rule, "rows_at_once", lambda logits: num_rows)
     logits = LOGITS.to(dtype)
     probs, tops = target_probs_of(RATIO, logits, VOCAB - 1)
     assert probs.shape == (len(LENGTHS), max(LENGTHS) + 1, VOCAB - 1)
@@ -101,7 +102,7 @@ def test_one_long_draft_pads_only_rows_of_its_group(monkeypatch: pytest.MonkeyPa
         return probs, tops
 
     together = decide_ratio_round(RATIO, LOGITS, VOCAB, 1, records=True)
-    monkeypatch.setattr(ratio, "target_probs_of", noting)
-    monkeypatch.setattr(ratio, "MAX_ELEMENTS", 4 * VOCAB)
+    monkeypatch.setattr(ratio_rule, "target_probs_of", noting)
+    monkeypatch.setattr(ratio_rule, "MAX_ELEMENTS", 4 * VOCAB)
     assert decide_ratio_round(RATIO, LOGITS, VOCAB, 1, records=True) == together
     assert shapes == [(2, 2), (1, 3), (1, 4)]

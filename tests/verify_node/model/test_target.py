@@ -20,7 +20,7 @@ from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
 from tests.fakes import make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
-from verify_node.model.match_sampling import decide_match_round
+from verify_node.model.match_rule import decide_match_round
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry, Round
 

@@ -14,13 +14,14 @@ from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
-from verify_node.scheduler.drafts import SelfDrafts, of_draft
+from verify_node.clients.client import Client
+from verify_node.scheduler.acceptance import of_draft
 from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
+from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ByWorth
-from verify_node.session.client import Client
+from verify_node.scheduler.select import Choice
 from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
 from verify_node.slo.allotting import NO_PROMISES
@@ -72,11 +73,12 @@ def make_choice(
     max_round_tokens: int = 64,
     cost: CostModel = FREE,
     worth: Any = None,
-    self_drafts: SelfDrafts | None = None,
+    prompt_lookup: PromptLookup | None = None,
     change_rows: float = 0.0,
-) -> ByWorth:
-    limits = RoundLimits(budget, max_round_tokens)
-    return ByWorth(Refined(cost), limits, worth or (lambda client: client.weight), self_drafts, change_rows)
+    is_barrier: bool = False,
+) -> Choice:
+    limits, worth = RoundLimits(budget, max_round_tokens), worth or (lambda client: client.weight)
+    return Choice(Refined(cost), limits, worth, prompt_lookup, change_rows, is_barrier=is_barrier)
 
 
 def owe(session: Session, tokens: float) -> Session:
@@ -87,7 +89,7 @@ def owe(session: Session, tokens: float) -> Session:
     return session
 
 
-def lengths(choice: ByWorth, *sessions: Session, num_prefill: int = 0) -> list[int]:
+def lengths(choice: Choice, *sessions: Session, num_prefill: int = 0) -> list[int]:
     """Returns how many drafted tokens of each session are verified."""
     chosen = choice.choose(sessions, 1, NOW, num_prefill=num_prefill)
     return [len(chosen[one.session_id].tokens) if one.session_id in chosen else 0 for one in sessions]

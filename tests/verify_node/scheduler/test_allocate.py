@@ -59,7 +59,7 @@ def permit(scheduler, sessions, number=1, round_s=0.01):
     """Returns what each session is permitted after that round, in order, and is told."""
     permitted = scheduler.permit(number, sessions, round_s)
     for session in sessions:
-        session.permit(permitted.get(session.session_id, 0), number)
+        session.drafts.permit(permitted.get(session.session_id, 0), number)
     return [session.drafts.may_draft for session in sessions]
 
 

@@ -71,7 +71,7 @@ def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(
     for _ in range(2):
         desk.round()
     assert len(resident(desk, 1, 2)) == 2
-    monkeypatch.setattr(desk.core.rounds.suspects, "num_alone", num_alone)
+    monkeypatch.setattr(desk.core.rounds.isolation, "num_alone", num_alone)
     desk.round()
     assert resident(desk, 1, 2) == [stays]
 
@@ -86,7 +86,7 @@ def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_i
     for _ in range(2):
         desk.round(0.5)
     assert resident(desk, 1, 2, 3) == [1, 2, 3]
-    monkeypatch.setattr(desk.core.rounds.suspects, "num_alone", 3)
+    monkeypatch.setattr(desk.core.rounds.isolation, "num_alone", 3)
     shortage = Shortage(preempt=(session_id(3),), wait=frozenset({session_id(1)}))
     monkeypatch.setattr(desk.core.rounds.preemption, "resolve", lambda *contending, **options: shortage)
     planned = desk.plan()

@@ -22,9 +22,8 @@ from tests.verify_node.scheduler.drafting import (
     owe,
     pack,
 )
-from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import ALL, BOUND_SHARE, HELD, SELDOM, Choice, Steady
-from verify_node.session.client import Client
+from verify_node.clients.client import Client
+from verify_node.scheduler.select import ALL, BOUND_SHARE, HELD, SELDOM, Steady
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 
@@ -39,8 +38,8 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
         pool.extend(session.session_id, len(session.tokens) - 1)
     planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, 1, NOW))
     assert planned.num_drafted == 10
-    assert (planned.deferred, len(planned.verified)) == ((), 4)
-    whole = pack(sessions, pool, 10, 64, drafted=Choice(RoundLimits(10, 64)).choose(sessions, 1, NOW))
+    assert (planned.deferred, len(planned.entries)) == ((), 4)
+    whole = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10, is_barrier=True).choose(sessions, 1, NOW))
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
@@ -239,11 +238,11 @@ def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, lef
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
     session.drafts.may_draft = 3
-    chosen = Choice(RoundLimits(10, 64)).choose([session, make_session(2)], 1, NOW)
+    chosen = make_choice(budget=10, is_barrier=True).choose([session, make_session(2)], 1, NOW)
     assert chosen[session.session_id].tokens == session.drafts.newest.tokens[:3]
     assert chosen[session_id(2)].tokens == ()
-    assert Choice(RoundLimits(10, 64)).least_probability(session) == ALL
-    assert Choice(RoundLimits(10, 64)).pending_drafts([session], 1) == []
+    assert make_choice(budget=10, is_barrier=True).least_probability(session) == ALL
+    assert make_choice(budget=10, is_barrier=True).pending_drafts([session], 1) == []
 
 
 # -- it takes no longer than it must -----------------------------------------------------------------------------------

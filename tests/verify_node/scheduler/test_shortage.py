@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.simulation.rival_orders import create
+from verify_node.scheduler.attained_service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
 from verify_node.scheduler.orders.base import AGING_S, Job
 from verify_node.scheduler.preempt import Contention
-from verify_node.scheduler.service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Claim
 
 ORDERS = ("las", "sjf", "laps")
 

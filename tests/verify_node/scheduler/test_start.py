@@ -15,7 +15,7 @@ from verify_node.scheduler.allocate import PERMITTED
 from verify_node.scheduler.round import RoundLimits
 from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
-from verify_node.session.model_calls import LATER
+from verify_node.session.draft_timer import LATER
 
 ROUND_S = 2.0
 LONGEST = starting.SHARE * ROUND_S
@@ -30,9 +30,9 @@ def pending(number, at, num_expected=1.0, *, of_model=False):
     """A session whose draft node should answer at that time, or whose draft model should have drafted anew."""
     session = session_of(number, ready_since=5.0)
     if of_model:
-        session.drafts.model_calls.answered(0.0)
+        session.drafts.timer.answered(0.0)
         session.client.answer_s = 1.0
-        session.drafts.model_calls.verdict_goes_out(at - LATER, calls=True)
+        session.drafts.timer.verdict_goes_out(at - LATER, calls=True)
     else:
         session.sent.append((len(session.tokens), at))
     return PendingDraft(session, num_expected, of_model)
@@ -54,7 +54,7 @@ def test_a_round_waits_for_every_draft_that_it_may_not_start_without(two_ready):
 def test_a_draft_is_waited_for_where_its_tokens_are_worth_the_wait(two_ready, of_model):
     awaited = pending(3, 5.2, 0.5, of_model=of_model)  # two sessions wait 0.2 s for half a token
     soon = earliest(two_ready, [], 0.81, [awaited])
-    assert soon.whom is awaited.session
+    assert soon.awaited is awaited.session
     assert soon.at == pytest.approx(5.2 + starting.SLACK_S)
     assert earliest(two_ready, [], 0.79, [awaited]) == (5.0, None)
 
@@ -67,7 +67,7 @@ def test_nobody_is_waited_for_beyond_a_share_of_a_round(two_ready):
 
 def test_a_session_alone_waits_for_a_larger_share(two_ready):
     awaited = pending(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
-    assert earliest(two_ready[:1], [], ROUND_S, [awaited]).whom is awaited.session
+    assert earliest(two_ready[:1], [], ROUND_S, [awaited]).awaited is awaited.session
     assert earliest(two_ready, [], ROUND_S, [awaited]) == (5.0, None)
 
 
@@ -90,15 +90,15 @@ def test_two_that_come_together_are_worth_a_wait_that_one_is_not(two_ready):
 
 def test_the_early_one_is_waited_for_and_not_the_late_one(two_ready):
     early, late = pending(3, 5.1), pending(4, 5.49, 0.1)
-    assert earliest(two_ready, [], ROUND_S, [late, early]).whom is early.session
+    assert earliest(two_ready, [], ROUND_S, [late, early]).awaited is early.session
     assert earliest(two_ready, [], ROUND_S, [late, pending(4, 5.49, 9.0)]).at > 5.48
 
 
 def test_answers_and_models_are_weighed_together(two_ready):
     answer, model = pending(3, 5.1, 0.3), pending(4, 5.2, 0.2, of_model=True)
     assert earliest(two_ready, [], 0.81, [model]) == (5.0, None)  # 0.16 s are saved, and 0.4 s lost
-    assert earliest(two_ready, [], 0.81, [answer]).whom is answer.session
-    assert earliest(two_ready, [], 0.81, [answer, pending(4, 5.2, 0.3, of_model=True)]).whom is not answer.session
+    assert earliest(two_ready, [], 0.81, [answer]).awaited is answer.session
+    assert earliest(two_ready, [], 0.81, [answer, pending(4, 5.2, 0.3, of_model=True)]).awaited is not answer.session
 
 
 # -- whom a round can decide for ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from goodspeed.exact.proposal_bytes import certain
 from goodspeed.serving.measuring.story import WrongTransition
 from tests.fakes import session_id
 from tests.verify_node.phases import a_draft, make_session, new_client, tell
-from verify_node.session.client import LATE_ROUNDS
+from verify_node.clients.client import LATE_ROUNDS
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_that_nothing_is_drafted_holds_for_its_text_only():
 
 def test_a_ratio_draft_is_verified_once():
     session = make_session(verification="ratio")
-    session.permit(3, 1)
+    session.drafts.permit(3, 1)
     draft = a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6)))
     session.take_draft(draft, 0.0)
     assert session.drafts.newest.tokens == (4, 5, 6)
@@ -122,7 +122,7 @@ def test_a_ratio_draft_is_verified_once():
 def test_of_a_ratio_draft_only_what_may_be_verified_is_kept(drafter, num_kept):
     """Its distributions are large, and stay until the next round of the session."""
     session = make_session(verification="ratio", drafter=drafter)
-    session.permit(2, 1)
+    session.drafts.permit(2, 1)
     session.take_draft(a_draft(tokens=(4, 5, 6), complete=True, proposal=certain((4, 5, 6))), 0.0)
     kept = (4, 5)[:num_kept]
     assert (session.drafts.newest.tokens, session.drafts.newest.proposal) == (kept, certain(kept))
@@ -132,10 +132,10 @@ def test_of_a_ratio_draft_only_what_may_be_verified_is_kept(drafter, num_kept):
 @pytest.mark.parametrize(("source", "calls"), [("ngram", False), ("model", True)])
 def test_under_the_ratio_rule_the_index_answers_instead_of_the_model(source, calls):
     session = make_session(verification="ratio")
-    session.drafts.model_calls.answered(0.0)
-    session.drafts.model_calls.verdict_goes_out(0.0, calls=True)
+    session.drafts.timer.answered(0.0)
+    session.drafts.timer.verdict_goes_out(0.0, calls=True)
     session.take_draft(a_draft(tokens=(4,), source=source, complete=True, proposal=certain((4,))), 1.0)
-    assert session.drafts.model_calls.is_called == calls
+    assert session.drafts.timer.is_called == calls
     assert session.client.answer_s == float(calls)
 
 

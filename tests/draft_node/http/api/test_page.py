@@ -14,7 +14,7 @@ from goodspeed.errors import ServiceError
 from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api
 from tests.draft_node.http.speaking import SpeakingService
-from tests.verify_node.watch.window.browser import browser, need_browser, served, wait
+from tests.verify_node.watch.page.browser import browser, need_browser, served, wait
 
 pytestmark = pytest.mark.nodes
 need_browser()

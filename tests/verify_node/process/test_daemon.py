@@ -1,0 +1,174 @@
+"""The verify node as a loop: told to stop in the middle of a round, with a recorder, and with a split model."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from goodspeed.errors import RankLost
+from goodspeed.serving.events import EventLog
+from goodspeed.wire.channels import Received
+from goodspeed.wire.messages import Close, Draft, Refusal, Verdict
+from goodspeed.wire.zmq.transport import DraftChannel
+from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.verify_node.loops import Loop, ask, hear, served
+from tests.waiting import until
+from verify_node.core.replies import Send
+from verify_node.watch.recorder import NUM_GONE, RoundRecorder
+
+B = b"bbbbbbbb"
+
+
+@served
+async def test_told_to_stop_in_the_middle_of_a_round() -> None:
+    async with Loop() as loop:
+        loop.target.hold()
+        first, second = await loop.let_in(), loop.connect(B)
+        await first.send(make_open(1))
+        await loop.target.entered()
+        loop.serving.cancel()
+
+        refused = await ask(second, make_hello("b", boot_id=B))
+        assert refused.code == "draining"
+        assert not loop.serving.done()  # the round is still in flight
+        refused = await ask(first, make_open(2))
+        assert refused.session_id == make_open(2).session_id
+
+        loop.target.let_go()
+        with pytest.raises(asyncio.CancelledError):
+            await loop.serving
+        verdict, farewell = await hear(first), await hear(first)
+        assert len(verdict.tokens) == 1
+        assert (farewell.code, farewell.session_id) == ("draining", None)
+        assert loop.core.rounds.num_rounds == 1
+
+
+@served
+async def test_told_to_stop_when_nothing_happens() -> None:
+    async with Loop() as loop:
+        channel = await loop.let_in()
+        loop.serving.cancel()
+        farewell = await hear(channel)
+        assert farewell.code == "draining"
+        with pytest.raises(asyncio.CancelledError):
+            await loop.serving
+
+
+# -- with a recorder: what is refused is neither kept nor trusted ------------------------------------------------------
+
+
+@served
+async def test_what_is_refused_is_not_recorded() -> None:
+    recorder = RoundRecorder(EventLog(enabled=False))
+    async with Loop(recorder, rounds="barrier") as loop:
+        owner, stranger = await loop.let_in(), loop.connect(b"bbbbbbbb")
+        assert isinstance(await ask(owner, make_open(1)), Verdict)
+        assert loop.daemon.messages.uplink_bytes == 0  # nothing was drafted
+
+        refused = await ask(stranger, make_open(1, epoch=2))
+        assert refused.code == "hello_first"
+        assert not loop.serving.done()
+
+        session = loop.core.sessions[session_id(1)]
+        for beyond in range(1, 11):
+            answer = await ask(owner, Draft(session_id(1), 1, len(session.tokens) + beyond, (1,)))
+            assert isinstance(answer, Refusal)
+        assert recorder._known[session_id(1)].drafted_at is None
+        await owner.send(Draft(session_id(1), 1, len(session.tokens), (1,)))
+        await until(lambda: recorder._known[session_id(1)].drafted_at)
+        assert loop.daemon.messages.uplink_bytes > 0
+
+
+def test_closed_sessions_are_forgotten_and_no_number_is_given_twice() -> None:
+    desk, log = Desk(), EventLog(enabled=False)
+    recorder, written = RoundRecorder(log), list[int]()
+    log.write = lambda _, line: written.append(line["number"])  # type: ignore[method-assign, assignment, misc]
+    desk.hello("a")
+    for number in range(3 * NUM_GONE):
+        opened = make_open(number)
+        desk.up("a", opened)
+        recorder.heard(Received(b"a", opened, 0), desk.core, desk.now)
+        desk.up("a", Close(opened.session_id, opened.epoch))
+    assert len(recorder._known) <= NUM_GONE + 3
+    assert written == [*range(3 * NUM_GONE)]
+
+
+# -- with a split model: when a rank is lost it ends by an error -------------------------------------------------------
+
+
+class LosingRanks:
+    """Ranks of which one can be lost."""
+
+    def __init__(self) -> None:
+        self.is_lost = self.is_closed = False
+
+    def check(self) -> None:
+        if self.is_lost:
+            raise RankLost("rank 1 ended")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def check_ends(loop: Loop, channel: DraftChannel) -> None:
+    """By the error, and with a farewell."""
+    with pytest.RaisesGroup(RankLost):
+        await loop.serving
+    farewell = await hear(channel)
+    assert (farewell.code, farewell.session_id) == ("draining", None)
+    loop.serving = asyncio.create_task(asyncio.sleep(0))
+
+
+@pytest.mark.parametrize("when", ["idle", "in a round", "while stopping"])
+@served
+async def test_a_lost_rank_ends_the_node_with_a_farewell(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verify_node.process.daemon.HANGING_S", 0.2)
+    ranks: Any = LosingRanks()
+    async with Loop() as loop:
+        loop.daemon.ranks = ranks
+        channel = await loop.let_in()
+        if when != "idle":  # a forward pass that hangs
+            loop.target.hold()
+            await channel.send(make_open(1))
+            await loop.target.entered()
+        if when == "while stopping":
+            loop.serving.cancel()
+            await asyncio.sleep(0.05)
+            assert not loop.serving.done()
+        ranks.is_lost = True
+        await check_ends(loop, channel)
+        assert ranks.is_closed
+
+
+@served
+async def test_a_round_that_fails_for_a_lost_rank_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(_: object) -> None:
+        raise RankLost("rank 1 ended")
+
+    ranks: Any = LosingRanks()
+    async with Loop() as loop:
+        loop.daemon.ranks = ranks
+        monkeypatch.setattr(loop.target, "run", lose)
+        channel = await loop.let_in()
+        await channel.send(make_open(1))
+        await check_ends(loop, channel)
+
+
+@served
+async def test_the_core_is_told_the_nodes_own_work() -> None:
+    """It decides whether the work that drafts make pays."""
+    told: list[float] = []
+    async with Loop() as loop:
+        finish = loop.core.rounds.finish
+
+        def note(*arguments: Any, **named: Any) -> list[Send]:
+            told.append(named["work_s"])
+            return finish(*arguments, **named)
+
+        loop.core.rounds.finish = note  # type: ignore[method-assign]
+        owner = await loop.let_in()
+        await ask(owner, make_open(1))
+        await until(lambda: len(told) > 2)
+        wall = loop.core.counts.wall
+        assert 0.0 < sum(told) <= wall.schedule + wall.send
+        assert min(told) > 0.0

@@ -1,0 +1,317 @@
+"""Measurements decide whether draft models on this machine may draft, in toy worlds that say what a round brings."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verify_node.scheduler.draft_model_switch import (
+    COUNTED_ROUNDS,
+    LEAST_TOKEN_S,
+    MANY,
+    MANY_ELSEWHERE,
+    MOST_DRAFTING,
+    SETTLING_ROUNDS,
+    DraftModelSwitch,
+    Stretch,
+    compare,
+)
+
+STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
+ALONE_S = 0.01
+
+
+def plain_s(num_sessions: int) -> float:
+    """A round's seconds where reading the weights is all that it takes."""
+    return (MANY - 0.1) * LEAST_TOKEN_S
+
+
+class World:
+    """Rounds that take longer where draft models draft, and bring more."""
+
+    def __init__(self, gain: float, num_sessions: int, *, are_near: bool = True, noise: float = 0.0) -> None:
+        """gain: of the tokens per second with draft models over those without. noise: of a round's tokens."""
+        self.drafts = DraftModelSwitch(are_near, plain_s, are_near=are_near)
+        self.gain = gain
+        self.work_s = 0.0  # of a round with draft models elsewhere, beside 10 ms of its forward pass
+        self.permitted: list[bool] = []
+        self._noise = noise
+        self._random = np.random.default_rng(1)
+        self._now = 0.0
+        client = SimpleNamespace(weight=1.0, answer_s=0.0)
+        self.sessions: Any = [
+            SimpleNamespace(uses_model=True, draws_at_random=False, client=client) for _ in range(num_sessions)
+        ]
+
+    def run(self, num_rounds: int, num_sessions: int | None = None) -> bool:
+        """Returns what is permitted in the end."""
+        for _ in range(num_rounds):
+            self.permitted.append(self.drafts.permits)
+            num_tokens = 100 * (self.gain if self.drafts.permits else 1.0) * (1 + self._noise * self._random.normal())
+            self._now += 0.01
+            if not self.drafts.are_near:
+                work_s = self.work_s if self.drafts.permits else self.work_s / 2
+                self.drafts.weigh_work(work_s, 0.01, len(self.sessions[:num_sessions]))
+            moved: Any = [SimpleNamespace(taken=range(int(num_tokens)), session=self.sessions[0])]
+            self.drafts.finished(moved, self.sessions[:num_sessions], self._now, ALONE_S)
+        return self.drafts.permits
+
+    @property
+    def share(self) -> float:
+        """Returns the part of the rounds in which draft models might draft."""
+        return sum(self.permitted) / len(self.permitted)
+
+
+@pytest.mark.parametrize(("num_sessions", "permits"), [(1, True), (MANY - 1, True), (MANY, False), (3 * MANY, False)])
+def test_at_first_models_draft_where_tokens_take_long(num_sessions: int, permits: bool) -> None:
+    assert World(1.0, num_sessions).run(1) is permits
+
+
+def test_many_models_draft_at_first_for_a_target_with_weight() -> None:
+    world = World(1.0, 4 * MANY)
+    world.drafts.plain_s = lambda num_sessions: LEAST_TOKEN_S * num_sessions
+    assert world.run(1)
+
+
+@pytest.mark.parametrize("num_sessions", [1, MANY])
+@pytest.mark.parametrize("gain", [0.8, 1.25])
+def test_the_better_way_is_found_whichever_it_began_with(num_sessions: int, gain: float) -> None:
+    world = World(gain, num_sessions, noise=0.2)
+    world.run(100 * STRETCH)
+    world.permitted.clear()
+    world.run(100 * STRETCH)
+    assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
+
+
+def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() -> None:
+    world = World(1.0, 1, noise=0.1)
+    world.run(60 * STRETCH)
+    world.permitted.clear()
+    world.run(60 * STRETCH)
+    assert 0.0 < world.share <= MOST_DRAFTING + 0.02
+
+
+@pytest.mark.parametrize(("num_sessions", "gain"), [(1, 0.9), (MANY, 1.3)])
+def test_a_chat_is_long_enough_to_see_what_drafts_bring(num_sessions: int, gain: float) -> None:
+    world = World(gain, num_sessions)
+    world.run(100)
+    assert world.drafts._by_load[num_sessions, False].permits == (gain > 1.0)
+
+
+def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
+    world = World(0.5, 2 * MANY, are_near=False)
+    world.work_s = 0.0005
+    world.run(40 * STRETCH)
+    assert world.share == 1.0
+
+
+@pytest.mark.parametrize("gain", [0.8, 1.25])
+def test_models_elsewhere_are_compared_while_the_nodes_own_work_takes_much_of_the_time(gain: float) -> None:
+    world = World(gain, 64, are_near=False)
+    world.work_s = 0.002
+    assert world.run(1)  # they are expected to pay
+    world.run(100 * STRETCH)
+    world.permitted.clear()
+    world.run(100 * STRETCH)
+    assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
+    world.work_s = 0.0005  # the others have gone
+    assert world.run(1)
+
+
+def test_rounds_that_verify_drafts_on_their_way_do_not_count() -> None:
+    """Of far draft nodes: what was drafted in a stretch arrives later, by the answer times of their clients."""
+    world = World(1.0, 64, are_near=False)
+    world.work_s = 0.002
+    world.sessions[0].client.answer_s = 0.1
+    world.run(10 + COUNTED_ROUNDS)
+    assert world.drafts._stretch.num_counted == COUNTED_ROUNDS - 1
+    world.run(1)
+    assert world.drafts._stretch.num_rounds == 0
+
+
+def test_sessions_without_models_try_nothing() -> None:
+    world = World(0.5, 1)
+    world.sessions[0].uses_model = False
+    world.run(40 * STRETCH)
+    assert world.share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gain", "tried", "other", "found", "expected"),
+    [
+        (0.8, 1, 2, False, False),
+        (0.8, 2, 1, False, True),  # alone they may
+        (1.3, 2 * MANY, MANY, True, True),
+        (1.3, MANY, 2 * MANY, True, False),
+    ],
+)
+def test_models_that_do_not_pay_are_expected_not_to_beside_more_sessions_and_those_that_pay_to_beside_fewer(
+    gain: float, tried: int, other: int, found: bool, expected: bool
+) -> None:
+    world = World(gain, max(tried, other))
+    assert world.run(100 * STRETCH, tried) is found
+    assert world.run(1, other) is expected
+    if not found:
+        assert not world.run(1, max(tried, other)), "what was found is kept"
+
+
+def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
+    world = World(0.8, 2)
+    for _ in range(8):  # chats end before a stretch is over
+        for number in (2, 1):
+            world.run(STRETCH // 2, number)
+    assert sum(one.num for one in world.drafts._by_load.values())
+
+
+def test_texts_that_are_sampled_are_compared_apart() -> None:
+    """Else what sampled chats teach costs greedy ones their drafts."""
+    world = World(0.8, 1)
+    for session in world.sessions:
+        session.draws_at_random = True
+    world.run(100 * STRETCH)
+    assert not world.drafts._by_load[1, True].permits
+    for session in world.sessions:
+        session.draws_at_random = False
+    assert world.run(1)
+
+
+@pytest.mark.parametrize("num_random", [1, 2])
+def test_texts_of_both_kinds_side_by_side_are_compared_all_the_same(num_random: int) -> None:
+    """Texts end and begin, so the share of the random ones wavers."""
+    world = World(0.8, 3)
+    for number in range(400):
+        for place, session in enumerate(world.sessions):
+            session.draws_at_random = place < num_random + number % 2
+        world.run(STRETCH // 2)
+    assert sum(one.num for one in world.drafts._by_load.values()) > 4
+    assert world.share < 0.2
+
+
+def test_texts_of_both_kinds_one_after_the_other_are_both_compared() -> None:
+    world = World(1.3, 1)
+    for number in range(200):
+        world.sessions[0].draws_at_random = bool(number % 2)
+        world.gain = 0.8 if number % 2 else 1.3
+        world.run(3 * STRETCH)
+    known = world.drafts._by_load
+    assert known[1, False].permits
+    assert not known[1, True].permits
+
+
+def test_sessions_without_a_model_do_not_decide_how_texts_are_drawn() -> None:
+    world = World(0.8, 3)
+    for session in world.sessions[1:]:
+        session.uses_model, session.draws_at_random = False, True
+    world.run(100 * STRETCH)
+    assert world.drafts._by_load[2, False].num > 3
+
+
+def test_a_number_of_sessions_that_wavers_leaves_no_load() -> None:
+    world = World(1.0, MANY)
+    for _ in range(3):
+        assert not world.run(1, MANY)
+        assert not world.run(1, MANY - 1)
+    assert world.run(1, 1)
+
+
+def test_rounds_that_settle_do_not_count() -> None:
+    stretch = Stretch()
+    for number in range(STRETCH):
+        assert not stretch.is_over
+        stretch.observe(1000.0 if number < SETTLING_ROUNDS else 2.0, 0.5)
+    assert stretch.is_over
+    assert stretch.pace == 4.0
+    assert Stretch().pace is None
+
+
+def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
+    session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
+    for drafts_first in (False, True):
+        drafts = DraftModelSwitch(True, lambda num_sessions: 0.0, drafts_first)
+        drafts.finished([], [session] * MANY, 0.1, ALONE_S)
+        assert drafts.permits == drafts_first
+
+
+class Both:
+    """Models of draft nodes and the verify node's own, which draft for one session in rounds of 10 ms."""
+
+    def __init__(self, gain: float = 1.0, own_gain: float = 1.0) -> None:
+        self.nodes, self.own = (
+            DraftModelSwitch(True, plain_s),
+            DraftModelSwitch(True, plain_s, uses=lambda session: True),
+        )
+        self.session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
+        self.gains = gain, own_gain
+        self.num_rounds, self.num_permitted = 0, [0, 0]
+
+    def run(self, num_rounds: int = 1, *, own_rests: bool = False, until: DraftModelSwitch | None = None) -> None:
+        """until: ends with the round after which these are tried."""
+        both = self.nodes, self.own
+        for _ in range(num_rounds):
+            self.num_rounds += 1
+            rates = [gain if one.permits else 1.0 for one, gain in zip(both, self.gains, strict=True)]
+            moved: Any = [SimpleNamespace(taken=range(int(1000 * rates[0] * rates[1])), session=self.session)]
+            compare(*both, moved, [self.session], 0.01 * self.num_rounds, ALONE_S, own_rests=own_rests)
+            self.num_permitted = [num + one.permits for num, one in zip(self.num_permitted, both, strict=True)]
+            if until is not None and until.is_trying:
+                return
+
+    @property
+    def num_found(self) -> list[float]:
+        """Comparisons that are over."""
+        return [one._by_load[1, False].num if (1, False) in one._by_load else 0 for one in (self.nodes, self.own)]
+
+
+def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
+    both = Both()
+    both.run(1000 * STRETCH, until=both.nodes)
+    owed_s, both.session.uses_model = both.own._owed_s, False  # the last session with a model is gone
+    both.run()
+    assert both.own._owed_s > owed_s
+
+
+def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() -> None:
+    both = Both()
+    both.run(100 * STRETCH, own_rests=True)
+    assert both.num_found[0] > both.num_found[1] == 0
+    both.run()
+    assert both.own._stretch.seconds == pytest.approx(0.01)  # the time before does not count
+
+
+def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons() -> None:
+    both = Both()
+    both.run(1000 * STRETCH, until=both.own)
+    both.run(1000 * STRETCH, own_rests=True, until=both.nodes)
+    assert both.nodes.is_trying
+    assert both.own.is_trying  # it stands still
+    known = both.num_found
+    both.run(100 * STRETCH)
+    assert all(now > before for now, before in zip(both.num_found, known, strict=True))
+
+
+@pytest.mark.parametrize("gains", [(0.8, 0.8), (0.8, 1.25), (1.25, 0.8), (1.25, 1.25)])
+def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(gains: tuple[float, float]) -> None:
+    both = Both(*gains)
+    both.run(200 * STRETCH)
+    both.num_permitted = [0, 0]
+    for _ in range(200 * STRETCH):
+        both.run()
+        assert not (both.nodes.is_trying and both.own.is_trying)
+    for gain, num_permitted in zip(gains, both.num_permitted, strict=True):
+        share = num_permitted / (200 * STRETCH)
+        assert (share if gain < 1.0 else 1.0 - share) <= 0.05
+
+
+def test_models_elsewhere_that_rested_hold_up_no_comparison_of_the_nodes_own_once_they_are_not_compared() -> None:
+    both = Both(gain=0.5)
+    both.nodes.are_near = False
+    both.session.client.answer_s = 0.0
+    both.run(100 * STRETCH)
+    assert not both.nodes.permits or both.nodes.is_trying
+    both.nodes.weigh_work(0.01, 0.01, MANY_ELSEWHERE - 1)
+    assert both.nodes.permits
+    assert not both.nodes.is_trying
+    known = both.num_found[1]
+    both.run(100 * STRETCH)
+    assert both.num_found[1] > known

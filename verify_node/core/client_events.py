@@ -1,0 +1,72 @@
+"""Recent events of clients, for monitoring: which joined, left or were refused. They decide nothing."""
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct
+
+MAX_VISITS = 256
+MAX_REFUSALS = 64
+
+Kind = Literal["joined", "left", "lost", "refused", "barred"]
+
+
+class ClientEvent(Struct, frozen=True):
+    """An event of a client, or all refusals of it for one reason; `client` is empty if the client is unknown."""
+
+    at: float  # the node's own clock; of refusals, the latest
+    kind: Kind
+    client: str
+    what: str  # the draft model, the refusal's code, or why the client was barred
+    num_times: int = 1
+    why: str = ""  # the reason of a refusal that keeps a draft node out
+
+
+class ClientEvents:
+    """Recent events of clients: which joined, left, were lost or barred, and which refusals were sent.
+
+    Bounded however many peers connect and whatever they send: only the newest events are retained, and a client's
+    refusals for the same reason share one event with a count.
+    """
+
+    def __init__(self) -> None:
+        self._visits: deque[ClientEvent] = deque(maxlen=MAX_VISITS)
+        self._refusals: dict[tuple[str, str, str], ClientEvent] = {}  # by client, code and reason, the newest last
+        self._news: deque[ClientEvent] = deque(maxlen=MAX_VISITS)  # of these, what operators were not told yet
+
+    def visit(self, kind: Kind, client: str, what: str, now: float) -> None:
+        """Records that a client joined, left (sent Leave), was lost (silent for its lease), or was barred."""
+        self._visits.append(ClientEvent(now, kind, client, what))
+        self._news.append(self._visits[-1])
+
+    def refused(self, client: str, code: str, now: float, why: str = "") -> None:
+        """Records a refused message. why: for operators, why the draft node is kept out; empty: it is not."""
+        known = self._refusals.pop((client, code, why), None)
+        event = ClientEvent(now, "refused", client, code, known.num_times + 1 if known else 1, why)
+        self._refusals[client, code, why] = event
+        if why and known is None:
+            self._news.append(event)
+        if len(self._refusals) > MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+
+    def __len__(self) -> int:
+        """Number of retained events."""
+        return len(self._visits) + len(self._refusals)
+
+    def take_news(self) -> list[ClientEvent]:
+        """Returns the visits, and the first refusals that keep a draft node out, since the previous call.
+
+        Of very many, only the newest. A draft node that is refused repeatedly for the same reason is news once.
+        """
+        news = list(self._news)
+        self._news.clear()
+        return news
+
+    def newest_first(self) -> list[ClientEvent]:
+        """Returns all retained events."""
+        return sorted([*self._visits, *self._refusals.values()], key=lambda event: event.at, reverse=True)
+
+    def losses_since(self, since: float) -> list[ClientEvent]:
+        """Returns the latest visit of each client that was lost at or after `since`, unless it joined or left since."""
+        last = {event.client: event for event in self._visits if event.at >= since}
+        return [event for event in last.values() if event.kind == "lost"]
