@@ -111,7 +111,7 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", batch: "Batch", events: EventLog, reporter: Reporter
 ) -> None:
     """Runs daemon and batch until the prompts are done or the daemon gives up."""
-    from draft_node.service.connection import first_end, stop, tell
+    from draft_node.process.connection_status import first_end, stop, tell
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(batch.run())

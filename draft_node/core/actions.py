@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from draft_node.core.directory import Address
+from draft_node.core.verify_nodes import Address
 from goodspeed.drafting.proposing import Propose
 from goodspeed.drafting.sources import Source, by_source
 from goodspeed.wire.fields import FinishReason

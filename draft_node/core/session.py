@@ -47,7 +47,7 @@ LATER = frozenset({"too_many_sessions", "too_many_prompt_logprobs", "draining"})
 class State(Enum):
     """State of a session at the draft node."""
 
-    OFFLINE = "offline"  # `openings.py` opens it when it has a place in the queue, and a verify node is there
+    OFFLINE = "offline"  # `session_router.py` opens it when it has a place in the queue, and a verify node is there
     OPENING = "opening"
     RUNNING = "running"  # the verify node sends verdicts, this node sends drafts
     DONE = "done"

@@ -6,11 +6,11 @@ import time
 
 from draft_node.config import DraftConfig
 from draft_node.core.core import DraftCore
-from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.link import VerifyLink
+from draft_node.core.verify_nodes import Address
 from draft_node.model.drafting import Drafting
-from draft_node.process.channels import ConnectTo
+from draft_node.process.connections import ConnectTo
 from draft_node.process.daemon import DraftDaemon
 from draft_node.process.preflight import read_keys
 from goodspeed.drafting.custom import SourceDrafter, create

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from draft_node.core.actions import Deliver, Finish, Statistics
 from draft_node.core.generation import Generation
-from draft_node.parsing.formats import Call, Content, Part, joined
+from draft_node.parsing.formats import Call, Content, ParsedPart, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
-from draft_node.service.chat_forms import opened
-from draft_node.service.tokens import PromptTokens, Token, TokenTexts, token_of
+from draft_node.service.chat_support import reasoning_state
+from draft_node.service.token_text import PromptTokens, Token, TokenTexts, token_of
 from goodspeed.engine.tokenizing.text import leaves_blank
 from goodspeed.engine.tokenizing.text_stream import LeadingWhitespace, StopFinder, TextStream
 from goodspeed.slo.attainment import Kept
@@ -27,7 +27,7 @@ class Piece:
     The tokens' text may come in a later piece. Parts beside each other are of different kinds, or calls.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ParsedPart, ...]
     tokens: tuple[Token, ...] = ()
     prompt: PromptTokens | None = None  # in the first piece, if prompt log-probabilities are requested
 
@@ -74,7 +74,7 @@ class Answer:
         """A chat's answer, unless it continues a text, begins without whitespace: in the text, not in the tokens."""
         prompt, stops = generation.prompt, generation.stop
         is_trimmed = leaves_blank(tokenizer, prompt, chat=generation.is_chat)
-        is_thinking = opened(tokenizer, prompt, parser) == "open"
+        is_thinking = reasoning_state(tokenizer, prompt, parser) == "open"
         self._stream = TextStream(tokenizer, texts.special if parser.hidden is None else parser.hidden)
         self._parser = Parser(parser, is_thinking=is_thinking)
         self._closes = parser.closes
@@ -107,7 +107,7 @@ class Answer:
 
     def _push(self, delivered: Deliver) -> Piece:
         """Adds tokens up to the one that completes a stop string, and drops the rest."""
-        parts, tokens = list[Part](), list[Token]()
+        parts, tokens = list[ParsedPart](), list[Token]()
         for token_id, told in zip_longest(delivered.tokens, delivered.logprobs):
             self.num_tokens += 1
             tokens.append(token_of(self._texts, token_id, told))
@@ -121,7 +121,7 @@ class Answer:
             prompt = PromptTokens(self._prompt, delivered.prompt_logprobs, self._texts)
         return Piece(tuple(joined(parts)), tuple(tokens), prompt)
 
-    def _parsed(self, token_id: int, decoded: str) -> list[Part]:
+    def _parsed(self, token_id: int, decoded: str) -> list[ParsedPart]:
         """Parses a token's text. If one token closes the reasoning, other tokens that spell its text do not."""
         if self._parser.is_thinking and self._closes not in (None, token_id):
             return self._parser.think(decoded)
@@ -137,9 +137,9 @@ class Answer:
         """True if all further tokens are ignored: a stop string, or the only allowed call, is complete."""
         return self.stop is not None or self._has_called
 
-    def _grow(self, parts: Sequence[Part]) -> list[Part]:
+    def _grow(self, parts: Sequence[ParsedPart]) -> list[ParsedPart]:
         """Returns the certain ones of new parts, up to the first stop string."""
-        grown = list[Part]()
+        grown = list[ParsedPart]()
         counts = self.num_tokens >= self._min_tokens  # before that a stop string is ordinary text
         for part in parts:
             if self._is_over:
@@ -153,6 +153,6 @@ class Answer:
             self._has_called = self._one_call and isinstance(part, Call)
         return grown
 
-    def _content(self, text: str) -> list[Part]:
+    def _content(self, text: str) -> list[ParsedPart]:
         kept = self._leading.push(text)
         return [Content(kept)] if kept else []

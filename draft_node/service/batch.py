@@ -73,7 +73,7 @@ class Batch:
             max_draft=config.max_draft,
             drafter=prompt.drafter or config.drafter,
             prefix_cache=prompt.drafter is None,  # a text of the target alone takes as long as if it came first
-            slo=service.levels.default,
+            slo=service.slo_tiers.default,
         )
 
     def give_up(self, code: str, what: str) -> None:

@@ -23,7 +23,8 @@ from draft_node.http.schema import chat as schemas
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.strict import Strict
-from draft_node.service.queues import MAX_BYTES, FairQueue
+from draft_node.service.fair_queue import FairQueue
+from draft_node.service.service import MAX_BYTES
 from experiments.simulation.texts import proposals as recorded
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings

@@ -19,7 +19,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.wire import descriptors
 from goodspeed.wire.messages import Draft, Refusal
-from goodspeed.wire.zmq.connections import ROOM, Guard, accepted, cut, peer_of
+from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from goodspeed.wire.zmq.transport import Delivery, DraftChannel, VerifyChannel
 from tests.descriptors import at_most
 from tests.waiting import run_async, until

@@ -15,7 +15,7 @@ from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
-from draft_node.service.tokens import PromptTokens
+from draft_node.service.token_text import PromptTokens
 
 LARGE = 1 << 11
 """Tokens and alternatives from which an answer is serialized on another thread, to keep the event loop free."""
@@ -60,7 +60,7 @@ async def items_of(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, 
 
     If one text fails, all end. Leaving the iteration early closes all sessions.
     """
-    arrived = service.unread.begin()
+    arrived = service.outputs.begin()
 
     async def run(index: int, generation: Generation) -> None:
         try:

@@ -15,13 +15,13 @@ from draft_node.http.schema.chat import (
     ToolCall,
     ToolChoice,
 )
+from draft_node.http.schema.content_parts import text_of
 from draft_node.http.schema.errors import ApiError, wrong
-from draft_node.http.schema.parts import text_of
-from draft_node.parsing.bodies import MAX_DEPTH, depth
 from draft_node.parsing.formats import ThinkingFormat
 from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.parsing.schemas import has_options, is_of_object
-from draft_node.service.chat_forms import ChatForms
+from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
+from draft_node.service.chat_support import ChatSupport
 from goodspeed.engine.tokenizing.text import Inputs
 
 
@@ -36,7 +36,7 @@ class ChatOptions:
     is_restricted: bool = False  # the model sees tools that it must not call
 
 
-def options_of(request: ChatRequest, chats: ChatForms) -> ChatOptions:
+def options_of(request: ChatRequest, chats: ChatSupport) -> ChatOptions:
     """Converts a request's tools and settings; ApiError if invalid, or not supported by this model's template."""
     choice = request.tool_choice
     functions = _functions(request.tools, choice, chats)
@@ -56,7 +56,7 @@ def _requires_call(choice: ToolChoice | None) -> bool:
     return choice == "required" or isinstance(choice, NamedTool)
 
 
-def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatForms) -> tuple[Function, ...]:
+def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatSupport) -> tuple[Function, ...]:
     """Checks the tools and returns those that the model sees: all, or none with tool_choice none."""
     if not tools:
         if choice not in (None, "none", "auto"):
@@ -103,7 +103,7 @@ def _shown(function: Function) -> dict[str, Any]:
     return {"type": "function", "function": {"name": function.name, **description, "parameters": parameters}}
 
 
-def _settings(request: ChatRequest, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+def _settings(request: ChatRequest, chats: ChatSupport, *, tools: bool) -> dict[str, Any]:
     """Returns the template's variables: the request's own, then those for thinking and effort, then the node's."""
     given = request.chat_template_kwargs or {}
     if what := chats.settings_error(given, tools=tools):
@@ -112,7 +112,7 @@ def _settings(request: ChatRequest, chats: ChatForms, *, tools: bool) -> dict[st
     return {**chats.settings, **effort, **_thinking(request.enable_thinking, chats, tools=tools), **given}
 
 
-def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+def _thinking(thinks: bool | None, chats: ChatSupport, *, tools: bool) -> dict[str, Any]:
     """Returns the template's reasoning switches, if any; ApiError if reasoning cannot be switched off as requested."""
     if thinks is None:
         return {}
@@ -123,7 +123,7 @@ def _thinking(thinks: bool | None, chats: ChatForms, *, tools: bool) -> dict[str
     return found
 
 
-def _effort(effort: Effort | None, chats: ChatForms, *, tools: bool) -> dict[str, Any]:
+def _effort(effort: Effort | None, chats: ChatSupport, *, tools: bool) -> dict[str, Any]:
     """Returns the variables for an effort that the template knows; ApiError if it knows none that are needed."""
     if effort is None:
         return {}

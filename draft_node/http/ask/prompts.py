@@ -9,9 +9,9 @@ from draft_node.http.ask.body import check_elements
 from draft_node.http.ask.caller import Caller
 from draft_node.http.ask.options import turn_calls
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message
+from draft_node.http.schema.content_parts import text_of
 from draft_node.http.schema.errors import ApiError, wrong
-from draft_node.http.schema.parts import text_of
-from draft_node.service.queues import num_chat_chars
+from draft_node.service.async_tokenizer import num_chat_chars
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import PromptError, VerifyAway

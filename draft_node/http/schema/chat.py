@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, Field, model_validator
 
 from draft_node.config import MAX_MODEL_NAME
+from draft_node.http.schema.content_parts import ContentPart, Unseen
 from draft_node.http.schema.errors import Names, renamed
-from draft_node.http.schema.parts import Part, Unseen
 from draft_node.http.schema.strict import ByType, Strict, few, refused
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_support import ChatSupport
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
@@ -208,7 +208,7 @@ class Asking(Strict):
         """GoodSpeed's own parameters, of which none may be given."""
         return self.goodspeed or Extension()
 
-    def ignored(self, chats: ChatForms) -> Iterable[str]:
+    def ignored(self, chats: ChatSupport) -> Iterable[str]:
         """Returns the members that this node's model ignores."""
         return ()
 
@@ -256,7 +256,7 @@ class Message(Strict):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     # may be left out, or null, where there are tool_calls
-    content: str | Annotated[list[Part], listed(MAX_PARTS, 1)] | None = None
+    content: str | Annotated[list[ContentPart], listed(MAX_PARTS, 1)] | None = None
     name: Annotated[str, Field(max_length=512)] | None = None
     tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
@@ -315,7 +315,7 @@ class ChatRequest(TextRequest):
         with renamed(names):
             return cls.model_validate({name: value for name, value in given.items() if value is not None})
 
-    def ignored(self, chats: ChatForms) -> Iterator[str]:
+    def ignored(self, chats: ChatSupport) -> Iterator[str]:
         if self.enable_thinking is not None and not chats.switches(tools=bool(self.tools)):
             yield "enable_thinking"
 

@@ -26,11 +26,11 @@ from draft_node.http.schema.chat import (
     call_of,
     listed,
 )
+from draft_node.http.schema.content_parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
-from draft_node.parsing.bodies import MAX_DEPTH, depth
-from draft_node.service.chat_forms import ChatForms
+from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
+from draft_node.service.chat_support import ChatSupport
 from goodspeed.serving.web.errors import NO_THREADS
 
 IGNORED_HERE = IGNORED | {
@@ -348,7 +348,7 @@ class CountRequest(OfMessages):
         """The tools that the model sees: all from the beginning."""
         return [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
 
-    def chat(self, chats: ChatForms) -> ChatRequest:
+    def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         choice, config = self.tool_choice or ToolChoice(type="auto"), self.output_config or OutputConfig()
         form, system = config.format, [{"role": "system", "content": text_of(self.system)}] if self.system else []
@@ -366,23 +366,23 @@ class CountRequest(OfMessages):
             asked |= {"max_completion_tokens": self.max_tokens, "stop": self.stop_sequences}
         return ChatRequest.standing_for(self, asked, self.names)
 
-    def ignored(self, chats: ChatForms) -> Iterator[str]:
+    def ignored(self, chats: ChatSupport) -> Iterator[str]:
         """Yields the members that the chat template knows nothing of."""
         if self.thinking is not None and not self._switches(chats):
             yield "thinking"
         if not self._shows_effort(chats):
             yield "effort"
 
-    def _switches(self, chats: ChatForms) -> bool:
+    def _switches(self, chats: ChatSupport) -> bool:
         return bool(chats.switches(tools=bool(self.own_tools)))
 
-    def _shows_effort(self, chats: ChatForms) -> bool:
+    def _shows_effort(self, chats: ChatSupport) -> bool:
         """True if the effort, if any, can be shown to the model: else it is ignored."""
         effort = self.output_config.effort if self.output_config is not None else None
         is_known = effort in (None, "none") or chats.knows("reasoning_effort", tools=bool(self.own_tools))
         return is_known or self._switches(chats)
 
-    def _thinks(self, chats: ChatForms) -> bool | None:
+    def _thinks(self, chats: ChatSupport) -> bool | None:
         """Returns whether to think; without `thinking` and effort: not if the chat template can switch it off."""
         if self.thinking is not None:
             return self.thinking.type != "disabled"

@@ -25,8 +25,8 @@ from draft_node.http.schema.chat import (
     call_of,
     listed,
 )
+from draft_node.http.schema.content_parts import Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.parts import Unseen, content_of, text_of
 from draft_node.http.schema.response_tools import (
     DATED,
     SEARCH,
@@ -37,19 +37,19 @@ from draft_node.http.schema.response_tools import (
     shown_name,
 )
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_support import ChatSupport
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
 
-class Part(Strict):
+class ItemText(Strict):
     type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
     annotations: list[Any] | None = None  # of an earlier response; taken, and not looked at
     logprobs: list[Any] | None = None  # likewise
 
 
-class RefusalPart(Strict):
+class RefusalText(Strict):
     type: Literal["refusal"]
     refusal: str
 
@@ -58,7 +58,9 @@ class RefusalPart(Strict):
         return self.refusal
 
 
-Parts: TypeAlias = Annotated[list[Annotated[Part | RefusalPart | Unseen, ByType("input_text")]], listed(MAX_PARTS)]
+ItemContent: TypeAlias = Annotated[
+    list[Annotated[ItemText | RefusalText | Unseen, ByType("input_text")]], listed(MAX_PARTS)
+]
 
 
 class Item(Strict):
@@ -71,14 +73,14 @@ class Item(Strict):
 class InputMessage(Item):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Parts
+    content: str | ItemContent
     phase: Mark = None
 
 
 class InputReasoning(Item):
     type: Literal["reasoning"]
-    summary: Parts | None = None
-    content: str | Parts | None = None
+    summary: ItemContent | None = None
+    content: str | ItemContent | None = None
 
     @property
     def text(self) -> str:
@@ -127,7 +129,7 @@ class CallOutput(Item):
     call_id: str
     name: Mark = None
     namespace: Mark = None
-    output: str | Parts
+    output: str | ItemContent
 
 
 class FoundTools(Item):
@@ -317,7 +319,7 @@ class ResponsesRequest(Asking):
             (r"(?<=\.)function\.", ""),
         )
 
-    def chat(self, chats: ChatForms) -> ChatRequest:
+    def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         given = self.text.format if self.text is not None else None
         form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given is not None else {}

@@ -12,7 +12,7 @@ import zmq
 
 from goodspeed.wire.endpoints import Endpoint, cannot_bind
 from goodspeed.wire.zmq.authentication import ServerKeys, ZapHandler
-from goodspeed.wire.zmq.connections import Guard
+from goodspeed.wire.zmq.connection_guard import Guard
 from goodspeed.wire.zmq.sockets import SocketLink
 
 MAX_FRAMES: Final = 4096

@@ -7,8 +7,8 @@ from draft_node.core.actions import Deliver, Finish, Statistics
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.answer import Answer, Begun, Ended, Item
-from draft_node.service.chat_forms import ChatForms
-from draft_node.service.tokens import TokenTexts
+from draft_node.service.chat_support import ChatSupport
+from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
 from goodspeed.wire.generation import Constraint
@@ -26,7 +26,7 @@ class SpeakingService(FakeService):
     def __init__(self, says: str, template: str = QWEN3, num_at_once: int = 1, **options: Any) -> None:
         super().__init__()
         self.tokenizer = tokenizer(template)
-        self.chats = ChatForms.of(self.tokenizer, **options)
+        self.chats = ChatSupport.of(self.tokenizer, **options)
         self.says = says
         self.num_at_once = num_at_once
         self.prompts: list[str] = []
@@ -39,7 +39,7 @@ class SpeakingService(FakeService):
         self.prompts.append(self.tokenizer.decode(ids))
         return tuple(ids)
 
-    async def check_form(self, constraint: Constraint, user: str) -> None:
+    async def check_constraint(self, constraint: Constraint, user: str) -> None:
         self.constraints.get(constraint)
 
     async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
 from draft_node.service.answer import Answer, Piece
-from draft_node.service.tokens import Token, TokenTexts
+from draft_node.service.token_text import Token, TokenTexts
 from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.wire.messages import Sampling, TokenLogprobs

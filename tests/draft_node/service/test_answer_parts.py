@@ -14,7 +14,7 @@ from draft_node.core.generation import Generation
 from draft_node.parsing.formats import THINKING, Call, Content, Formats, Thinking
 from draft_node.parsing.parser import ParserSettings
 from draft_node.service.answer import Answer, Piece
-from draft_node.service.tokens import TokenTexts
+from draft_node.service.token_text import TokenTexts
 from goodspeed.wire.messages import Sampling
 from tests.chats import MARKERS, SPECIAL, ids_of, tokenizer
 from tests.draft_node.parsing.texts import HERMES, MISTRAL, SCHEMAS

@@ -17,8 +17,8 @@ from msgspec.structs import replace as replace_struct
 from draft_node.config import NAME, DraftConfig, default_name
 from draft_node.core.actions import Deliver, Fail, Finish, Statistics
 from draft_node.core.generation import Generation
-from draft_node.core.queue import Queue
-from draft_node.service import queues
+from draft_node.core.request_queue import RequestQueue
+from draft_node.service import async_tokenizer
 from draft_node.service.batch import Batch
 from goodspeed.engine import checkpoints
 from goodspeed.engine.engine import Checkpoint
@@ -47,7 +47,7 @@ class FakeDaemon:
     link: Any = field(default_factory=lambda: SimpleNamespace(welcome=None, connected=False))
     drafting: Any = None
     core: Any = field(
-        default_factory=lambda: SimpleNamespace(queue=Queue(), connect_timeout_s=60.0, away_s=lambda _: 0.0)
+        default_factory=lambda: SimpleNamespace(queue=RequestQueue(), connect_timeout_s=60.0, away_s=lambda _: 0.0)
     )
     served: list[Generation] = field(default_factory=list)
     num_active: int = 0
@@ -139,7 +139,7 @@ def test_a_file_is_encoded_as_it_is_served_and_never_on_the_event_loop(monkeypat
         ahead.append(num_encoded - len(batch.results))
         return encode_prompt(tokenizer, text)
 
-    monkeypatch.setattr(queues, "encode_prompt", watched)
+    monkeypatch.setattr(async_tokenizer, "encode_prompt", watched)
     assert len(run(batch)) == 12
     assert max(ahead) == 2
     assert daemon.most_active == 2

@@ -19,7 +19,7 @@ from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.answer import Ended, Item, Piece
-from draft_node.service.tokens import Token
+from draft_node.service.token_text import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.draft_node.http.ask.test_tool_forms import may_end_after
+from tests.draft_node.http.ask.test_tool_constraints import may_end_after
 from tests.draft_node.http.fake import Api, error_of, named_events_of, official
 from tests.draft_node.http.speaking import SpeakingService
 

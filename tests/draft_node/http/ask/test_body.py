@@ -10,7 +10,8 @@ from starlette.requests import Request
 
 from draft_node.http.ask import body
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.service.queues import MAX_BYTES, FairQueue
+from draft_node.service.fair_queue import FairQueue
+from draft_node.service.service import MAX_BYTES
 
 NUM_BODIES = 12
 CONTENT = json.dumps({"prompt": [[12345] * 4095] * 64}).encode()

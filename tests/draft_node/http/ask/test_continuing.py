@@ -8,7 +8,7 @@ from draft_node.core.actions import Deliver
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.service.answer import Answer
-from draft_node.service.tokens import TokenTexts
+from draft_node.service.token_text import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
 from goodspeed.wire.messages import Sampling

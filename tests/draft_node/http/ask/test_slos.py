@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.levels import Levels
+from draft_node.service.slo_tiers import SloTiers
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.handshake import SloTerms
 from tests.draft_node.http.fake import Api, error_of
-from tests.draft_node.service.test_levels import levels
+from tests.draft_node.service.test_slo_tiers import levels
 
 TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "priority:tpot=20ms"])
 
@@ -18,7 +18,7 @@ def api() -> Api:
     return with_levels(levels(told=SloTerms(tuple(TIERS.values()), 0.01)))
 
 
-def with_levels(known: Levels) -> Api:
+def with_levels(known: SloTiers) -> Api:
     api = Api()
     api.service.known_levels = known
     return api

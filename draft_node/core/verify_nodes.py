@@ -15,8 +15,8 @@ class Address(NamedTuple):
     server_key: str | None = None  # None: the key in the options, if any
 
 
-class Directory:
-    """Addresses by endpoint: those in the options permanently, and the siblings reported most recently."""
+class VerifyNodes:
+    """Addresses of verify nodes: those in the options permanently, and the siblings reported most recently."""
 
     def __init__(self, of_options: Sequence[Address], random: Random) -> None:
         self._of_options = {address.endpoint: address for address in of_options}

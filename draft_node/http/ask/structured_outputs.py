@@ -19,15 +19,15 @@ from draft_node.http.schema.chat import (
 )
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.formats import Formats
-from draft_node.parsing.grammars import Form, Tool, grammar, loosened
-from draft_node.service.chat_forms import opened
+from draft_node.parsing.grammars import GrammarSettings, Tool, grammar, loosened
+from draft_node.service.chat_support import reasoning_state
 from goodspeed.constraint.grammars import without_place
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS, ConstraintKind
 from goodspeed.wire.generation import Constraint
 
 
-async def form_of(
+async def constraint_of_content(
     request: TextRequest, caller: Caller, response_format: ResponseFormat | None = None
 ) -> Constraint | None:
     """Returns the constraint of the answer's content, after a check; None: free text.
@@ -48,7 +48,7 @@ async def form_of(
     if len(constraint.source) > MAX_CONSTRAINT_CHARS:
         raise wrong(f"{param} has {len(constraint.source)} characters as JSON; {MAX_CONSTRAINT_CHARS} are the most")
     try:
-        await caller.service.check_form(constraint, caller.user)
+        await caller.service.check_constraint(constraint, caller.user)
     except ConstraintError as error:
         raise _unsupported(param, error) from error
     return constraint
@@ -92,7 +92,7 @@ def _of_structured(given: StructuredOutputs | None) -> tuple[str, Constraint] | 
     return f"structured_outputs.{name}", Constraint(KINDS[name], source)
 
 
-async def form_with_tools(
+async def constraint_of_answer(
     form: Constraint | None, options: ChatOptions, request: TextRequest, prompt: tuple[int, ...], caller: Caller
 ) -> Constraint | None:
     """Returns the constraint of the whole answer with reasoning and calls, after a check; None: free text.
@@ -101,7 +101,7 @@ async def form_with_tools(
     ApiError 400 with the reason if the constraint cannot be served; 429 if too many of this user's wait.
     """
     chats, parser, content = caller.service.chats, options.parser, _content(form)
-    reasoning = opened(chats.tokenizer, prompt, parser)
+    reasoning = reasoning_state(chats.tokenizer, prompt, parser)
     is_strict = options.is_restricted or any(function.strict for function in options.functions)
     if options.functions and (options.is_forced or is_strict or form is not None):
         if request.ignore_eos:
@@ -109,11 +109,13 @@ async def form_with_tools(
         if form is not None and content is None:
             raise wrong("structured_outputs with tools must be JSON; send response_format, or no tools")
         stops = caller.service.defaults(chat=True).stop
-        whole = Form(parser.formats, chats.markers, reasoning, options.is_forced, parser.one_call, content, stops)
+        whole = GrammarSettings(
+            parser.formats, chats.markers, reasoning, options.is_forced, parser.one_call, content, stops
+        )
         return await _with_calls(whole, options, caller)
     if form is None or reasoning == "closed":
         return form
-    whole = Form(Formats(parser.formats.thinking), chats.markers, reasoning, content=content)
+    whole = GrammarSettings(Formats(parser.formats.thinking), chats.markers, reasoning, content=content)
     param = "response_format" if request.structured_outputs is None else "structured_outputs"
     if content is not None:
         return await _built(whole, (), param, caller)
@@ -123,17 +125,17 @@ async def form_with_tools(
     return replace(form, after=whole.after)
 
 
-async def _built(form: Form, tools: Sequence[Tool], param: str, caller: Caller) -> Constraint:
+async def _built(form: GrammarSettings, tools: Sequence[Tool], param: str, caller: Caller) -> Constraint:
     """Builds the grammar of an answer, and checks it; ApiError 400 with the reason if it cannot be served."""
     try:
         built = Constraint("grammar", await caller.run(partial(grammar, form, tools)), form.after)
-        await caller.service.check_form(built, caller.user)
+        await caller.service.check_constraint(built, caller.user)
     except (ValueError, ConstraintError) as error:
         raise _unsupported(param, without_place(str(error))) from error
     return built
 
 
-async def _with_calls(form: Form, options: ChatOptions, caller: Caller) -> Constraint:
+async def _with_calls(form: GrammarSettings, options: ChatOptions, caller: Caller) -> Constraint:
     """Returns the constraint of an answer with tools, after a check; ApiError 400 if it cannot be served.
 
     If it cannot, and a call is required, all tools that are not strict are loosened.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from draft_node.http.ask import forms
+from draft_node.http.ask import structured_outputs
 from draft_node.http.ask.body import LARGE
-from draft_node.parsing.grammars import Form, Tool, grammar
+from draft_node.parsing.grammars import GrammarSettings, Tool, grammar
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
@@ -201,7 +201,7 @@ def test_what_a_format_becomes_with_thinking_is_compiled_before_it_is_served(mon
         if constraint.kind == "grammar":
             raise ConstraintError("it costs too much")
 
-    monkeypatch.setattr(here.service, "check_form", check)
+    monkeypatch.setattr(here.service, "check_constraint", check)
     error = error_of(here.chat(**FORMAT))
     assert error["message"] == "response_format: it costs too much"
     assert checked == ["json_schema", "grammar"]
@@ -230,11 +230,11 @@ def test_tools_that_are_not_strict_are_loosened_if_a_schema_cannot_be_served() -
 def test_grammars_of_tools_are_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[tuple[int, str]] = []
 
-    def counted(form: Form, tools: Sequence[Tool]) -> str:
+    def counted(form: GrammarSettings, tools: Sequence[Tool]) -> str:
         built.append((len(tools), threading.current_thread().name.partition("_")[0]))
         return grammar(form, tools)
 
-    monkeypatch.setattr(forms, "grammar", counted)
+    monkeypatch.setattr(structured_outputs, "grammar", counted)
     long = {"properties": {"a": {"enum": ["x" * LARGE]}}, "required": ["a"]}
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": long}} for i in range(3)]
     assert api("x").chat(tools=tools, tool_choice="required").status_code == 200

@@ -25,7 +25,7 @@ For each function call, return a json object with function name and arguments wi
 """The wording of Qwen2.5's chat template, which many models were trained with."""
 
 
-def spelled(turns: Sequence[Turn], tools: Sequence[Mapping[str, Any]], *, has_system: bool) -> list[Turn]:
+def with_tools_as_text(turns: Sequence[Turn], tools: Sequence[Mapping[str, Any]], *, has_system: bool) -> list[Turn]:
     """Returns the conversation with the tools in its first message, and calls and results as text.
 
     has_system: the template takes a system message; else the first user message describes the tools. Results

@@ -4,8 +4,8 @@ import pytest
 
 from draft_node.parsing.formats import Content
 from draft_node.service.answer import Piece
-from draft_node.service.tokens import Token
-from draft_node.service.unread import Unread
+from draft_node.service.output_buffers import OutputBuffers
+from draft_node.service.token_text import Token
 from goodspeed.errors import RequestRefused
 from tests.waiting import run_async
 
@@ -15,7 +15,7 @@ SIZE = 12
 
 @run_async
 async def test_the_request_that_holds_most_fails_and_the_others_go_on() -> None:
-    unread = Unread(most=4 * SIZE)
+    unread = OutputBuffers(most=4 * SIZE)
     slow, quick = unread.begin(), unread.begin()
     for _ in range(3):
         slow.put((0, PIECE))
@@ -36,7 +36,7 @@ async def test_the_request_that_holds_most_fails_and_the_others_go_on() -> None:
 @pytest.mark.parametrize("num_read", [0, 2])
 @run_async
 async def test_nothing_is_held_for_a_request_that_has_ended(num_read: int) -> None:
-    unread = Unread(most=4 * SIZE)
+    unread = OutputBuffers(most=4 * SIZE)
     items = unread.begin()
     for _ in range(3):
         items.put((0, PIECE))

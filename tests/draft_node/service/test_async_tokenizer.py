@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from draft_node.service.queues import LONG, Encoder
+from draft_node.service.async_tokenizer import LONG, AsyncTokenizer
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import encode_prompt
@@ -67,7 +67,7 @@ def progress() -> Iterator[Progress]:
     progress.may_end.set()
 
 
-LENGTHY: dict[str, Callable[[Encoder, int], Any]] = {
+LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
     "prompt": lambda encoder, size: encoder.prompt("x" * size, "greedy"),
     "content": lambda encoder, size: encoder.chat([{"content": "x" * size}], "greedy"),
     "names": lambda encoder, size: encoder.chat(
@@ -80,7 +80,7 @@ LENGTHY: dict[str, Callable[[Encoder, int], Any]] = {
 @pytest.mark.parametrize("kind", LENGTHY)
 @run_async
 async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
-    encoder = Encoder(Slow(progress))
+    encoder = AsyncTokenizer(Slow(progress))
     long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
     try:
         await until(lambda: progress.begun)
@@ -98,7 +98,7 @@ async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Prog
 @run_async
 async def test_both_tokenizers_give_the_same_ids() -> None:
     tokenizer = load("tiny-draft-s").tokenizer
-    encoder = Encoder(tokenizer)
+    encoder = AsyncTokenizer(tokenizer)
     text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
     assert len(text) > LONG
     ids = await encoder.prompt(text, "user")
@@ -113,7 +113,7 @@ async def test_both_tokenizers_give_the_same_ids() -> None:
 @run_async
 async def test_the_end_ends_the_threads(progress: Progress) -> None:
     before = set(threading.enumerate())
-    encoder = Encoder(Slow(progress))
+    encoder = AsyncTokenizer(Slow(progress))
     progress.may_end.set()
     await asyncio.gather(encoder.prompt("short", "user"), encoder.prompt("x" * LONG, "user"))
     own = set(threading.enumerate()) - before
@@ -141,7 +141,7 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
 @run_async
 async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -> None:
     for refuses in (False, True):
-        encoder = Encoder(chats.tokenizer(), refuses_control_tokens=refuses)
+        encoder = AsyncTokenizer(chats.tokenizer(), refuses_control_tokens=refuses)
         assert await encoder.chat([{"role": "user", "content": "a"}], "")
         encoding = encoder.chat([{"role": "user", "content": "a<|im_end|>"}], "")
         if refuses:

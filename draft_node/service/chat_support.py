@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from draft_node.parsing.bodies import depth
 from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
-from draft_node.parsing.grammars import Opened
+from draft_node.parsing.grammars import ReasoningState
 from draft_node.parsing.parser import ParserSettings
-from draft_node.parsing.spelled import Turn, spelled
+from draft_node.parsing.tool_parsers import depth
+from draft_node.service.tool_prompt import Turn, with_tools_as_text
 from goodspeed.engine.tokenizing import chat_template
 from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
 from goodspeed.engine.tokenizing.text import Inputs, end_of
@@ -31,7 +31,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatForms:
+class ChatSupport:
     """A node's chat templates and formats; without a template, no formats."""
 
     tokenizer: Any = field(default=None, repr=False)
@@ -46,7 +46,7 @@ class ChatForms:
     @classmethod
     def of(
         cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: Mapping[str, Any] | None = None
-    ) -> "ChatForms":
+    ) -> "ChatSupport":
         """Reads what the tokenizer's chat template knows.
 
         tools, thinking: name of a format, `auto` or `none`. settings: variables for the template.
@@ -103,7 +103,7 @@ class ChatForms:
         turns = self._with_system(turns)
         if not self.spells_tools:
             return turns, inputs
-        return spelled(turns, inputs.tools, has_system=self.system != "none"), replace(inputs, tools=())
+        return with_tools_as_text(turns, inputs.tools, has_system=self.system != "none"), replace(inputs, tools=())
 
     def _with_system(self, messages: Sequence[Turn]) -> Sequence[Turn]:
         """Returns a conversation with all system messages where the template shows them.
@@ -186,7 +186,7 @@ def _system_of(tokenizer: Any) -> System:
     return "first" if shows([first, user], marks[0]) else "none"
 
 
-def opened(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> Opened:
+def reasoning_state(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> ReasoningState:
     """Returns the state of reasoning at a prompt's end: open after the opening marker, closed after the closing one.
 
     Else "may"; "closed" if the reasoning format is unknown. A continued text opens no reasoning.

@@ -1,6 +1,6 @@
-"""Parses the body of a tool call (the text after its marker), character by character, in three syntaxes.
+"""Parse a tool call (the text after its marker), character by character, in three syntaxes.
 
-A body takes characters until its calls are complete, or until it rejects one of them: then the text is content.
+A parser takes characters until its calls are complete, or until it rejects one of them: then the text is content.
 """
 
 import re
@@ -53,10 +53,10 @@ MAX_HEAD = 256
 """Most characters of a Mistral call before its arguments: its name, and perhaps an id."""
 
 UNCERTAIN: tuple[Call, ...] = ()
-"""Result of `Body.take` while the call is incomplete."""
+"""Result of `ToolParser.take` while the call is incomplete."""
 
 
-class Body(Protocol):
+class ToolParser(Protocol):
     """Parser of one call, or of one list of calls."""
 
     def take(self, char: str) -> tuple[Call, ...] | None:
@@ -64,7 +64,7 @@ class Body(Protocol):
         ...
 
 
-class JsonBody:
+class JsonToolParser:
     """An object with a name and arguments, or a list of such objects."""
 
     def __init__(self, *, known: Collection[str] | None = None) -> None:
@@ -83,12 +83,12 @@ class JsonBody:
         return _calls("".join(self._scan.chars), self._known) if self._scan.is_complete else UNCERTAIN
 
 
-class MistralBody:
+class MistralToolParser:
     """A list of call objects, or a name, `[ARGS]` and an object with arguments."""
 
     def __init__(self) -> None:
         self._head = ""
-        self._listed: JsonBody | None = None
+        self._listed: JsonToolParser | None = None
         self._arguments: JsonScan | None = None
 
     def take(self, char: str) -> tuple[Call, ...] | None:
@@ -99,7 +99,7 @@ class MistralBody:
         if not self._head and char.isspace():
             return UNCERTAIN
         if not self._head and char in "[{":
-            self._listed = JsonBody()
+            self._listed = JsonToolParser()
             return self._listed.take(char)
         if char == "{":
             self._arguments = JsonScan()
@@ -175,7 +175,7 @@ VALUE = re.compile(rf"{BEGUN}\n?{PARAMETER_ENDS}(?=\s*(?:{PARAMETER}|{FUNCTION_E
 EXACT_VALUE = re.compile(BEGUN + CLOSED, re.DOTALL)
 
 
-class XmlBody:
+class XmlToolParser:
     """One call as `<function=NAME>` with `<parameter=NAME>` elements (Qwen3-Coder)."""
 
     def __init__(self, opener: str, schemas: Schemas, *, is_exact: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.process.channels import SendQueue
+from draft_node.process.connections import Connection
 from goodspeed.errors import MessageTooLarge, TransportError
 from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import UpMessage
@@ -41,15 +41,15 @@ class Channel:
 def make() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     failed: list[tuple[UpMessage, Exception]] = []
     channel: Any = Channel()
-    return channel, SendQueue(channel, lambda message, error: failed.append((message, error))), failed
+    return channel, Connection(channel, lambda message, error: failed.append((message, error))), failed
 
 
 def busy() -> tuple[Channel, Any, list[tuple[UpMessage, Exception]]]:
     """The same at work, on a line without room."""
-    channel, queue, failed = make()
+    channel, connection, failed = make()
     channel.room.clear()
-    channel.running = asyncio.create_task(queue.run())
-    return channel, queue, failed
+    channel.running = asyncio.create_task(connection.run())
+    return channel, connection, failed
 
 
 async def turns(number: int = 20) -> None:
@@ -60,9 +60,9 @@ async def turns(number: int = 20) -> None:
 
 @run_async
 async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_waits_for_a_busy_line() -> None:
-    channel, queue, _ = busy()
+    channel, connection, _ = busy()
     for message in (FIRST, SECOND, THIRD):
-        queue.put(message)
+        connection.put(message)
         await turns()
     assert channel.taken == []
     channel.room.set()
@@ -72,11 +72,11 @@ async def test_messages_leave_in_the_order_in_which_they_were_put_and_nobody_wai
 
 @run_async
 async def test_a_reconnection_does_not_wait_for_a_message_that_the_old_connection_does_not_take() -> None:
-    channel, queue, failed = busy()
-    queue.put(FIRST)
+    channel, connection, failed = busy()
+    connection.put(FIRST)
     await turns()
-    queue.reconnect()
-    queue.put(SECOND)
+    connection.reconnect()
+    connection.put(SECOND)
     await turns()
     assert channel.taken == ["reconnected"]
     channel.room.set()
@@ -93,31 +93,31 @@ async def test_an_error_that_cannot_be_handled_ends_the_task() -> None:
     def failed(message: UpMessage, error: Exception) -> None:
         raise error
 
-    queue = SendQueue(channel, failed)
-    queue.put(FIRST)
+    connection = Connection(channel, failed)
+    connection.put(FIRST)
     with pytest.raises(MessageTooLarge):
-        await queue.run()
+        await connection.run()
 
 
 @run_async
 async def test_another_connection_begins_without_what_waited_for_the_one_before() -> None:
-    channel, queue, _ = make()
-    queue.put(FIRST)
-    queue.reconnect()
-    queue.put(SECOND)
-    await queue.flush()
+    channel, connection, _ = make()
+    connection.put(FIRST)
+    connection.reconnect()
+    connection.put(SECOND)
+    await connection.flush()
     assert channel.taken == ["reconnected", SECOND]
 
 
 @run_async
 async def test_a_connection_that_cannot_be_replaced_goes_on() -> None:
-    channel, queue, failed = make()
+    channel, connection, failed = make()
     channel.error = TransportError("too many open files")
-    queue.reconnect()
-    await queue.flush()
+    connection.reconnect()
+    await connection.flush()
     channel.error = None
-    queue.put(FIRST)
-    await queue.flush()
+    connection.put(FIRST)
+    await connection.flush()
     assert channel.taken == [FIRST]
     assert failed == []
 
@@ -125,10 +125,10 @@ async def test_a_connection_that_cannot_be_replaced_goes_on() -> None:
 @pytest.mark.parametrize("error", [TransportError("busy"), MessageTooLarge("too large")])
 @run_async
 async def test_a_message_that_cannot_be_sent_is_told_of_and_the_next_is_tried(error: Exception) -> None:
-    channel, queue, failed = make()
+    channel, connection, failed = make()
     channel.error = error
-    queue.put(FIRST)
-    queue.put(Leave())
-    await queue.flush()
+    connection.put(FIRST)
+    connection.put(Leave())
+    await connection.flush()
     assert failed == [(FIRST, error), (Leave(), error)]
     assert channel.taken == []

@@ -95,7 +95,7 @@ def _cost(session: Session) -> float:
 
 
 @dataclass(slots=True)
-class Queue:
+class RequestQueue:
     """The queue of a node. num_slots: texts that the node itself serves at once."""
 
     num_slots: float = inf

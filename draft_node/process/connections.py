@@ -1,6 +1,6 @@
-"""The channels of a draft node's links, each with its send queue and its receiving task.
+"""The connections of a draft node's links: each is a channel with its send queue, and tasks that send and receive.
 
-Link 0 has a channel from the beginning; the others are created and closed by actions of `core/core.py`.
+Link 0 has a connection from the beginning; the others are created and closed by actions of `core/core.py`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from draft_node.core.directory import Address
+from draft_node.core.verify_nodes import Address
 from goodspeed.errors import GoodSpeedError, MessageTooLarge, ProtocolError, TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.messages import DownMessage, UpMessage
@@ -30,7 +30,7 @@ TURN_S = 0.005
 """Time of handling messages after which other tasks get a turn."""
 
 
-class SendQueue:
+class Connection:
     """A channel with its send queue: `run` sends messages one at a time, in order, so that `put` never waits."""
 
     def __init__(
@@ -97,8 +97,8 @@ class SendQueue:
             self._sending = None
 
 
-class Channels:
-    """The channels by link number."""
+class Connections:
+    """The connections by link number."""
 
     def __init__(
         self,
@@ -117,22 +117,25 @@ class Channels:
         self._not_sent = not_sent
         self._unreachable = unreachable
         self._group: asyncio.TaskGroup | None = None
-        self._links: dict[int, SendQueue] = {0: self._make(0, first)}
+        self._by_link: dict[int, Connection] = {0: self._make(0, first)}
         self.traffic = first.traffic  # of all channels since the node started, closed ones included
         self._last = first  # most recently used channel, even if its link is closed
         self._early: dict[int, list[UpMessage]] = {}  # messages for links whose channel is being created
 
-    def _make(self, link: int, channel: DraftChannel) -> SendQueue:
-        return SendQueue(channel, partial(self._not_sent, link))
+    def _make(self, link: int, channel: DraftChannel) -> Connection:
+        return Connection(channel, partial(self._not_sent, link))
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Starts sending and receiving, in tasks of this group."""
         self._group = group
-        for link, entry in self._links.items():
-            self._start(group, link, entry)
+        for link, connection in self._by_link.items():
+            self._start(group, link, connection)
 
-    def _start(self, group: asyncio.TaskGroup, link: int, entry: SendQueue) -> None:
-        entry.tasks = [group.create_task(self._listen(link, entry.channel)), group.create_task(entry.run())]
+    def _start(self, group: asyncio.TaskGroup, link: int, connection: Connection) -> None:
+        connection.tasks = [
+            group.create_task(self._listen(link, connection.channel)),
+            group.create_task(connection.run()),
+        ]
 
     async def _listen(self, link: int, channel: DraftChannel) -> None:
         while True:
@@ -149,19 +152,19 @@ class Channels:
 
     def channel(self, link: int) -> DraftChannel:
         """Returns the link's channel; if it has none yet, the most recently used channel."""
-        entry = self._links.get(link)
-        if entry is not None:
-            self._last = entry.channel
+        connection = self._by_link.get(link)
+        if connection is not None:
+            self._last = connection.channel
         return self._last
 
     def all(self) -> list[tuple[int, DraftChannel]]:
         """Returns all channels with their link numbers."""
-        return [(link, entry.channel) for link, entry in self._links.items()]
+        return [(link, connection.channel) for link, connection in self._by_link.items()]
 
     def put(self, link: int, message: UpMessage) -> None:
         """Queues a message; drops one for a closed link."""
-        if link in self._links:
-            self._links[link].put(message)
+        if link in self._by_link:
+            self._by_link[link].put(message)
         elif link in self._early:
             self._early[link].append(message)
 
@@ -185,43 +188,43 @@ class Channels:
             channel.close()
             return
         channel.traffic = self.traffic
-        entry = self._links[link] = self._make(link, channel)
+        connection = self._by_link[link] = self._make(link, channel)
         for message in early:
-            entry.put(message)
-        self._start(self._group, link, entry)
+            connection.put(message)
+        self._start(self._group, link, connection)
 
     def disconnect(self, link: int) -> None:
-        """Closes a link's channel, after sending its queue."""
+        """Closes a link's connection, after sending its queue."""
         self._early.pop(link, None)
-        entry = self._links.pop(link, None)
-        if entry is not None and self._group is not None:
-            self._group.create_task(self._end(entry))
+        connection = self._by_link.pop(link, None)
+        if connection is not None and self._group is not None:
+            self._group.create_task(self._end(connection))
 
-    async def _end(self, entry: SendQueue) -> None:
+    async def _end(self, connection: Connection) -> None:
         try:
-            for task in entry.tasks:
+            for task in connection.tasks:
                 task.cancel()
-            await asyncio.gather(*entry.tasks, return_exceptions=True)
-            await entry.flush()
+            await asyncio.gather(*connection.tasks, return_exceptions=True)
+            await connection.flush()
         finally:
-            entry.channel.close()
+            connection.channel.close()
 
     def reconnect(self, link: int) -> None:
         """Replaces a link's connection; drops its queued messages."""
-        if link in self._links:
-            self._links[link].reconnect()
+        if link in self._by_link:
+            self._by_link[link].reconnect()
 
     def clear(self) -> None:
         """Drops all queued messages."""
-        for entry in self._links.values():
-            entry.clear()
+        for connection in self._by_link.values():
+            connection.clear()
 
     async def flush(self) -> None:
         """Sends the queued messages; only while no sending task runs."""
-        for entry in self._links.values():
-            await entry.flush()
+        for connection in self._by_link.values():
+            await connection.flush()
 
     def close(self) -> None:
-        """Closes all channels; waits until what they were given is sent, at most half a second for each."""
-        for entry in self._links.values():
-            entry.channel.close()
+        """Closes all connections; waits until what they were given is sent, at most half a second for each."""
+        for connection in self._by_link.values():
+            connection.channel.close()

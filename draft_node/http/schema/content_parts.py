@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 from draft_node.http.schema.strict import ByType, LeftOut, Strict
 
 
-class Words(Protocol):
+class HasText(Protocol):
     """A part of a message; has a text."""
 
     @property
@@ -47,16 +47,16 @@ class Unseen(LeftOut):
         return f"[{self.noun} that this model cannot read]"
 
 
-Part: TypeAlias = Annotated[TextPart | Unseen, ByType("text")]
+ContentPart: TypeAlias = Annotated[TextPart | Unseen, ByType("text")]
 """A part of a chat's message."""
 
 
-def text_of(content: str | Iterable[Words] | None) -> str:
+def text_of(content: str | Iterable[HasText] | None) -> str:
     """Returns the text of a message's content: of its parts joined; "" for None."""
     return content if isinstance(content, str) else "".join(part.text for part in content or ())
 
 
-def content_of(content: str | Iterable[Words]) -> str | list[dict[str, str]]:
+def content_of(content: str | Iterable[HasText]) -> str | list[dict[str, str]]:
     """Returns the content of a user's message for a chat request: text, or parts if the model cannot see them all.
 
     The chat refuses these parts where the user asks about them, and has their sentences elsewhere (`ChatRequest`).

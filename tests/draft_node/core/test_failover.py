@@ -4,12 +4,12 @@ import pytest
 
 from draft_node.core.actions import Away, Connect, Connected, Deliver, Disconnect, Fail, Reconnect, Send, Tell
 from draft_node.core.core import DraftCore
-from draft_node.core.directory import Address
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, REDIRECT_S, TRY_S
-from draft_node.core.queue import LATER_S
+from draft_node.core.request_queue import LATER_S
 from draft_node.core.session import State
+from draft_node.core.verify_nodes import Address
 from goodspeed.errors import PeerRefused
 from goodspeed.wire.fields import MAX_HOPS
 from goodspeed.wire.handshake import Heartbeat, Leave, Sibling

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from draft_node.core.generation import Generation
-from draft_node.service.queues import Forms
+from draft_node.service.constraint_compiler import ConstraintCompiler
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.drafting.job import Job
@@ -52,18 +52,20 @@ def constraints() -> Constraints:
 
 
 @pytest.fixture
-def forms(constraints: Constraints) -> Iterator[Forms]:
-    forms = Forms(constraints)
-    yield forms
-    forms.close()
+def compiler(constraints: Constraints) -> Iterator[ConstraintCompiler]:
+    compiler = ConstraintCompiler(constraints)
+    yield compiler
+    compiler.close()
 
 
 @run_async
-async def test_the_draft_model_has_the_form_while_its_text_is_written(forms: Forms, constraints: Constraints) -> None:
+async def test_the_draft_model_has_the_form_while_its_text_is_written(
+    compiler: ConstraintCompiler, constraints: Constraints
+) -> None:
     alices, bobs = request(1, "alice"), request(2, "bob")
-    await forms.check(FORM, "alice")
+    await compiler.check(FORM, "alice")
     assert not masks(constraints, alices)
-    async with forms.held(alices):
+    async with compiler.held(alices):
         await until(lambda: masks(constraints, alices))
         assert not masks(constraints, bobs)
     assert not masks(constraints, alices)
@@ -72,7 +74,7 @@ async def test_the_draft_model_has_the_form_while_its_text_is_written(forms: For
 
 @run_async
 async def test_a_text_neither_waits_for_its_form_nor_leaves_it_behind(
-    forms: Forms, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
+    compiler: ConstraintCompiler, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, real = threading.Event(), constraints.compiled
 
@@ -81,37 +83,37 @@ async def test_a_text_neither_waits_for_its_form_nor_leaves_it_behind(
         return real(constraint)
 
     monkeypatch.setattr(constraints, "compiled", compiled)
-    async with forms.held(request(1, "alice")):
-        await until(lambda: forms._turns.num_users)
+    async with compiler.held(request(1, "alice")):
+        await until(lambda: compiler._turns.num_users)
     goes_on.set()
-    await until(lambda: not forms._turns.num_users)
+    await until(lambda: not compiler._turns.num_users)
     assert constraints.holders == []
 
 
 def test_what_does_not_pass_its_trial_is_refused_with_the_reason() -> None:
     tried: Any = SimpleNamespace(problem=lambda constraint: "compiling it takes too much time")
-    forms = Forms(Constraints(VOCABULARY, tried))
+    compiler = ConstraintCompiler(Constraints(VOCABULARY, tried))
     with pytest.raises(ConstraintError, match="takes too much time"):
-        asyncio.run(forms.check(FORM, "alice"))
-    forms.close()
+        asyncio.run(compiler.check(FORM, "alice"))
+    compiler.close()
 
 
 @run_async
 async def test_where_too_much_of_a_user_waits_the_text_is_drafted_without_its_form(
-    forms: Forms, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
+    compiler: ConstraintCompiler, constraints: Constraints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(*_: object) -> None:
         raise Busy("busy", "too much waits")
 
-    monkeypatch.setattr(forms._turns, "run", busy)
-    async with forms.held(request(1, "alice")):
+    monkeypatch.setattr(compiler._turns, "run", busy)
+    async with compiler.held(request(1, "alice")):
         assert not masks(constraints, request(1, "alice"))
 
 
 @pytest.mark.parametrize("constraint", [Constraint("regex", "a("), None])
 @run_async
 async def test_a_text_whose_constraint_is_not_compiled_here_is_written_all_the_same(
-    forms: Forms, constraints: Constraints, constraint: Constraint | None
+    compiler: ConstraintCompiler, constraints: Constraints, constraint: Constraint | None
 ) -> None:
-    async with forms.held(request(1, "alice", constraint)):
+    async with compiler.held(request(1, "alice", constraint)):
         assert not masks(constraints, request(1, "alice", constraint))

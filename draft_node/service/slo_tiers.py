@@ -1,4 +1,4 @@
-"""The service levels (SLOs) that texts may request of the verify node."""
+"""The service levels (SLOs) that texts may request of the verify node: its tiers, and what the node's key allows."""
 
 from draft_node.core.link import VerifyLink
 from goodspeed.errors import RequestRefused, VerifyAway
@@ -8,7 +8,7 @@ CODE = "slo"
 """Error code for a refused service level."""
 
 
-class Levels:
+class SloTiers:
     """Service levels that texts may request now; none are known before the verify node's Welcome."""
 
     def __init__(self, link: VerifyLink) -> None:

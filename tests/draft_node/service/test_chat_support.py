@@ -7,32 +7,32 @@ import pytest
 
 from draft_node.parsing.formats import TOOLS
 from draft_node.parsing.parser import ONLY_CONTENT
-from draft_node.service import chat_forms
-from draft_node.service.chat_forms import ChatForms, System, opened
+from draft_node.service import chat_support
+from draft_node.service.chat_support import ChatSupport, System, reasoning_state
 from goodspeed.engine.tokenizing.text import NOTHING
 from goodspeed.errors import ConfigError
 from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
 
 
 def test_special_tokens_that_are_no_markers_are_hidden() -> None:
-    forms = ChatForms.of(tokenizer(MISTRAL))
+    forms = ChatSupport.of(tokenizer(MISTRAL))
     parser = forms.parser({"f": {}})
     assert parser.formats.tools is TOOLS["mistral"]
     shown = set(forms.special.values()) - set(parser.hidden or ())
     assert shown == {forms.special["[TOOL_CALLS]"], forms.special["[ARGS]"]}
-    plain = ChatForms.of(tokenizer(QWEN3)).parser({"f": {}})
+    plain = ChatSupport.of(tokenizer(QWEN3)).parser({"f": {}})
     assert plain.hidden is None  # its markers are no special tokens
 
 
 def test_where_nothing_is_to_be_found_nothing_is_taken_apart() -> None:
-    assert ChatForms.of(tokenizer(MISTRAL)).parser(None) == ONLY_CONTENT
-    assert ChatForms.of(tokenizer(None)).parser(None) == ONLY_CONTENT
-    assert ChatForms.of(tokenizer(QWEN3)).parser(None).formats.tools is None
+    assert ChatSupport.of(tokenizer(MISTRAL)).parser(None) == ONLY_CONTENT
+    assert ChatSupport.of(tokenizer(None)).parser(None) == ONLY_CONTENT
+    assert ChatSupport.of(tokenizer(QWEN3)).parser(None).formats.tools is None
 
 
 def test_a_template_for_tools_of_its_own() -> None:
     templates = {"default": "{{ messages }}", "tool_use": "{{ tools }}<tool_call>"}
-    forms = ChatForms.of(tokenizer(templates))
+    forms = ChatSupport.of(tokenizer(templates))
     assert forms.takes_tools
     assert forms.formats.tools is TOOLS["hermes"]
     assert (forms.knows("tools"), forms.knows("tools", tools=True)) == (False, True)
@@ -48,16 +48,16 @@ def test_a_template_for_tools_of_its_own() -> None:
 )
 def test_settings_of_the_node_that_are_wrong(settings: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        ChatForms.of(tokenizer(QWEN3), settings=settings)
+        ChatSupport.of(tokenizer(QWEN3), settings=settings)
 
 
 def test_prompts_that_open_the_thinking() -> None:
-    parser = ChatForms.of(tokenizer(R1)).parser(None)
+    parser = ChatSupport.of(tokenizer(R1)).parser(None)
     here = tokenizer()
-    assert opened(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), parser) == "open"
-    assert opened(here, tuple(ids_of("<think>\n\n</think>\n\n")), parser) == "closed"
-    assert opened(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), parser) == "may"
-    assert opened(here, tuple(ids_of("<think>\n")), ONLY_CONTENT) == "closed"
+    assert reasoning_state(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), parser) == "open"
+    assert reasoning_state(here, tuple(ids_of("<think>\n\n</think>\n\n")), parser) == "closed"
+    assert reasoning_state(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), parser) == "may"
+    assert reasoning_state(here, tuple(ids_of("<think>\n")), ONLY_CONTENT) == "closed"
 
 
 STRICT = """\
@@ -86,7 +86,7 @@ REFUSES_ALL = "{{- raise_exception('never') }}"
     ],
 )
 def test_which_messages_of_the_system_a_template_shows(template: str | None, system: str) -> None:
-    assert ChatForms.of(tokenizer(template)).system == system
+    assert ChatSupport.of(tokenizer(template)).system == system
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> 
         return [{"role": roles[one[0]], "content": one[1:].lstrip(":").replace("+", "\n\n")} for one in text.split()]
 
     given = of(turns)
-    assert ChatForms(system="any").shown(given, NOTHING)[0] == given
-    assert ChatForms(system="first").shown(given, NOTHING)[0] == of(first)
-    assert ChatForms(system="none").shown(given, NOTHING)[0] == of(none)
+    assert ChatSupport(system="any").shown(given, NOTHING)[0] == given
+    assert ChatSupport(system="first").shown(given, NOTHING)[0] == of(first)
+    assert ChatSupport(system="none").shown(given, NOTHING)[0] == of(none)
     assert given == of(turns)
 
 
@@ -131,9 +131,9 @@ def test_messages_of_the_system_at_the_beginning_are_joined_once(
         num_joined.append(len(texts))
         return joined(message, texts)
 
-    joined = chat_forms._joined
-    monkeypatch.setattr(chat_forms, "_joined", counted)
+    joined = chat_support._joined
+    monkeypatch.setattr(chat_support, "_joined", counted)
     turns = [{"role": "system", "content": str(i)} for i in range(100)]
-    [shown, *_] = ChatForms(system=system).shown([*turns, {"role": "user", "content": "u"}], NOTHING)[0]
+    [shown, *_] = ChatSupport(system=system).shown([*turns, {"role": "user", "content": "u"}], NOTHING)[0]
     assert shown["content"].startswith("0\n\n1\n\n")
     assert num_joined == [most]

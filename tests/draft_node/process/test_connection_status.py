@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from draft_node.service.connection import MOST_S, START, WAIT, ConnectionStatus
+from draft_node.process.connection_status import MOST_S, START, WAIT, ConnectionStatus
 
 ENDPOINT = "tcp://127.0.0.1:5555"
 

@@ -14,7 +14,7 @@ from goodspeed.serving import loop as serving_loop
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
 from goodspeed.wire.zmq.transport import VerifyChannel
-from tests.draft_node.test_daemon_stops import start, stop
+from tests.draft_node.process.test_daemon_stops import start, stop
 from tests.fakes import make_core, session_id
 from tests.memory_network import MemoryNetwork
 from tests.waiting import run_async, until

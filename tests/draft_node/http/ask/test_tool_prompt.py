@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from draft_node.parsing.spelled import spelled
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_support import ChatSupport
+from draft_node.service.tool_prompt import with_tools_as_text
 from tests.chats import PLAIN, function, tokenizer
-from tests.draft_node.http.ask.test_tool_forms import NAMED, SAFE, may_end_after
+from tests.draft_node.http.ask.test_tool_constraints import NAMED, SAFE, may_end_after
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, prompt_of, streamed
 from tests.draft_node.http.fake import error_of
 
@@ -63,8 +63,8 @@ def test_where_a_template_is_strict_the_first_question_has_the_tools() -> None:
 
 def test_a_later_message_of_the_system_keeps_its_place() -> None:
     later = [USER, {"role": "system", "content": "now"}]
-    assert spelled(later, [function()], has_system=True)[1:] == later
-    assert spelled(later, [], has_system=True) == later
+    assert with_tools_as_text(later, [function()], has_system=True)[1:] == later
+    assert with_tools_as_text(later, [], has_system=True) == later
 
 
 @pytest.mark.parametrize("choice", ["required", NAMED])
@@ -86,7 +86,7 @@ def test_required_calls_are_constrained(choice: Any) -> None:
 )
 def test_tools_that_cannot_be_spelled_are_refused(template: str | None, parser: str, what: str) -> None:
     here = api("x", PLAIN)
-    here.service.chats = ChatForms.of(tokenizer(template), tools=parser)
+    here.service.chats = ChatSupport.of(tokenizer(template), tools=parser)
     for body in ({"tools": TOOLS}, {"messages": [USER, ASSISTANT, RESULT]}):
         error = error_of(here.chat(**body))
         assert what in error["message"]

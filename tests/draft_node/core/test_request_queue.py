@@ -7,7 +7,7 @@ from draft_node.core.actions import Send
 from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
-from draft_node.core.queue import LATER_S, Queue
+from draft_node.core.request_queue import LATER_S, RequestQueue
 from draft_node.core.session import Session, State
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
@@ -258,7 +258,7 @@ def test_a_users_most_urgent_text_has_the_users_next_place():
 )
 def test_priorities_change_nobody_elses_turn(texts, num_slots, num_ends):
     """The next place goes to the user whom it goes to without any priorities, however many texts end at once."""
-    queues = Queue(num_slots), Queue(num_slots)
+    queues = RequestQueue(num_slots), RequestQueue(num_slots)
     running: list[list[Generation]] = [[], []]
     turns: list[list[str]] = [[], []]
 

@@ -1,11 +1,11 @@
-"""The channels of a draft node's links: one that cannot be made disturbs no other, and may be tried again."""
+"""The connections of a draft node's links: one that cannot be made disturbs no other, and may be tried again."""
 
 import asyncio
 
 import pytest
 
-from draft_node.core.directory import Address
-from draft_node.process.channels import Channels
+from draft_node.core.verify_nodes import Address
+from draft_node.process.connections import Connections
 from goodspeed.errors import TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
@@ -40,21 +40,21 @@ async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error:
     async def connect(address: Address) -> DraftChannel:
         raise error
 
-    channels = Channels(
+    connections = Connections(
         network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *why: told.append(why)
     )
     async with asyncio.TaskGroup() as tasks:
-        channels.begin(tasks)
-        channels.connect(1, Address("tcp://b:1"))
-        channels.put(1, BEAT)  # waits, and is dropped
+        connections.begin(tasks)
+        connections.connect(1, Address("tcp://b:1"))
+        connections.put(1, BEAT)  # waits, and is dropped
         while not told:
             await asyncio.sleep(0)
-        channels.put(0, BEAT)
+        connections.put(0, BEAT)
         assert (await verify.receive()).message == BEAT
-        for task in channels._links[0].tasks:
+        for task in connections._by_link[0].tasks:
             task.cancel()
     assert told == [(1, error)]
-    assert channels.traffic.num_sent == 1
+    assert connections.traffic.num_sent == 1
 
 
 @run_async
@@ -65,14 +65,14 @@ async def test_the_traffic_of_a_closing_channel_stays_counted() -> None:
     async def connect(address: Address) -> DraftChannel:
         return network.connect_draft(b"b")
 
-    channels = Channels(network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *_: None)
+    connections = Connections(network.connect_draft(b"a"), connect, lambda *_: None, lambda *_: None, lambda *_: None)
     async with asyncio.TaskGroup() as tasks:
-        channels.begin(tasks)
-        channels.connect(1, Address("tcp://b:1"))
-        channels.put(1, BEAT)
+        connections.begin(tasks)
+        connections.connect(1, Address("tcp://b:1"))
+        connections.put(1, BEAT)
         await verify.receive()
-        channels.disconnect(1)
-        assert channels.traffic.num_sent == 1
-        for task in channels._links[0].tasks:
+        connections.disconnect(1)
+        assert connections.traffic.num_sent == 1
+        for task in connections._by_link[0].tasks:
             task.cancel()
-    assert channels.traffic.num_sent == 1
+    assert connections.traffic.num_sent == 1

@@ -3,13 +3,13 @@
 import pytest
 
 from draft_node.core.core import DraftCore
-from draft_node.core.directory import Address
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import TRY_S
+from draft_node.core.verify_nodes import Address
 from draft_node.http.metrics import create_registry
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.counts import Texts
-from draft_node.service.levels import Levels
+from draft_node.service.slo_tiers import SloTiers
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
@@ -21,11 +21,11 @@ HELLO = Hello(VERSION, "a", b"bootboot", "fake")
 THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
 
 
-def levels(told: SloTerms | None = None) -> Levels:
+def levels(told: SloTerms | None = None) -> SloTiers:
     link = VerifyLink.begin(HELLO, 3.0, 0.0)
     if told is not None:
         link.heard(Welcome(VERSION, b"verify-0", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=told), 0.0)
-    return Levels(link)
+    return SloTiers(link)
 
 
 def test_a_node_that_knows_no_verify_node_has_no_default():

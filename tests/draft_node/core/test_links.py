@@ -1,10 +1,10 @@
-"""Links and directory by hand: who is known, which link is the home, and where sessions wait, go and are not sent."""
+"""Links and verify nodes by hand: which are known, which link is the home, and where sessions wait and go."""
 
 from random import Random
 
-from draft_node.core.directory import Address, Directory
 from draft_node.core.link import VerifyLink
 from draft_node.core.links import GRACE_S, IDLE_S, JITTER_S, MAX_TRIED, REDIRECT_S, TRY_S, Links
+from draft_node.core.verify_nodes import Address, VerifyNodes
 from goodspeed.wire.handshake import Sibling
 from tests.fakes import make_hello, make_welcome, session_id
 
@@ -46,22 +46,22 @@ def connected(*addresses):
     return links
 
 
-# -- the directory -----------------------------------------------------------------------------------------------------
+# -- the verify nodes -------------------------------------------------------------------------------------------------
 
 
 def test_candidates_are_those_with_the_target_that_do_not_stop_the_least_waited_for_first():
-    directory = Directory([A], Random(1))
-    directory.learn([sibling(one, target_fingerprint="t", expected_s=wait) for one, wait in ((B, 9.0), (C, 1.0))])
-    assert directory.candidates("t") == [C, B, A]
-    directory.learn([sibling(B, target_fingerprint="u"), sibling(C, is_draining=True)])
-    assert directory.candidates("t") == [A]
-    assert set(directory.candidates(None)) == {A, B}
-    directory.exclude(A)
-    assert directory.candidates("t") == []
+    nodes = VerifyNodes([A], Random(1))
+    nodes.learn([sibling(one, target_fingerprint="t", expected_s=wait) for one, wait in ((B, 9.0), (C, 1.0))])
+    assert nodes.candidates("t") == [C, B, A]
+    nodes.learn([sibling(B, target_fingerprint="u"), sibling(C, is_draining=True)])
+    assert nodes.candidates("t") == [A]
+    assert set(nodes.candidates(None)) == {A, B}
+    nodes.exclude(A)
+    assert nodes.candidates("t") == []
 
 
 def test_equals_come_in_random_order():
-    orders = {tuple(Directory([A, B], Random(seed)).candidates(None)) for seed in range(20)}
+    orders = {tuple(VerifyNodes([A, B], Random(seed)).candidates(None)) for seed in range(20)}
     assert orders == {(A, B), (B, A)}
 
 
@@ -157,7 +157,7 @@ def test_a_home_to_be_that_never_answers_is_given_up():
 def test_too_many_that_do_not_answer_are_given_up_the_first_of_them_first():
     links = make(*(Address(f"tcp://{number}:1") for number in range(8)))
     for number in range(1, 8):
-        links._make(links.directory.addresses()[number], 0.0)
+        links._make(links.verify_nodes.addresses()[number], 0.0)
     assert links.useless(0.0) == [1, 2, 3]
     assert len(list(links)) - 1 - 3 == MAX_TRIED
 

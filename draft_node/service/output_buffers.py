@@ -1,4 +1,4 @@
-"""The items of a request's texts that its user has not read yet, and a bound on those of all requests."""
+"""Buffers of what requests' texts have output and their users have not read yet, and a bound on all of them."""
 
 import asyncio
 from typing import TypeAlias
@@ -13,39 +13,39 @@ MAX_UNREAD = 1 << 22
 """Most units of about 100 bytes that all requests hold: a token takes 4, each of its alternatives 1."""
 
 
-class Unread:
-    """Bounds the unread items of all requests; beyond `most` units the largest queue goes, and its request fails."""
+class OutputBuffers:
+    """Bounds the unread items of all requests; beyond `most` units the largest buffer goes, and its request fails."""
 
     def __init__(self, most: int = MAX_UNREAD) -> None:
         self._most = most
-        self._requests = set[Items]()
+        self._buffers = set[OutputBuffer]()
 
     @property
     def num_held(self) -> int:
         """Units that all requests hold."""
-        return sum(items.num_held for items in self._requests)
+        return sum(buffer.num_held for buffer in self._buffers)
 
-    def begin(self) -> "Items":
-        """Returns the queue of a new request, to be ended by `Items.end`."""
-        items = Items(self)
-        self._requests.add(items)
-        return items
+    def begin(self) -> "OutputBuffer":
+        """Returns the buffer of a new request, to be ended by `OutputBuffer.end`."""
+        buffer = OutputBuffer(self)
+        self._buffers.add(buffer)
+        return buffer
 
-    def forget(self, items: "Items") -> None:
-        self._requests.discard(items)
+    def forget(self, buffer: "OutputBuffer") -> None:
+        self._buffers.discard(buffer)
 
     def check(self) -> None:
-        """Drops the largest queues until the others are within the bound."""
+        """Drops the contents of the largest buffers until the others are within the bound."""
         while self.num_held > self._most:
-            max(self._requests, key=lambda items: items.num_held).drop()
+            max(self._buffers, key=lambda buffer: buffer.num_held).drop()
 
 
-class Items:
-    """A request's queue: the texts' tasks put items in, the user's task takes them out."""
+class OutputBuffer:
+    """A request's buffer: the texts' tasks put items in, the user's task takes them out."""
 
-    def __init__(self, unread: Unread) -> None:
+    def __init__(self, buffers: OutputBuffers) -> None:
         self.num_held = 0
-        self._unread = unread
+        self._all = buffers
         self._queue: asyncio.Queue[Numbered] = asyncio.Queue()
         self._is_dropped = False
 
@@ -53,7 +53,7 @@ class Items:
         if not self._is_dropped:
             self._queue.put_nowait(item)
             self.num_held += _size(item)
-            self._unread.check()
+            self._all.check()
 
     async def get(self) -> Numbered:
         item = await self._queue.get()
@@ -71,7 +71,7 @@ class Items:
 
     def end(self) -> None:
         """Gives up what is left; nothing may be put in afterwards."""
-        self._unread.forget(self)
+        self._all.forget(self)
 
 
 def _size(item: Numbered) -> int:

@@ -1,4 +1,4 @@
-"""Opens sessions at verify nodes, and moves them when a verify node is lost or redirects them.
+"""Routes sessions to verify nodes: opens them, and moves them when a verify node is lost or redirects them.
 
 `links.py` decides which link; this module turns the decision into actions.
 """
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from draft_node.core.actions import Action, Away, Connect, Connected, Disconnect, NodeAction, Reconnect, Send, Tell
 from draft_node.core.counts import Counts
 from draft_node.core.links import Links
-from draft_node.core.queue import Queue
+from draft_node.core.request_queue import RequestQueue
 from draft_node.core.session import Session
 from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_HOPS
@@ -26,10 +26,10 @@ class LeftOpen(NamedTuple):
     epochs: dict[bytes, int]  # by session
 
 
-class Openings:
+class SessionRouter:
     """Opens and moves sessions."""
 
-    def __init__(self, links: Links, sessions: Mapping[bytes, Session], queue: Queue, counts: Counts) -> None:
+    def __init__(self, links: Links, sessions: Mapping[bytes, Session], queue: RequestQueue, counts: Counts) -> None:
         """sessions: all sessions of this node. queue: decides which sessions have a place."""
         self._links = links
         self._sessions = sessions
@@ -111,7 +111,7 @@ class Openings:
         if not session.redirected(redirect):
             return []
         self._counts.num_redirected += 1
-        address = self._links.directory.find(redirect.endpoint, redirect.server_key)
+        address = self._links.verify_nodes.find(redirect.endpoint, redirect.server_key)
         if address is None or had_hops >= MAX_HOPS:
             self._queue.refused(session_id, now)
             return []
