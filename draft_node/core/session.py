@@ -8,7 +8,7 @@ message, have the draft model propose, deliver tokens to the user. The text is i
 from dataclasses import dataclass, field
 from enum import Enum
 
-from draft_node.core.actions import Action, Deliver, Fail, Finish, Send, Statistics
+from draft_node.core.actions import Action, Fail, Finish, Send, Statistics
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.drafts.stream import Stream
@@ -242,9 +242,7 @@ class Session:
         self.statistics.count(verdict, num_new)
         self.stream.observe(verdict, num_new)
         actions = self._go_on(verdict, now)
-        if not num_new and new.of_prompt is None:
-            return actions
-        return [Deliver(new.tokens, new.logprobs, new.of_prompt), *actions]
+        return [new, *actions] if num_new or new.prompt_logprobs is not None else actions
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
         self._num_refused = 0

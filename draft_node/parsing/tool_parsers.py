@@ -188,7 +188,6 @@ class XmlToolParser:
         self._in_value = False
         self._has_value = False
         self._word = ""  # in a value: its latest characters; between values: the text since the previous value
-        self._is_padded = not self._head
 
     def take(self, char: str) -> tuple[Call, ...] | None:
         if self._name is None:

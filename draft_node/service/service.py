@@ -29,7 +29,7 @@ from draft_node.service.chat_support import ChatSupport
 from draft_node.service.constraint_compiler import ConstraintCompiler
 from draft_node.service.counts import Text, Texts
 from draft_node.service.fair_queue import FairQueue
-from draft_node.service.output_buffers import OutputBuffers
+from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
@@ -91,7 +91,7 @@ class Service:
         self._tokenizer = AsyncTokenizer(vocabulary.tokenizer, refuses_control_tokens=refuses_control_tokens)
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
-        self.outputs = OutputBuffers()
+        self.outputs = set[OutputBuffer]()  # of requests in progress
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
         self._compiler = ConstraintCompiler(constraints)

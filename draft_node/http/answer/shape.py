@@ -14,6 +14,7 @@ from draft_node.http.answer.choices import Choice
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.answer import Begun, Ended, Item, Piece
+from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.service import Service
 from draft_node.service.token_text import PromptTokens
 
@@ -60,7 +61,7 @@ async def items_of(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, 
 
     If one text fails, all end. Leaving the iteration early closes all sessions.
     """
-    arrived = service.outputs.begin()
+    arrived = OutputBuffer(service.outputs)
 
     async def run(index: int, generation: Generation) -> None:
         try:

@@ -64,25 +64,14 @@ class CustomTool(OfMessages):
 
 
 class HostedTool(LeftOut):
-    """A tool that Anthropic's service runs."""
+    """A tool that Anthropic's service runs. Those that a client runs by a schema of Anthropic's are not supported."""
 
     types = (
         r"(?!(bash|text_editor|memory|computer|browser)_)[a-z0-9_]{1,40}_\d{8}|tool_search_tool_[a-z0-9]+|mcp_toolset"
     )
 
 
-class LearnedTool(LeftOut):
-    """A tool that a client runs, and whose schema only Anthropic's models have learned: it is refused."""
-
-    types = r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}"
-
-    @model_validator(mode="after")
-    def _is_unknown(self) -> Self:
-        what = "is of a tool whose schema this model has not learned; send one of your own, with name and input_schema"
-        raise refused("type", what)
-
-
-AnyTool: TypeAlias = Annotated[CustomTool | LearnedTool | HostedTool, ByType("custom")]
+AnyTool: TypeAlias = Annotated[CustomTool | HostedTool, ByType("custom")]
 
 
 class InputText(OfMessages, TextPart):

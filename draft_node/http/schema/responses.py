@@ -147,14 +147,6 @@ class AdditionalTools(Item):
     tools: Tools
 
 
-class ItemReference(LeftOut):
-    types = "item_reference"
-
-    @model_validator(mode="after")
-    def _is_kept_nowhere(self) -> Self:
-        raise refused("type", 'must not be "item_reference": no item is kept here; send the item itself')
-
-
 class HostedItem(LeftOut):
     """An item that only a hosted service can read, or whose tool only it can run."""
 
@@ -173,7 +165,6 @@ AnyItem: TypeAlias = Annotated[
     | SearchCall
     | FoundTools
     | AdditionalTools
-    | ItemReference
     | HostedItem,
     ByType("message"),
 ]

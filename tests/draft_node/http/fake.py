@@ -18,7 +18,7 @@ from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.chat_support import ChatSupport
 from draft_node.service.counts import Texts
 from draft_node.service.fair_queue import FairQueue
-from draft_node.service.output_buffers import OutputBuffers
+from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.service import MAX_BYTES, NO_BOUND, Service
 from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import PromptTokens, Token, TokenText, TokenTexts
@@ -71,7 +71,7 @@ class FakeService(Service):
         self.draining = False
         self.num_encoded = 0
         self.texts = Texts()
-        self.outputs = OutputBuffers()
+        self.outputs = set[OutputBuffer]()
         self.bodies, self.answers = FairQueue(MAX_BYTES, "", "bodies"), FairQueue(NO_BOUND, "", "answers")
         self._secret = secrets.token_bytes(32)
         self.completion_defaults = self.chat_defaults = Defaults()

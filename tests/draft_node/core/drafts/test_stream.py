@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Send
 from draft_node.core.drafts.draft_tree import AT_ONCE
-from draft_node.core.drafts.ngrams import FLOOR
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
 from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH, Stream
 from draft_node.core.generation import Generation
@@ -355,7 +354,7 @@ def test_a_model_whose_tokens_come_too_late_is_not_asked_until_it_is_tried_again
     last = late(session, REST, start=length)
     assert not resting.is_resting
     assert isinstance(last, Propose)
-    assert (last.least_probability, len(last.tokens)) == (FLOOR, length + REST)
+    assert (last.least_probability, len(last.tokens)) == (probabilities.FLOOR, length + REST)
 
 
 def test_a_model_that_is_still_reading_is_not_judged_unless_it_reads_for_long():

@@ -356,7 +356,7 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
         ({"system": 5}, "system must be a string or a list"),
         (TOOLS, "tools are not supported: this model has no chat template"),
         ({"tools": [SEARCH]}, "tools must have one of your own: nothing runs web_search_20250305 here; send one"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0.type is of a tool whose schema this model"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0 has the type 'bash_20250124', which is"),
         ({"tools": [{"type": "tool_search_tool_bm25_20251119"}]}, "tools must have one of your own"),
         ({"tools": [{"type": "odd", "name": "x"}]}, "tools.0 has the type 'odd', which is not supported; send one of"),
         ({"tools": [{"name": "weather"}]}, "tools.0.input_schema must be given"),
