@@ -19,8 +19,8 @@ virtual clock.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Send, Statistics, Tell
-from draft_node.core.counts import Counts, total
+from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Send, Tell
+from draft_node.core.counts import Counts, Statistics, total
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.generation import Generation

@@ -8,10 +8,11 @@ message, have the draft model propose, deliver tokens to the user. The text is i
 from dataclasses import dataclass, field
 from enum import Enum
 
-from draft_node.core.actions import Action, Fail, Finish, Send, Statistics
+from draft_node.core.actions import Action, Fail, Finish, Send
+from draft_node.core.counts import Statistics
+from draft_node.core.drafts.draft_stream import DraftStream
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.drafts.stream import Stream
 from draft_node.core.generation import Generation
 from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Proposed
@@ -128,7 +129,7 @@ class Session:
     num_hops: int = 0  # redirects since its latest token
     opens_at: float = 0.0  # no opening before this time, after refusals in a row
     text: Text = field(init=False)
-    stream: Stream = field(init=False)
+    stream: DraftStream = field(init=False)
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _num_refused: int = 0  # refusals in a row
     story: Story = field(default_factory=Story)  # of all sessions
@@ -136,7 +137,7 @@ class Session:
     def __post_init__(self) -> None:
         self.target = self.request.target
         self.text = Text(self.request)
-        self.stream = Stream.of(self.request, self.ngrams, self.resting, self.num_parallel)
+        self.stream = DraftStream.of(self.request, self.ngrams, self.resting, self.num_parallel)
 
     @property
     def epoch(self) -> int:

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from draft_node.core.counts import KNOWN
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.counts import Texts
+from draft_node.service.request_stats import RequestStats
 from draft_node.service.slo_tiers import SloTiers
 from goodspeed.drafting.sources import by_source
 from goodspeed.serving.measuring import metrics
@@ -26,7 +26,7 @@ from goodspeed.wire.messages import RefusalCode
 class DraftCollector(Collector):
     """All metrics of a draft node; collect in its event loop."""
 
-    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> None:
+    def __init__(self, daemon: DraftDaemon, texts: RequestStats, answered: ResponseCounts) -> None:
         self._daemon = daemon
         self._texts = texts
         self._answered = answered
@@ -104,6 +104,6 @@ class DraftCollector(Collector):
         yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
 
 
-def create_registry(daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> metrics.Registry:
+def create_registry(daemon: DraftDaemon, texts: RequestStats, answered: ResponseCounts) -> metrics.Registry:
     """Returns the registry behind `/metrics`. texts: of the service."""
     return metrics.create_registry(DraftCollector(daemon, texts, answered))

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from draft_node.parsing.formats import Formats, ToolFormat
-from draft_node.parsing.schemas import (
+from draft_node.parsing.tool_parsers import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
+from draft_node.parsing.tool_schemas import (
     check_parameters,
     choices_of,
     is_legible,
@@ -19,7 +20,6 @@ from draft_node.parsing.schemas import (
     parameters_of,
     types_of,
 )
-from draft_node.parsing.tool_parsers import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from goodspeed.constraint.forcing import ANY_TEXT, without
 from goodspeed.constraint.references import Resolver, standalone
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from draft_node.parsing.formats import Call
-from draft_node.parsing.schemas import arguments_of
+from draft_node.parsing.tool_schemas import arguments_of
 
 OUTSIDE = frozenset(' \t\r\n{}[]:,"-+.0123456789eEtruefalsn')
 """All characters that JSON may have outside of strings."""

@@ -81,9 +81,9 @@ def _model_name(config: DraftConfig) -> str:
 def _make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting | None:
     """Sets up drafting with the model; None without one."""
     if config.is_url:
-        from draft_node.model.llamacpp import opening
+        from draft_node.model.llamacpp import connecting
 
-        return opening.make_drafting(config, vocabulary)
+        return connecting.make_drafting(config, vocabulary)
     if config.is_source:
         return Drafting(SourceDrafter(create(config.model.removeprefix(SOURCE))))
     if config.has_model:

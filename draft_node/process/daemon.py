@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 
 from draft_node.core import actions as act
-from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, NodeAction
 from draft_node.core.core import DraftCore
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting

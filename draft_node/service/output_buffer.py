@@ -3,7 +3,7 @@
 import asyncio
 from typing import TypeAlias
 
-from draft_node.service.answer import Item, Piece
+from draft_node.service.output_processor import Item, Piece
 from goodspeed.errors import RequestRefused
 
 Numbered: TypeAlias = tuple[int, Item | Exception]

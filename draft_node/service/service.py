@@ -5,7 +5,7 @@
     async with aclosing(service.write(generation)) as pieces:
         async for piece in pieces: ...
 
-`service.texts` (`counts.py`) counts every text's outcome for `/metrics`.
+`service.texts` (`request_stats.py`) counts every text's outcome for `/metrics`.
 """
 
 import logging
@@ -23,13 +23,13 @@ from draft_node.core.actions import Fail
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Answer, Begun, Ended, Item
 from draft_node.service.async_tokenizer import AsyncTokenizer
 from draft_node.service.chat_support import ChatSupport
 from draft_node.service.constraint_compiler import ConstraintCompiler
-from draft_node.service.counts import Text, Texts
 from draft_node.service.fair_queue import FairQueue
 from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Begun, Ended, Item, OutputProcessor
+from draft_node.service.request_stats import RequestRecord, RequestStats
 from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
@@ -84,7 +84,7 @@ class Service:
         self._vocabulary = vocabulary
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self.max_waiting = max_waiting
-        self.texts = Texts()
+        self.texts = RequestStats()
         self.chats = chats or ChatSupport.of(vocabulary.tokenizer)
         self._token_texts = TokenTexts(vocabulary.tokenizer)
         self._secret = secrets.token_bytes(32)  # of the salts: a new process has others
@@ -159,7 +159,7 @@ class Service:
         with self._counted(generation) as text:
             self._check_admission(generation)
             while True:
-                answer = Answer(self._vocabulary.tokenizer, self._token_texts, generation, parser)
+                answer = OutputProcessor(self._vocabulary.tokenizer, self._token_texts, generation, parser)
                 try:
                     async with aclosing(self._attempt(generation, text, answer)) as items:
                         async for item in items:
@@ -171,7 +171,9 @@ class Service:
                     logger.info("restarting a text: the verify node has another target")
                     generation = self._under_target(generation)
 
-    async def _attempt(self, request: Generation, text: Text, answer: Answer) -> AsyncGenerator[Item, None]:
+    async def _attempt(
+        self, request: Generation, text: RequestRecord, answer: OutputProcessor
+    ) -> AsyncGenerator[Item, None]:
         """Generates the text with one target, in one session."""
         session, kept, num_thinking = None, None, 0
         async with self._compiler.held(request), aclosing(self._daemon.generate(request)) as items:
@@ -214,7 +216,7 @@ class Service:
             raise
 
     @contextmanager
-    def _counted(self, generation: Generation) -> Iterator[Text]:
+    def _counted(self, generation: Generation) -> Iterator[RequestRecord]:
         """Counts a text from request to end."""
         text = self.texts.begin(len(generation.prompt), generation.asked_at, generation.slo)
         try:

@@ -9,7 +9,7 @@ from draft_node.http.answer.logprobs import for_chat
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import ChatRequest
 from draft_node.parsing.formats import Call, Content, ParsedPart, Thinking
-from draft_node.service.answer import Ended, Piece
+from draft_node.service.output_processor import Ended, Piece
 from draft_node.service.token_text import Token
 from goodspeed.wire.fields import FinishReason
 

@@ -10,7 +10,7 @@ from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import call_of
 from draft_node.parsing.formats import Call, ParsedPart, ToolFormat, joined
-from draft_node.service.answer import Begun, Ended, Item, Piece
+from draft_node.service.output_processor import Begun, Ended, Item, Piece
 from draft_node.service.token_text import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
 from goodspeed.slo.attainment import Kept

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from draft_node.http.answer.shape import Shape
 from draft_node.http.ask.generation import Batch
 from draft_node.parsing.formats import Call, ParsedPart, Thinking
-from draft_node.service.answer import Ended, Piece
+from draft_node.service.output_processor import Ended, Piece
 
 Event: TypeAlias = dict[str, Any]
 """An event with its `type`. It may refer to parts of the body, which change after it: serialize it at once."""

@@ -13,8 +13,8 @@ from draft_node.core.generation import Generation
 from draft_node.http.answer.choices import Choice
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
 from draft_node.service.token_text import PromptTokens
 

@@ -19,8 +19,8 @@ from draft_node.http.schema.content_parts import text_of
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.formats import ThinkingFormat
 from draft_node.parsing.parser import Continued, ParserSettings
-from draft_node.parsing.schemas import has_options, is_of_object
 from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
+from draft_node.parsing.tool_schemas import has_options, is_of_object
 from draft_node.service.chat_support import ChatSupport
 from goodspeed.engine.tokenizing.text import Inputs
 

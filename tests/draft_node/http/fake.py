@@ -9,16 +9,16 @@ import openai
 from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Statistics
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.http.app import create_app
 from draft_node.parsing.formats import Content
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Item, Piece
 from draft_node.service.chat_support import ChatSupport
-from draft_node.service.counts import Texts
 from draft_node.service.fair_queue import FairQueue
 from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Begun, Ended, Item, Piece
+from draft_node.service.request_stats import RequestStats
 from draft_node.service.service import MAX_BYTES, NO_BOUND, Service
 from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import PromptTokens, Token, TokenText, TokenTexts
@@ -70,7 +70,7 @@ class FakeService(Service):
     def __init__(self) -> None:
         self.draining = False
         self.num_encoded = 0
-        self.texts = Texts()
+        self.texts = RequestStats()
         self.outputs = set[OutputBuffer]()
         self.bodies, self.answers = FairQueue(MAX_BYTES, "", "bodies"), FairQueue(NO_BOUND, "", "answers")
         self._secret = secrets.token_bytes(32)

@@ -3,11 +3,12 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from draft_node.core.actions import Deliver, Finish, Statistics
+from draft_node.core.actions import Deliver, Finish
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Answer, Begun, Ended, Item
 from draft_node.service.chat_support import ChatSupport
+from draft_node.service.output_processor import Begun, Ended, Item, OutputProcessor
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
@@ -46,7 +47,7 @@ class SpeakingService(FakeService):
         self.generations.append(generation)
         self.parser = parser
         yield Begun("b1")
-        answer = Answer(self.tokenizer, TokenTexts(self.tokenizer), generation, parser)
+        answer = OutputProcessor(self.tokenizer, TokenTexts(self.tokenizer), generation, parser)
         written = ids_of(self.says)
         ids, reason = written[: generation.max_tokens], "stop" if len(written) <= generation.max_tokens else "length"
         for start in range(0, len(ids), self.num_at_once):

@@ -4,8 +4,8 @@ import pytest
 
 from draft_node.parsing.formats import Content
 from draft_node.service import output_buffer
-from draft_node.service.answer import Piece
 from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Piece
 from draft_node.service.token_text import Token
 from goodspeed.errors import RequestRefused
 from tests.waiting import run_async

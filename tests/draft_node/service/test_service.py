@@ -15,7 +15,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.output_processor import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.refined import Refined

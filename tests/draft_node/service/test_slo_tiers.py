@@ -8,7 +8,7 @@ from draft_node.core.links import TRY_S
 from draft_node.core.verify_nodes import Address
 from draft_node.http.metrics import create_registry
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.counts import Texts
+from draft_node.service.request_stats import RequestStats
 from draft_node.service.slo_tiers import SloTiers
 from goodspeed.errors import RequestRefused, VerifyAway
 from goodspeed.serving.measuring.counts import ResponseCounts
@@ -51,7 +51,7 @@ def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
 async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
     core = DraftCore(VerifyLink.begin(HELLO, 3.0, 0.0), addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
     daemon = DraftDaemon(None, MemoryNetwork().connect_draft(b"a"), core)
-    registry = create_registry(daemon, Texts(), ResponseCounts())
+    registry = create_registry(daemon, RequestStats(), ResponseCounts())
     core.tick(TRY_S)
     slo = SloTerms(tuple(THEIRS.values()))
     core.receive(Welcome(VERSION, b"verify-1", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=slo), TRY_S, 1)

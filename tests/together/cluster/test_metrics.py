@@ -19,7 +19,7 @@ from draft_node.core.generation import Generation
 from draft_node.http import metrics as draft_metrics
 from draft_node.process import assembly as draft_assembly
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Ended
+from draft_node.service.output_processor import Ended
 from draft_node.service.service import Service
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine import checkpoints

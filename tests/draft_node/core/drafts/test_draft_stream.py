@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from draft_node.core.actions import Deliver, Send
+from draft_node.core.drafts.draft_stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH, DraftStream
 from draft_node.core.drafts.draft_tree import AT_ONCE
 from draft_node.core.drafts.resting import LEAST_TRIAL, REST, Resting
-from draft_node.core.drafts.stream import ENOUGH, MAX_SILENT, NGRAM_LENGTH, Stream
 from draft_node.core.generation import Generation
 from draft_node.core.session import RESEND_S, Session
 from goodspeed.drafting.proposing import Propose, Proposed
@@ -123,7 +123,7 @@ def test_what_may_not_be_drafted_any_more_does_not_go_up():
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 def test_a_model_that_may_not_draft_reads_no_prompt_until_it_may(verification):
     request, resting = replace(REQUEST, verification=verification), Resting()
-    other, stream = (Stream.of(request, None, resting, 1) for _ in range(2))
+    other, stream = (DraftStream.of(request, None, resting, 1) for _ in range(2))
     assert other.begin(PROMPT)
     other.answer(verdict(3, 10, may_draft=0), TEXT[:4])
     assert bool(stream.begin(PROMPT)) == (verification == "ratio")  # under which rounds wait for it
@@ -134,9 +134,9 @@ def test_a_model_that_may_not_draft_reads_no_prompt_until_it_may(verification):
 @pytest.mark.parametrize("changes", [{"max_draft": 0}, {"drafter": "ngram"}, {"max_tokens": 2}])
 def test_a_text_that_no_model_drafts_for_keeps_it_from_no_other_prompt(changes):
     resting = Resting()
-    other = Stream.of(replace(REQUEST, **changes), None, resting, 1)
+    other = DraftStream.of(replace(REQUEST, **changes), None, resting, 1)
     other.answer(verdict(3, 10, may_draft=0), TEXT[:4])
-    assert Stream.of(REQUEST, None, resting, 1).begin(PROMPT)
+    assert DraftStream.of(REQUEST, None, resting, 1).begin(PROMPT)
 
 
 def test_a_chain_is_complete_where_no_more_may_be_drafted_however_little_was_added():

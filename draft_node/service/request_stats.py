@@ -11,7 +11,7 @@ from goodspeed.wire.fields import FinishReason
 
 
 @dataclass(slots=True)
-class Texts:
+class RequestStats:
     """Counts of the requested texts, as their users saw them."""
 
     finished: Counter[FinishReason] = field(default_factory=Counter)
@@ -29,19 +29,19 @@ class Texts:
     promised: Counter[tuple[str, Outcome]] = field(default_factory=Counter)  # of these, texts with a promised SLO
     slo_tokens: Counter[str] = field(default_factory=Counter)  # of complete texts that attained their SLO, by tier
 
-    def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "Text":
+    def begin(self, num_prompt_tokens: int, now: float, slo: Objectives | None = None) -> "RequestRecord":
         """Starts counting a requested text. slo: its objectives, of a known tier or of none; None: no objectives."""
-        return Text(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES))
+        return RequestRecord(self, num_prompt_tokens, Times(now, slo or NO_OBJECTIVES))
 
     def count_failure(self, code: str) -> None:
         self.failed[known(code)] += 1
 
 
 @dataclass(slots=True)
-class Text:
+class RequestRecord:
     """Counts one text, from its request to its end."""
 
-    texts: Texts
+    texts: RequestStats
     num_prompt_tokens: int
     times: Times
     _over: bool = False

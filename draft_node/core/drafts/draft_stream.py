@@ -46,7 +46,7 @@ LEAST_GAIN = 1.0
 
 
 @dataclass(slots=True)
-class Stream:
+class DraftStream:
     """The drafts of one session, and its requests to the draft model."""
 
     request: Generation
@@ -67,7 +67,7 @@ class Stream:
     @classmethod
     def of(
         cls, request: Generation, ngrams: NgramDrafter | None, resting: Resting, num_parallel: int | None
-    ) -> "Stream":
+    ) -> "DraftStream":
         """Returns the stream of a session.
 
         num_parallel: tokens that the draft model drafts in one forward pass; None: the node has no draft model.

@@ -3,12 +3,12 @@
 import pytest
 
 from draft_node.core.counts import Counts
-from draft_node.service.counts import Texts
+from draft_node.service.request_stats import RequestStats
 from goodspeed.slo.objectives import OTHER
 
 
 def test_a_text_from_its_wish_to_its_end():
-    texts = Texts()
+    texts = RequestStats()
     text = texts.begin(7, now=10.0)
     text.delivered(1, now=10.5)
     text.delivered(4, now=10.6)
@@ -25,7 +25,7 @@ def test_a_text_from_its_wish_to_its_end():
 
 
 def test_a_text_without_tokens_says_nothing_of_its_first():
-    texts = Texts()
+    texts = RequestStats()
     text = texts.begin(3, now=0.0)
     text.delivered(0, now=1.0)
     text.failed("prompt")
@@ -36,7 +36,7 @@ def test_a_text_without_tokens_says_nothing_of_its_first():
 
 
 def test_a_reader_who_leaves():
-    texts = Texts()
+    texts = RequestStats()
     text = texts.begin(3, now=0.0)
     text.delivered(2, now=1.0)
     text.left()
@@ -45,7 +45,7 @@ def test_a_reader_who_leaves():
 
 
 def test_reasons_from_the_network_are_bounded():
-    counts, texts = Counts(), Texts()
+    counts, texts = Counts(), RequestStats()
     for code in ("prompt", "tomorrow's", "the day after's"):
         counts.refused(code)
         texts.begin(3, now=0.0).failed(code)

@@ -1,4 +1,4 @@
-"""A text's items for the user: `Begun`, pieces up to the first stop string, which `Answer` makes of tokens, `Ended`.
+"""Turns a session's tokens into a text's items for the user: `Begun`, pieces up to the first stop string, `Ended`.
 
 Stop strings are searched in content only: reasoning and call arguments may contain them.
 """
@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from draft_node.core.actions import Deliver, Finish, Statistics
+from draft_node.core.actions import Deliver, Finish
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.parsing.formats import Call, Content, ParsedPart, joined
 from draft_node.parsing.parser import ONLY_CONTENT, Parser, ParserSettings
@@ -65,7 +66,7 @@ class Ended:
 Item: TypeAlias = Begun | Piece | Ended
 
 
-class Answer:
+class OutputProcessor:
     """Turns a session's tokens into pieces until a stop string is found or the session ends."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.output_processor import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, ServiceError
@@ -23,7 +23,7 @@ DEFAULT_MAX_TOKENS = 150
 """Without an instruction to follow, a text may never end by itself."""
 
 
-class Batch:
+class PromptBatch:
     """Runs a file's prompts through a draft node. `results` has a row of JSON members for each that has ended."""
 
     def __init__(

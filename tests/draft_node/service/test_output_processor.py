@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
-from draft_node.service.answer import Answer, Piece
+from draft_node.service.output_processor import OutputProcessor, Piece
 from draft_node.service.token_text import Token, TokenTexts
 from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
@@ -36,8 +36,8 @@ def ids_of(text: str) -> list[int]:
     return list(tokenizer()(text)["input_ids"]) if text else []
 
 
-def answer_to(**options: Any) -> Answer:
-    return Answer(tokenizer(), token_texts(), Generation(bytes(16), (), Sampling(), 99, **options))
+def answer_to(**options: Any) -> OutputProcessor:
+    return OutputProcessor(tokenizer(), token_texts(), Generation(bytes(16), (), Sampling(), 99, **options))
 
 
 def written(
@@ -47,7 +47,7 @@ def written(
     min_tokens: int = 0,
     *,
     is_trimmed: bool = False,
-) -> tuple[Answer, list[Piece]]:
+) -> tuple[OutputProcessor, list[Piece]]:
     """The answer to tokens that are delivered in parts and finished for their length."""
     answer = answer_to(stop=tuple(stops), min_tokens=min_tokens, is_chat=is_trimmed)
     borders = [0, *sorted(min(border, len(ids)) for border in at), len(ids)]

@@ -15,11 +15,12 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from draft_node.config import NAME, DraftConfig, default_name
-from draft_node.core.actions import Deliver, Fail, Finish, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.core.request_queue import RequestQueue
 from draft_node.service import async_tokenizer
-from draft_node.service.batch import Batch
+from draft_node.service.prompt_batch import PromptBatch
 from goodspeed.engine import checkpoints
 from goodspeed.engine.engine import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
@@ -87,12 +88,12 @@ class FakeDaemon:
         return SimpleNamespace(statistics=Statistics(), target="one", promised=None)
 
 
-def make_batch(daemon: FakeDaemon, asked: list[Prompt], **options: Any) -> Batch:
+def make_batch(daemon: FakeDaemon, asked: list[Prompt], **options: Any) -> PromptBatch:
     config = DraftConfig(model="tiny-draft-s", **options)
-    return Batch(config, draft_model(), daemon, EventLog(enabled=False), asked)  # type: ignore[arg-type]
+    return PromptBatch(config, draft_model(), daemon, EventLog(enabled=False), asked)  # type: ignore[arg-type]
 
 
-def run(batch: Batch) -> dict[int, dict[str, Any]]:
+def run(batch: PromptBatch) -> dict[int, dict[str, Any]]:
     """Returns what came of each prompt, by its index."""
     asyncio.run(asyncio.wait_for(batch.run(), timeout=30))
     assert not batch.unfinished

@@ -13,7 +13,7 @@ from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
 from draft_node.parsing.formats import THINKING, Call, Content, Formats, Thinking
 from draft_node.parsing.parser import ParserSettings
-from draft_node.service.answer import Answer, Piece
+from draft_node.service.output_processor import OutputProcessor, Piece
 from draft_node.service.token_text import TokenTexts
 from goodspeed.wire.messages import Sampling
 from tests.chats import MARKERS, SPECIAL, ids_of, tokenizer
@@ -28,8 +28,10 @@ THERE = ParserSettings(MISTRAL, HIDDEN, SCHEMAS)
 CALL = '<tool_call>\n{"name": "f", "arguments": {"n": 1}}\n</tool_call>'
 
 
-def answer_to(parser: ParserSettings, prompt: tuple[int, ...] = (), **options: Any) -> Answer:
-    return Answer(TOKENIZER, TEXTS, Generation(bytes(16), prompt, Sampling(), 99, is_chat=True, **options), parser)
+def answer_to(parser: ParserSettings, prompt: tuple[int, ...] = (), **options: Any) -> OutputProcessor:
+    return OutputProcessor(
+        TOKENIZER, TEXTS, Generation(bytes(16), prompt, Sampling(), 99, is_chat=True, **options), parser
+    )
 
 
 def written(
@@ -39,7 +41,7 @@ def written(
     stops: Sequence[str] = (),
     *,
     min_tokens: int = 0,
-) -> tuple[Answer, list[Piece]]:
+) -> tuple[OutputProcessor, list[Piece]]:
     """The answer to these tokens, delivered in parts."""
     ids = ids_of(text)
     answer = answer_to(parser, stop=tuple(stops), min_tokens=min_tokens)
