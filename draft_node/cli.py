@@ -111,7 +111,8 @@ async def _work(
     config: DraftConfig, daemon: "DraftDaemon", batch: "PromptBatch", events: EventLog, reporter: Reporter
 ) -> None:
     """Runs daemon and batch until the prompts are done or the daemon gives up."""
-    from draft_node.process.connection_status import first_end, stop, tell
+    from draft_node.process.connection_status import tell
+    from goodspeed.serving.loop import first_end, stop
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(batch.run())

@@ -5,13 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goodspeed.constraint.references import MAPS, Resolver, followed
-
-DATA = ("enum", "const", "default", "examples")
-"""Keywords whose values are data, not schemas."""
-
-OPTIONS = "x-guidance"
-"""Keyword with llguidance's options."""
+from goodspeed.constraint.references import Resolver, followed
 
 
 def is_of_object(schema: Mapping[str, Any]) -> bool:
@@ -51,24 +45,6 @@ def may_be_call(schema: Mapping[str, Any]) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return True
     return isinstance(properties, dict) and "name" in properties and bool({"parameters", "arguments"} & set(properties))
-
-
-def has_options(schema: Any) -> bool:
-    """True if a schema, or one nested in it, sets llguidance options by `x-guidance`."""
-    left = [schema]
-    while left:
-        one = left.pop()
-        if not isinstance(one, dict):
-            left += one if isinstance(one, list) else []
-            continue
-        if OPTIONS in one:
-            return True
-        for key, value in one.items():
-            if key in MAPS and isinstance(value, dict):
-                left += value.values()
-            elif key not in DATA:
-                left.append(value)
-    return False
 
 
 MAX_PARTS = 64

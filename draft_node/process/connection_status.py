@@ -3,9 +3,9 @@
 import asyncio
 import time
 from contextlib import suppress
-from typing import Any
 
 from draft_node.config import DraftConfig
+from draft_node.core.link import VerifyLink
 from draft_node.process.daemon import DraftDaemon
 from goodspeed.serving.events import EventLog, Reporter, Sentence
 from goodspeed.untrusted import sanitize
@@ -33,27 +33,15 @@ class ConnectionStatus:
         self._why = START  # as it was last reported
         self._next_s = FIRST_S
 
-    def look(
-        self,
-        *,
-        connected: bool,
-        away_s: float,
-        trouble: str | None,
-        is_loading: bool = False,
-        target: tuple[str, str] = ("", ""),
-        endpoint: str | None = None,
-    ) -> Sentence | None:
-        """Returns the sentence to report now; None: nothing has changed.
-
-        away_s: seconds that the verify node has been away; trouble: why the verify node refuses this node, None: no
-        refusal; is_loading: the verify node says that it loads its model; target: name and fingerprint of the connected
-        target; endpoint: of the connected verify node, None: unchanged.
-        """
-        if connected:
-            return self._arrived(target, endpoint or self._endpoint)
-        absence = WAIT if self._has_connected and away_s < FIRST_S else START
-        refusal = absence if trouble is None else f"it refuses this node: {sanitize(trouble)}"  # untrusted words
-        return self._missed(away_s, "it is loading its model" if is_loading else refusal)
+    def look(self, link: VerifyLink, endpoint: str, now: float) -> Sentence | None:
+        """Returns the sentence to report now on the home link; None: nothing has changed. endpoint: the link's."""
+        if link.connected and link.welcome is not None:
+            return self._arrived((link.welcome.target, link.welcome.target_fingerprint), endpoint)
+        away_s = link.away_s(now)
+        why = WAIT if self._has_connected and away_s < FIRST_S else START
+        if link.trouble is not None:
+            why = f"it refuses this node: {sanitize(link.trouble)}"  # untrusted words
+        return self._missed(away_s, "it is loading its model" if link.is_loading(now) else why)
 
     def _arrived(self, target: tuple[str, str], endpoint: str) -> Sentence | None:
         if self._is_there and endpoint == self._endpoint:
@@ -79,21 +67,6 @@ class ConnectionStatus:
         return Sentence("waiting for the verify node at %s (since %.0f s); %s", (where, away_s, why))
 
 
-async def first_end(*tasks: "asyncio.Task[Any]") -> None:
-    """Waits until one of the tasks ends; raises its error."""
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        if task.done():
-            task.result()
-
-
-async def stop(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancels the tasks and waits for their ends."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 LOOK_S = 0.1
 """Seconds between looks. Shorter absences go unreported: reconnecting takes about as long."""
 
@@ -102,33 +75,16 @@ async def tell(
     config: DraftConfig, daemon: DraftDaemon, events: EventLog, reporter: Reporter, url: str | None = None
 ) -> None:
     """Reports until cancelled. url: of the HTTP server, reported as ready once texts can begin; None: no server."""
-    status_lines = ConnectionStatus(", ".join(config.verify))
-    has_connected = is_ready = False
+    status = ConnectionStatus(", ".join(config.verify))
+    has_connected = False
     while True:
-        connected = daemon.connected.is_set()
-        now = time.monotonic()
-        away_s, trouble = daemon.core.away_s(now), daemon.link.trouble
-        welcome = daemon.link.welcome
-        target = (welcome.target, welcome.target_fingerprint) if welcome is not None else ("", "")
-        sentence = status_lines.look(
-            connected=connected,
-            away_s=away_s,
-            trouble=trouble,
-            is_loading=daemon.link.is_loading(now),
-            target=target,
-            endpoint=daemon.channel.endpoint,
-        )
-        if sentence is not None:
+        if (sentence := status.look(daemon.link, daemon.channel.endpoint, time.monotonic())) is not None:
             reporter.say(sentence.text, *sentence.values)
-        if connected and not has_connected:
+        if daemon.connected.is_set() and not has_connected:
             has_connected = True
             events.write("connected", name=config.name, verify=", ".join(config.verify))
-        if url is not None and connected and not is_ready:
-            is_ready = True
-            reporter.say("ready at %s", url)
-        if has_connected:
-            await asyncio.sleep(LOOK_S)
-            continue
-        with suppress(TimeoutError):  # report a connection at once: a short text may end before the next look
+            if url is not None:
+                reporter.say("ready at %s", url)
+        with suppress(TimeoutError):  # report the first connection at once: a short text may end before the next look
             async with asyncio.timeout(LOOK_S):
-                await daemon.connected.wait()
+                await (asyncio.sleep(LOOK_S) if has_connected else daemon.connected.wait())

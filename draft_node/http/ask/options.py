@@ -20,7 +20,7 @@ from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.formats import ThinkingFormat
 from draft_node.parsing.parser import Continued, ParserSettings
 from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
-from draft_node.parsing.tool_schemas import has_options, is_of_object
+from draft_node.parsing.tool_schemas import is_of_object
 from draft_node.service.chat_support import ChatSupport
 from goodspeed.engine.tokenizing.text import Inputs
 
@@ -76,7 +76,7 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
         if not is_of_object(function.parameters or {}):
             what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
             raise ApiError(400, what, param=param)
-        if has_options(function.parameters):
+        if '"x-guidance"' in json.dumps(function.parameters):  # llguidance takes its options from there
             raise wrong(f"{param} must not have x-guidance, which would change how schemas are enforced; leave it out")
     return () if choice == "none" else functions
 

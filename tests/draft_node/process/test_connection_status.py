@@ -2,6 +2,7 @@
 
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 from draft_node.process.connection_status import MOST_S, START, WAIT, ConnectionStatus
@@ -9,9 +10,24 @@ from draft_node.process.connection_status import MOST_S, START, WAIT, Connection
 ENDPOINT = "tcp://127.0.0.1:5555"
 
 
-def look(connection: ConnectionStatus, away_s: float | None = None, trouble: str | None = None, **seen: Any) -> str:
+def look(
+    connection: ConnectionStatus,
+    away_s: float | None = None,
+    trouble: str | None = None,
+    *,
+    is_loading: bool = False,
+    target: tuple[str, str] = ("", ""),
+    endpoint: str = ENDPOINT,
+) -> str:
     """Returns what is said; "" for nothing. away_s: None: the verify node is there."""
-    said = connection.look(connected=away_s is None, away_s=away_s or 0.0, trouble=trouble, **seen)
+    link: Any = SimpleNamespace(
+        connected=away_s is None,
+        away_s=lambda _: away_s,
+        trouble=trouble,
+        is_loading=lambda _: is_loading,
+        welcome=SimpleNamespace(target=target[0], target_fingerprint=target[1]),
+    )
+    said = connection.look(link, endpoint, 0.0)
     return said.text % said.values if said is not None else ""
 
 
