@@ -20,12 +20,15 @@ class _User:
 class FairQueue:
     """Queues work by user, on one thread: round-robin over users, first in, first out within a user."""
 
-    def __init__(self, max_size: int, too_much: str, name: str) -> None:
-        """max_size: most work of one user, waiting or running, in any unit; too_much: message of Busy beyond that;
-        name: of the thread."""
+    def __init__(self, max_size: int, too_much: str, name: str, *, at_once: int = 0) -> None:
+        """max_size: most work of one user, waiting or running, in any unit; too_much: message of Busy beyond that.
+
+        name: of the thread. at_once: smaller work is not queued, but runs at once in the event loop.
+        """
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._max_size = max_size
         self._too_much = too_much
+        self._at_once = at_once
         self._users: dict[str, _User] = {}
         self._running: asyncio.Future[None] | None = None  # the turn of the work that has the thread
         self._is_closed = False
@@ -41,6 +44,8 @@ class FairQueue:
         A user without other work may add work of any size; it counts as at least 1. Between two pieces of work all
         other tasks of the event loop run. Work whose caller is cancelled runs to its end if it has begun.
         """
+        if size < self._at_once:
+            return work()
         size = max(1, size)
         account = self._users.get(user)
         if account is not None and account.size + size > self._max_size:

@@ -53,13 +53,32 @@ MENDING_S = 5.0
 """Shorter absences of the verify node make new texts wait instead of refusing them: reconnecting takes a tenth of a
 second nearby, and five seconds over a link with a delay of one second."""
 
+LARGE_BODY = 1 << 15
+"""Bytes from which a body is parsed on another thread, to keep the event loop free."""
+
 MAX_BYTES = 1 << 26
 """Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
 
 TOO_MANY_BODIES = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
 
-NO_BOUND = sys.maxsize
-"""No bound on one user's waiting answers: their texts were admitted and are complete, so none is refused now."""
+LARGE_ANSWER = 1 << 11
+"""Tokens and alternatives from which an answer is serialized on another thread."""
+
+
+def body_queue() -> FairQueue:
+    """Returns the queue for work whose time is that of reading a body; size in bytes.
+
+    One at a time: several threads would pass the GIL to each other, and the event loop would wait for all of them.
+    """
+    return FairQueue(MAX_BYTES, TOO_MANY_BODIES, "bodies", at_once=LARGE_BODY)
+
+
+def answer_queue() -> FairQueue:
+    """Returns the queue for serializing answers; size in tokens and alternatives.
+
+    Without a bound for one user: the texts were admitted and are complete, so none is refused now.
+    """
+    return FairQueue(sys.maxsize, "", "answers", at_once=LARGE_ANSWER)
 
 
 class Service:
@@ -95,8 +114,7 @@ class Service:
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
         self._compiler = ConstraintCompiler(constraints)
-        self.bodies = FairQueue(MAX_BYTES, TOO_MANY_BODIES, "bodies")  # parses large ones; size in bytes
-        self.answers = FairQueue(NO_BOUND, "", "answers")  # serializes large ones
+        self.bodies, self.answers = body_queue(), answer_queue()
 
     # -- texts -----------------------------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ def _generations(
     """
     service, config, own = caller.service, caller.config, request.own
     drafter, max_draft = _drafting(request, caller)
-    slo, otherwise = asked_slo(request, service.slo_tiers, caller.headers)
+    slo, otherwise = asked_slo(request, service.slo_tiers)
     asked = _asked(request, service.vocab_size).filled(config.node_sampling)
     texts = []
     for (prompt, most), choice in product(zip(ids, max_tokens, strict=True), range(request.n or 1)):

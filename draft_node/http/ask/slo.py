@@ -1,35 +1,22 @@
 """The service level of a request, and what is to happen if it cannot be promised."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Slo
-from draft_node.http.schema.errors import ApiError, renamed, wrong
+from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.service.slo_tiers import SloTiers
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import WINDOW, Objectives
 from goodspeed.wire.fields import Otherwise
 
-HEADERS = {"x-slo-ttft-ms": "ttft_ms", "x-slo-tpot-ms": "tpot_ms"}
-"""Headers with members of `Slo`, as in the Kubernetes inference gateway."""
 
-
-def asked_slo(
-    request: ChatRequest | CompletionRequest, tiers: SloTiers, headers: Mapping[str, str]
-) -> tuple[Objectives | None, Otherwise]:
+def asked_slo(request: ChatRequest | CompletionRequest, tiers: SloTiers) -> tuple[Objectives | None, Otherwise]:
     """Returns the texts' service level, and the action if it cannot be promised.
 
-    The level comes from `goodspeed.slo`, `service_tier` or headers; else it is the tier named default, if any.
+    The level comes from `goodspeed.slo` or `service_tier`; else it is the tier named default, if any.
     """
-    own, given = request.own, {member: headers[name] for name, member in HEADERS.items() if name in headers}
-    with renamed([(member, name) for name, member in HEADERS.items()]):
-        in_headers = Slo.model_validate_strings(given) if given else None
-    tier = request.service_tier if isinstance(request, ChatRequest) else None
-    ways: dict[str, Any] = {
-        "goodspeed.slo": own.slo,
-        "service_tier": tier if tier not in ("auto", "default") else None,
-        next((name for name in HEADERS if name in headers), ""): in_headers,
-    }
+    own, tier = request.own, request.service_tier if isinstance(request, ChatRequest) else None
+    ways: dict[str, Any] = {"goodspeed.slo": own.slo, "service_tier": tier if tier not in ("auto", "default") else None}
     told = [name for name, value in ways.items() if value is not None]
     if len(told) > 1:
         raise ApiError(400, f"{told[0]} and {told[1]} request two service levels; send one of them", param=told[1])

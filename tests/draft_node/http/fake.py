@@ -15,11 +15,10 @@ from draft_node.http.app import create_app
 from draft_node.parsing.formats import Content
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.chat_support import ChatSupport
-from draft_node.service.fair_queue import FairQueue
 from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.output_processor import Begun, Ended, Item, Piece
 from draft_node.service.request_stats import RequestStats
-from draft_node.service.service import MAX_BYTES, NO_BOUND, Service
+from draft_node.service.service import Service, answer_queue, body_queue
 from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import PromptTokens, Token, TokenText, TokenTexts
 from goodspeed.constraint.compiling import Constraints
@@ -72,7 +71,7 @@ class FakeService(Service):
         self.num_encoded = 0
         self.texts = RequestStats()
         self.outputs = set[OutputBuffer]()
-        self.bodies, self.answers = FairQueue(MAX_BYTES, "", "bodies"), FairQueue(NO_BOUND, "", "answers")
+        self.bodies, self.answers = body_queue(), answer_queue()
         self._secret = secrets.token_bytes(32)
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()

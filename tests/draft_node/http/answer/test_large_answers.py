@@ -17,12 +17,13 @@ from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import for_chat
-from draft_node.http.answer.shape import BYTES, LARGE
+from draft_node.http.answer.shape import BYTES
 from draft_node.http.ask import generation as generations
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
 from draft_node.service.chat_support import ChatSupport
 from draft_node.service.fair_queue import FairQueue
+from draft_node.service.service import LARGE_ANSWER
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
@@ -90,7 +91,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-SAYS = "x" * (LARGE * BYTES)
+SAYS = "x" * (LARGE_ANSWER * BYTES)
 PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
 
 

@@ -107,27 +107,3 @@ def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
     api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
     api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
     assert [generation.otherwise for generation in api.service.generations] == ["refuse", "best_effort"]
-
-
-def test_the_inference_gateways_headers_ask_too(api: Api) -> None:
-    post(api, {"x-slo-ttft-ms": "200", "x-slo-tpot-ms": "30"})
-    post(api, {"X-SLO-TPOT-ms": "30.5"})
-    assert [generation.slo for generation in api.service.generations] == [
-        Objectives(0.2, 0.03),
-        Objectives(tpot_s=0.0305),
-    ]
-
-
-@pytest.mark.parametrize("given", ["-1", "0", "nan", "inf", "1e9", "fast", "", "5" * 400])
-def test_a_header_that_cannot_be_asked_for_is_refused_with_what_can(api: Api, given: str) -> None:
-    error = error_of(post(api, {"x-slo-ttft-ms": given}))
-    assert error["message"].startswith("x-slo-ttft-ms must be ")
-
-
-def test_a_header_and_a_tier_are_one_too_many(api: Api) -> None:
-    error = error_of(post(api, {"x-slo-ttft-ms": "200"}, goodspeed={"slo": "chat"}))
-    assert "goodspeed.slo and x-slo-ttft-ms request two service levels" in error["message"]
-
-
-def post(api: Api, headers: dict[str, str], **body: Any) -> Any:
-    return api.client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3} | body, headers=headers)

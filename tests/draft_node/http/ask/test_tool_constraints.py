@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from draft_node.http.ask import structured_outputs
-from draft_node.http.ask.body import LARGE
 from draft_node.parsing.grammars import GrammarSettings, Tool, grammar
+from draft_node.service.service import LARGE_BODY
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
@@ -233,7 +233,7 @@ def test_grammars_of_tools_are_written_beside_the_event_loop(monkeypatch: pytest
         return grammar(form, tools)
 
     monkeypatch.setattr(structured_outputs, "grammar", counted)
-    long = {"properties": {"a": {"enum": ["x" * LARGE]}}, "required": ["a"]}
+    long = {"properties": {"a": {"enum": ["x" * LARGE_BODY]}}, "required": ["a"]}
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": long}} for i in range(3)]
     assert api("x").chat(tools=tools, tool_choice="required").status_code == 200
     assert built == [(3, "bodies"), (3, "bodies")]
