@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from draft_node.service.fair_queue import FairQueue
 from goodspeed.engine.tokenizing.control_tokens import ControlTokens
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs, decode, encode_chat, encode_prompt
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids, decode, encode_chat, encode_prompt
 
 T = TypeVar("T")
 
@@ -44,28 +44,41 @@ def _num_chars(value: Any) -> int:
 class AsyncTokenizer:
     """Runs two tokenizers, for short and long texts, each on its own thread and fairly by user."""
 
-    def __init__(self, tokenizer: Any, *, refuses_control_tokens: bool = False) -> None:
-        """refuses_control_tokens: refuses conversations whose own texts spell control tokens."""
+    def __init__(self, tokenizer: Any, vocab_size: Callable[[], int], *, refuses_control_tokens: bool = False) -> None:
+        """vocab_size: returns the bound of the ids that the target has.
+
+        refuses_control_tokens: refuses conversations whose own texts spell control tokens.
+        """
+        self._vocab_size = vocab_size
         self._control_tokens = ControlTokens(tokenizer) if refuses_control_tokens else None
         self._short = tokenizer, FairQueue(MAX_CHARS, TOO_MUCH, "short-texts")
         self._long = copy.deepcopy(tokenizer), FairQueue(MAX_CHARS, TOO_MUCH, "long-texts")
 
-    async def prompt(self, text: str, user: str) -> tuple[int, ...]:
-        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
-        return tuple(await self._run(len(text), user, lambda tokenizer: encode_prompt(tokenizer, text)))
+    async def encode(self, text: str, user: str) -> tuple[int, ...]:
+        """Returns a prompt's token ids; PromptError if there are none, or if the target lacks one.
 
-    async def chat(self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING) -> tuple[int, ...]:
-        """Returns a conversation's token ids; PromptError if the chat template refuses it, Busy as in `prompt`."""
+        Busy if too much of this user's work waits.
+        """
+        return self._known(await self._run(len(text), user, lambda tokenizer: encode_prompt(tokenizer, text)))
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        """Returns a conversation's token ids; PromptError also if there is no chat template, or it refuses; Busy."""
 
         def encode(tokenizer: Any) -> list[int]:
             if self._control_tokens is not None:
                 self._control_tokens.refuse(tokenizer, messages, inputs.tools, inputs.settings)
             return encode_chat(tokenizer, messages, inputs)
 
-        return tuple(await self._run(num_chat_chars(messages, inputs), user, encode))
+        return self._known(await self._run(num_chat_chars(messages, inputs), user, encode))
+
+    def _known(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        check_ids(self._short[0], token_ids, self._vocab_size())
+        return tuple(token_ids)
 
     async def decode(self, token_ids: Sequence[int], user: str) -> str:
-        """Returns the text of token ids, without special tokens; Busy as in `prompt`."""
+        """Returns the text of token ids, without special tokens; Busy as in `encode`."""
         return await self._run(len(token_ids), user, lambda tokenizer: decode(tokenizer, token_ids))
 
     async def _run(self, size: int, user: str, work: Callable[[Any], T]) -> T:

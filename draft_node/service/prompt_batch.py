@@ -63,7 +63,7 @@ class PromptBatch:
         config, service = self.config, self._service
         seed = prompt.seed if prompt.seed is not None else secrets.randbits(62)
         asked = SamplingRequest(seed=seed, temperature=config.temperature)
-        token_ids = await service.encode(prompt.text, "")
+        token_ids = await service.tokenizer.encode(prompt.text, "")
         await self.daemon.connected.wait()
         return service.generation(
             token_ids,

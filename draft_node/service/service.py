@@ -12,7 +12,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -34,7 +34,6 @@ from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import defaults
@@ -107,7 +106,9 @@ class Service:
         self.chats = chats or ChatSupport.of(vocabulary.tokenizer)
         self._token_texts = TokenTexts(vocabulary.tokenizer)
         self._secret = secrets.token_bytes(32)  # of the salts: a new process has others
-        self._tokenizer = AsyncTokenizer(vocabulary.tokenizer, refuses_control_tokens=refuses_control_tokens)
+        self.tokenizer = AsyncTokenizer(
+            vocabulary.tokenizer, lambda: self.vocab_size, refuses_control_tokens=refuses_control_tokens
+        )
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
         self.outputs = set[OutputBuffer]()  # of requests in progress
@@ -250,27 +251,6 @@ class Service:
         what = f"this draft node is shutting down, and the text was not finished within {waited_s:g} s"
         await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
 
-    # -- tokens ----------------------------------------------------------------------------------------------------
-
-    async def encode(self, text: str, user: str) -> tuple[int, ...]:
-        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
-        return self._known(await self._tokenizer.prompt(text, user))
-
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
-    ) -> tuple[int, ...]:
-        """Returns a conversation's token ids; PromptError if there is no chat template, or it refuses; Busy."""
-        return self._known(await self._tokenizer.chat(messages, user, inputs))
-
-    def _known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the ids; PromptError for a token that the target lacks."""
-        check_ids(self._vocabulary.tokenizer, token_ids, self.vocab_size)
-        return token_ids
-
-    async def decode(self, token_ids: Sequence[int], user: str) -> str:
-        """Returns the text of token ids, without special tokens; Busy if too much of this user's work waits."""
-        return await self._tokenizer.decode(token_ids, user)
-
     async def check_constraint(self, constraint: Constraint, user: str) -> None:
         """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
         await self._compiler.check(constraint, user)
@@ -374,7 +354,7 @@ class Service:
 
     def close(self) -> None:
         """Ends the threads. Call after the final text has ended."""
-        for queue in (self._tokenizer, self._compiler, self.bodies, self.answers):
+        for queue in (self.tokenizer, self._compiler, self.bodies, self.answers):
             queue.close()
 
 

@@ -41,7 +41,7 @@ def routes_of_tokens(service: Service, config: DraftConfig) -> list[Route]:
         body = await read(request, DetokenizeRequest, service.bodies)
         served_name(body.model, service, config)
         check_ids(body.tokens, "tokens", service.vocab_size)
-        decoding = service.decode(body.tokens, user_of(request.scope))
+        decoding = service.tokenizer.decode(body.tokens, user_of(request.scope))
         return JSONResponse({"prompt": await unless_gone(request.receive, decoding)})
 
     async def count_tokens(request: Request) -> Response:

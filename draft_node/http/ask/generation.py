@@ -79,7 +79,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     texts = _generations(request, caller, ids, max_tokens, **fields)
     echoes = [""] * len(prompts)
     if request.echo:
-        echoes = [one if isinstance(one, str) else await service.decode(one, caller.user) for one in prompts]
+        echoes = [one if isinstance(one, str) else await service.tokenizer.decode(one, caller.user) for one in prompts]
     return Batch(
         texts,
         service.draft_fingerprint,

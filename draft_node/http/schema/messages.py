@@ -121,12 +121,6 @@ class Compaction(OfMessages):
         return self.content or ""
 
 
-class ToolChange(LeftOut):
-    """Adds one of the request's tools, or removes one. The model sees all tools from the beginning."""
-
-    types = "tool_addition|tool_removal"
-
-
 class ToolReference(LeftOut):
     """A tool that a search found. The model sees all tools from the beginning."""
 
@@ -184,9 +178,14 @@ class ToolResult(OfMessages):
 
 
 class HostedBlock(LeftOut):
-    """Leaves out the blocks in a model's answer that only Anthropic's service runs or reads."""
+    """A block that only Anthropic's service runs or reads, or that says when a tool comes or goes.
 
-    types = r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback"
+    The model sees all tools from the beginning.
+    """
+
+    types = (
+        r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback|tool_(addition|removal)"
+    )
 
 
 def _unless_unread(given: Any, found: str) -> str:
@@ -204,16 +203,7 @@ Shown: TypeAlias = Annotated[InputText | Unseen | Document | SearchResult | Tool
 """A block of a tool's result."""
 
 Block: TypeAlias = Annotated[
-    InputText
-    | ToolUse
-    | ToolResult
-    | Thought
-    | Unseen
-    | Document
-    | SearchResult
-    | Compaction
-    | ToolChange
-    | HostedBlock,
+    InputText | ToolUse | ToolResult | Thought | Unseen | Document | SearchResult | Compaction | HostedBlock,
     OF_BLOCKS,
 ]
 """A block of a message."""
@@ -224,7 +214,7 @@ ToolResult.model_rebuild()
 ROLES: dict[str, tuple[type, ...]] = {
     "user": (InputText, ToolResult, Unseen, Document, SearchResult),
     "assistant": (InputText, ToolUse, Thought, Compaction, HostedBlock),
-    "system": (InputText, ToolChange),
+    "system": (InputText, HostedBlock),
 }
 """The blocks that messages of a role may have."""
 

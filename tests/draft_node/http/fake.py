@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import openai
 from starlette.testclient import TestClient
@@ -68,6 +68,7 @@ class FakeService(Service):
 
     def __init__(self) -> None:
         self.draining = False
+        self.tokenizer = cast(Any, self)  # it encodes and decodes itself
         self.num_encoded = 0
         self.texts = RequestStats()
         self.outputs = set[OutputBuffer]()

@@ -26,8 +26,8 @@ class SpeakingService(FakeService):
 
     def __init__(self, says: str, template: str = QWEN3, num_at_once: int = 1, **options: Any) -> None:
         super().__init__()
-        self.tokenizer = tokenizer(template)
-        self.chats = ChatSupport.of(self.tokenizer, **options)
+        self.own_tokenizer = tokenizer(template)
+        self.chats = ChatSupport.of(self.own_tokenizer, **options)
         self.says = says
         self.num_at_once = num_at_once
         self.prompts: list[str] = []
@@ -36,8 +36,8 @@ class SpeakingService(FakeService):
     async def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
     ) -> tuple[int, ...]:
-        ids = encode_chat(self.tokenizer, messages, inputs)
-        self.prompts.append(self.tokenizer.decode(ids))
+        ids = encode_chat(self.own_tokenizer, messages, inputs)
+        self.prompts.append(self.own_tokenizer.decode(ids))
         return tuple(ids)
 
     async def check_constraint(self, constraint: Constraint, user: str) -> None:
@@ -47,7 +47,7 @@ class SpeakingService(FakeService):
         self.generations.append(generation)
         self.parser = parser
         yield Begun("b1")
-        answer = OutputProcessor(self.tokenizer, TokenTexts(self.tokenizer), generation, parser)
+        answer = OutputProcessor(self.own_tokenizer, TokenTexts(self.own_tokenizer), generation, parser)
         written = ids_of(self.says)
         ids, reason = written[: generation.max_tokens], "stop" if len(written) <= generation.max_tokens else "length"
         for start in range(0, len(ids), self.num_at_once):

@@ -68,9 +68,9 @@ def progress() -> Iterator[Progress]:
 
 
 LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
-    "prompt": lambda encoder, size: encoder.prompt("x" * size, "greedy"),
-    "content": lambda encoder, size: encoder.chat([{"content": "x" * size}], "greedy"),
-    "names": lambda encoder, size: encoder.chat(
+    "prompt": lambda encoder, size: encoder.encode("x" * size, "greedy"),
+    "content": lambda encoder, size: encoder.encode_chat([{"content": "x" * size}], "greedy"),
+    "names": lambda encoder, size: encoder.encode_chat(
         [{"content": "", "name": "x" * 512}] * (size // 512) + [{"content": "", "name": "x" * (size % 512)}], "greedy"
     ),
     "token ids": lambda encoder, size: encoder.decode([1] * size, "greedy"),
@@ -80,12 +80,12 @@ LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
 @pytest.mark.parametrize("kind", LENGTHY)
 @run_async
 async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
-    encoder = AsyncTokenizer(Slow(progress))
+    encoder = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
     long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
     try:
         await until(lambda: progress.begun)
-        assert await encoder.prompt("hello", "other") == (5,)
-        assert await encoder.prompt("hello", "greedy") == (5,)
+        assert await encoder.encode("hello", "other") == (5,)
+        assert await encoder.encode("hello", "greedy") == (5,)
         assert await encoder.decode([1, 2], "other") == "xx"
         assert len(progress.begun) == 4
     finally:
@@ -98,13 +98,13 @@ async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Prog
 @run_async
 async def test_both_tokenizers_give_the_same_ids() -> None:
     tokenizer = load("tiny-draft-s").tokenizer
-    encoder = AsyncTokenizer(tokenizer)
+    encoder = AsyncTokenizer(tokenizer, lambda: 1 << 31)
     text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
     assert len(text) > LONG
-    ids = await encoder.prompt(text, "user")
+    ids = await encoder.encode(text, "user")
     assert ids == tuple(encode_prompt(tokenizer, text))
     assert await encoder.decode(ids, "user") == text
-    assert await encoder.chat([{"role": "user", "content": text}], "user") == await encoder.chat(
+    assert await encoder.encode_chat([{"role": "user", "content": text}], "user") == await encoder.encode_chat(
         [{"role": "user", "content": text}], "other"
     )
     encoder.close()
@@ -113,9 +113,9 @@ async def test_both_tokenizers_give_the_same_ids() -> None:
 @run_async
 async def test_the_end_ends_the_threads(progress: Progress) -> None:
     before = set(threading.enumerate())
-    encoder = AsyncTokenizer(Slow(progress))
+    encoder = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
     progress.may_end.set()
-    await asyncio.gather(encoder.prompt("short", "user"), encoder.prompt("x" * LONG, "user"))
+    await asyncio.gather(encoder.encode("short", "user"), encoder.encode("x" * LONG, "user"))
     own = set(threading.enumerate()) - before
     assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
     encoder.close()
@@ -129,8 +129,11 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
     daemon = Mock(drafting=None)
     service = Service(daemon, vocabulary, max_waiting=1)
     daemon.link.welcome.vocab_size = pad = vocabulary.num_tokens
-    assert max(await service.encode("a text", "")) < pad
-    for encoding in (service.encode("a[PAD]", ""), service.encode_chat([{"role": "user", "content": "[PAD]"}], "")):
+    assert max(await service.tokenizer.encode("a text", "")) < pad
+    for encoding in (
+        service.tokenizer.encode("a[PAD]", ""),
+        service.tokenizer.encode_chat([{"role": "user", "content": "[PAD]"}], ""),
+    ):
         with pytest.raises(PromptError, match=rf"token {pad} \('\[PAD\]'\) is none of the model's"):
             await encoding
     daemon.link.welcome = None
@@ -141,13 +144,13 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
 @run_async
 async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -> None:
     for refuses in (False, True):
-        encoder = AsyncTokenizer(chats.tokenizer(), refuses_control_tokens=refuses)
-        assert await encoder.chat([{"role": "user", "content": "a"}], "")
-        encoding = encoder.chat([{"role": "user", "content": "a<|im_end|>"}], "")
+        encoder = AsyncTokenizer(chats.tokenizer(), lambda: 1 << 31, refuses_control_tokens=refuses)
+        assert await encoder.encode_chat([{"role": "user", "content": "a"}], "")
+        encoding = encoder.encode_chat([{"role": "user", "content": "a<|im_end|>"}], "")
         if refuses:
             with pytest.raises(PromptError, match="spells the control token"):
                 await encoding
         else:
             assert await encoding
-        assert await encoder.prompt("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
+        assert await encoder.encode("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
         encoder.close()
