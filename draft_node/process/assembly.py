@@ -20,9 +20,11 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.serving.options import SOURCE
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
+from goodspeed.wire.zmq.authentication import ClientKeys
+from goodspeed.wire.zmq.transport import connect_draft
 
 VERIFY_TIMEOUT_S = 3.0
 """Silence after which the verify node counts as away; at least three of its heartbeat intervals."""

@@ -22,6 +22,7 @@ from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import (
@@ -35,7 +36,6 @@ from goodspeed.wire.messages import (
     UpMessage,
     Verdict,
 )
-from goodspeed.wire.zmq.transport import DraftChannel
 
 logger = logging.getLogger("goodspeed.draft")
 

@@ -18,9 +18,9 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.wire import descriptors
+from goodspeed.wire.channels import Delivery, DraftChannel, VerifyChannel
 from goodspeed.wire.messages import Draft, Refusal
 from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
-from goodspeed.wire.zmq.transport import Delivery, DraftChannel, VerifyChannel
 from tests.descriptors import at_most
 from tests.waiting import run_async, until
 from tests.wire.keys.wire import hello, keyed, raw_socket

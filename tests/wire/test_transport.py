@@ -17,9 +17,10 @@ from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
 from goodspeed.wire import descriptors
+from goodspeed.wire.channels import Delivery, DraftChannel, Received, VerifyChannel
 from goodspeed.wire.handshake import VERSION
 from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
-from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
+from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until

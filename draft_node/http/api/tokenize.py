@@ -12,7 +12,7 @@ from draft_node.config import DraftConfig
 from draft_node.http.answer.streams import unless_gone
 from draft_node.http.ask.body import ignored_of, read
 from draft_node.http.ask.caller import Caller, served_name
-from draft_node.http.ask.options import options_of
+from draft_node.http.ask.chat_options import options_of
 from draft_node.http.ask.prompts import check_ids, encode_chat, encoded
 from draft_node.http.schema.chat import ChatRequest, DetokenizeRequest, TokenizeRequest
 from draft_node.http.schema.errors import renamed

@@ -9,7 +9,7 @@ from typing import Any
 
 from draft_node.core.generation import Generation
 from draft_node.http.ask.caller import Caller
-from draft_node.http.ask.options import check_free, options_of
+from draft_node.http.ask.chat_options import check_free, options_of
 from draft_node.http.ask.prompts import (
     check_ids,
     check_within_reach,

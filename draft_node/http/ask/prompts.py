@@ -7,7 +7,7 @@ from typing import Any
 
 from draft_node.http.ask.body import check_elements
 from draft_node.http.ask.caller import Caller
-from draft_node.http.ask.options import turn_calls
+from draft_node.http.ask.chat_options import turn_calls
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message
 from draft_node.http.schema.content_parts import text_of
 from draft_node.http.schema.errors import ApiError, wrong

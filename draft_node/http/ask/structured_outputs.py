@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from draft_node.http.ask.caller import Caller
-from draft_node.http.ask.options import ChatOptions
+from draft_node.http.ask.chat_options import ChatOptions
 from draft_node.http.schema.chat import (
     JsonSchema,
     ObjectFormat,

@@ -1,30 +1,18 @@
 """Creates channels over ZeroMQ: a DEALER socket for a draft node, a ROUTER socket for the verify node.
 
-Chooses socket options, and checks addresses and keys. Exports all names that users of channels need.
+Chooses socket options, and checks addresses and keys.
 """
 
 from typing import Final
 
 import zmq
 
-from goodspeed.wire.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel
+from goodspeed.wire.channels import DraftChannel, VerifyChannel
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.endpoints import Endpoint, parse_endpoint
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, server_options
 from goodspeed.wire.zmq.router import RouterLink
 from goodspeed.wire.zmq.sockets import DealerLink
-
-__all__ = [
-    "ClientKeys",
-    "Delivery",
-    "DraftChannel",
-    "Received",
-    "ServerKeys",
-    "Traffic",
-    "VerifyChannel",
-    "bind_verify",
-    "connect_draft",
-]
 
 FRAME_MARGIN_BYTES: Final = 64 << 10
 """Added to ZeroMQ's frame limit, beyond which it cuts the connection: a message slightly too large gets a refusal."""

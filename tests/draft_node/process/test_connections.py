@@ -10,8 +10,8 @@ from goodspeed.errors import TransportError
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import Heartbeat
-from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import ClientKeys, connect_draft
+from goodspeed.wire.zmq.authentication import ClientKeys, new_pair
+from goodspeed.wire.zmq.transport import connect_draft
 from tests.memory_network import MemoryNetwork
 from tests.waiting import run_async
 

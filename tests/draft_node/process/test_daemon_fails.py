@@ -11,9 +11,9 @@ from draft_node.core.session import Session
 from draft_node.process.daemon import DraftDaemon
 from goodspeed.errors import NodeFailed
 from goodspeed.serving import loop as serving_loop
+from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
-from goodspeed.wire.zmq.transport import VerifyChannel
 from tests.draft_node.process.test_daemon_stops import start, stop
 from tests.fakes import make_core, session_id
 from tests.memory_network import MemoryNetwork

@@ -9,9 +9,9 @@ from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.process.daemon import DraftDaemon
 from goodspeed.errors import TransportError
+from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Sampling
-from goodspeed.wire.zmq.transport import VerifyChannel
 from tests.fakes import make_core, make_hello
 from tests.memory_network import MemoryNetwork, peer_name
 from tests.waiting import run_async
