@@ -152,7 +152,7 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
 async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
     """A few messages, left unread whenever it is looked at, would otherwise let endless ones grow."""
     async with network() as net:
-        link: Any = net.verify._link
+        link: Any = net.verify._transport
         link._guard.open()
         link._guard.close()  # so that only we ask
         draft = net.draft()

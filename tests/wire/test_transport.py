@@ -71,7 +71,7 @@ async def network(**options: Any) -> AsyncIterator[Net]:
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:
     """True if somebody waits in `receive` for what is not there yet."""
-    return bool(channel._link._waiters)
+    return bool(channel._transport._waiters)
 
 
 @run_async
@@ -189,7 +189,7 @@ async def test_sending_does_not_swallow_the_signal_that_something_came() -> None
             for _ in range(3):
                 await asyncio.sleep(0)
             peer.send(good)
-            descriptor = net.verify._link._descriptor  # type: ignore[attr-defined]
+            descriptor = net.verify._transport._descriptor  # type: ignore[attr-defined]
             assert select.select([descriptor], [], [], TIMEOUT_S)[0]  # it came, and the event loop has not seen it
             assert net.verify.send(b"peer", verdict(3)) is Delivery.SENT
             assert not select.select([descriptor], [], [], 0)[0]  # nor will the descriptor tell

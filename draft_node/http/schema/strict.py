@@ -190,7 +190,7 @@ class ByType:
 
 
 LEFT_OUT = "-"
-"""Beginning of the tags of branches that are refused by name, or left out, so that no error advises them."""
+"""Beginning of the tags of branches that are left out, so that no error advises them."""
 
 
 def tell_ignored(name: str, info: ValidationInfo) -> None:

@@ -11,8 +11,8 @@ from goodspeed.wire.channels import DraftChannel, VerifyChannel
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.endpoints import Endpoint, parse_endpoint
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, server_options
-from goodspeed.wire.zmq.router import RouterLink
-from goodspeed.wire.zmq.sockets import DealerLink
+from goodspeed.wire.zmq.router import RouterTransport
+from goodspeed.wire.zmq.sockets import DealerTransport
 
 FRAME_MARGIN_BYTES: Final = 64 << 10
 """Added to ZeroMQ's frame limit, beyond which it cuts the connection: a message slightly too large gets a refusal."""
@@ -61,8 +61,8 @@ def bind_verify(
         **(server_options(keys.pair) if keys is not None else {}),
     }
     message_bytes = max_message_bytes + 2 * FRAME_MARGIN_BYTES
-    link = RouterLink(address, options, keys, message_bytes=message_bytes, unread_bytes=2 * UNREAD_BYTES)
-    return VerifyChannel(link, max_message_bytes=max_message_bytes, authenticated=keys is not None)
+    transport = RouterTransport(address, options, keys, message_bytes=message_bytes, unread_bytes=2 * UNREAD_BYTES)
+    return VerifyChannel(transport, max_message_bytes=max_message_bytes, authenticated=keys is not None)
 
 
 def connect_draft(
@@ -87,5 +87,5 @@ def connect_draft(
         zmq.SNDHWM: send_queue,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
     }
-    link = DealerLink(address, options, keys)
-    return DraftChannel(link, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
+    transport = DealerTransport(address, options, keys)
+    return DraftChannel(transport, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
