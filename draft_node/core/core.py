@@ -93,7 +93,7 @@ class DraftCore:
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
-        self.queue.add(session, now)
+        self.queue.add(session)
         return self._fill_places(now)
 
     def forget(self, session_id: bytes, now: float) -> list[NodeAction]:

@@ -8,13 +8,11 @@ texts with prompt logprobs, which it may refuse although it has room for others,
 
 Places are given out only as fast as the verify node's limit on messages allows, in case users abandon their texts.
 
-When it is a user's turn, the user's waiting text with the smallest `priority` number gets the place. `core.py` opens
-and closes the sessions.
+`core.py` opens and closes the sessions.
 """
 
 from dataclasses import dataclass, field
 from math import inf
-from operator import attrgetter
 
 from draft_node.core.session import Session
 from goodspeed.wire.fields import BURST_S, LEAST_SESSIONS, SESSION_MESSAGES_PER_S, TOKENS_PER_MESSAGE, VERDICT_MESSAGES
@@ -36,7 +34,6 @@ class Entry:
     """One text, waiting or with a place."""
 
     session: Session
-    arrived_at: float
     has_place: bool = False
     placed_at: float = 0.0
     is_admitted: bool = False  # the verify node sent a verdict since the text got its place
@@ -99,7 +96,7 @@ class RequestQueue:
     """The queue of a node. num_slots: texts that the node itself serves at once."""
 
     num_slots: float = inf
-    _entries: dict[bytes, Entry] = field(default_factory=dict)
+    _entries: dict[bytes, Entry] = field(default_factory=dict)  # in order of arrival
     _room: Room = field(default_factory=Room)  # for texts of any kind
     _prompt_room: Room = field(default_factory=Room)  # for texts with prompt logprobs
     _pace: Pace = field(default_factory=Pace)
@@ -123,8 +120,8 @@ class RequestQueue:
         entry = self._entries.get(session_id)
         return entry is not None and entry.has_place
 
-    def add(self, session: Session, now: float) -> None:
-        self._entries[session.request.session_id] = Entry(session, now)
+    def add(self, session: Session) -> None:
+        self._entries[session.request.session_id] = Entry(session)
 
     def remove(self, session_id: bytes) -> None:
         """Removes a text that is over or whose user left."""
@@ -143,7 +140,7 @@ class RequestQueue:
         return may_ask
 
     def refused(self, session_id: bytes, now: float, *, has_prompt_room: bool = True) -> None:
-        """Returns a session to the queue, since the verify node had no room; the session retains its arrival time.
+        """Returns a session to the queue, since the verify node had no room; the session retains its turn.
 
         has_prompt_room: False if there was no room for its prompt logprobs, which says nothing about other texts.
         """
@@ -170,7 +167,7 @@ class RequestQueue:
             self._prompt_room.ask_again(self._num_prompts, now)
         entered: list[Session] = []
         while self.num_running < self._num_places and self._pace.allows(now) and (able := self._able(waiting)):
-            entry = _most_urgent(able)
+            entry = able[0]
             waiting.remove(entry)
             self._pace.opened(entry.session)
             entry.has_place, entry.placed_at, entry.is_admitted = True, now, False
@@ -194,20 +191,6 @@ class RequestQueue:
         """Returns the waiting texts without those that let others pass, for lack of room for prompt logprobs."""
         has_prompt_room = self._num_prompts < self._prompt_room.num_texts
         return [entry for entry in waiting if has_prompt_room or not _wants_prompt(entry)]
-
-
-def _most_urgent(waiting: list[Entry]) -> Entry:
-    """Returns the entry that gets the next place: of the first entry's user, the text with the lowest `priority`.
-
-    That text and the first entry swap arrival times, so that no other user's turn changes.
-    """
-    first = min(waiting, key=attrgetter("arrived_at"))
-    user = first.session.request.user
-    own = [entry for entry in waiting if entry.session.request.user == user]
-    chosen = min(own, key=lambda entry: (entry.session.request.priority, entry.arrived_at))
-    if chosen is not first:
-        chosen.arrived_at, first.arrived_at = first.arrived_at, chosen.arrived_at
-    return chosen
 
 
 def _wants_prompt(entry: Entry) -> bool:

@@ -159,7 +159,6 @@ def _generations(
                 otherwise=otherwise,
                 prefix_cache=own.prefix_cache is not False,
                 user=caller.user,
-                priority=request.priority or 0,
                 verification=config.verification,
                 **fields,
             )

@@ -228,8 +228,6 @@ class TextRequest(Asking):
     structured_outputs: StructuredOutputs | None = None  # exactly one of its members
     stream_options: CompletionStreamOptions | None = None
     return_token_ids: bool | None = None  # adds the ids of the tokens of prompt and answer
-    # among one user's texts that wait for their turn, the lowest goes first; default 0
-    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
 
 
 class CompletionRequest(TextRequest):

@@ -52,6 +52,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "truncation": ("disabled",),
     "top_logprobs": (0,),
+    "priority": (0,),
     "service_tier": ("auto", "standard_only"),
     "caller": ({"type": "direct"},),  # of a call that an earlier answer had
     "speed": ("standard",),

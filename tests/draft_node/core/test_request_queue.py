@@ -7,8 +7,8 @@ from draft_node.core.actions import Send
 from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
-from draft_node.core.request_queue import LATER_S, RequestQueue
-from draft_node.core.session import Session, State
+from draft_node.core.request_queue import LATER_S
+from draft_node.core.session import State
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_welcome, session_id
@@ -235,50 +235,3 @@ def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
     for left in present:
         node.end(left)
     assert (node.core.queue.num_running, node.core.queue.num_waiting, node.rooms) == (0, 0, [])
-
-
-# -- priorities --------------------------------------------------------------------------------------------------------
-
-
-def test_a_users_most_urgent_text_has_the_users_next_place():
-    node = Node(num_slots=1)
-    node.begin(1, user="a")
-    node.begin(2, user="a", priority=5)
-    node.begin(3, user="a")
-    node.begin(4, user="a", priority=-1)
-    for number in (1, 4, 3, 2):
-        assert node.rooms == [number]
-        node.end(number)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)), min_size=2, max_size=8),
-    st.integers(1, 3),
-    st.integers(1, 3),
-)
-def test_priorities_change_nobody_elses_turn(texts, num_slots, num_ends):
-    """The next place goes to the user whom it goes to without any priorities, however many texts end at once."""
-    queues = RequestQueue(num_slots), RequestQueue(num_slots)
-    running: list[list[Generation]] = [[], []]
-    turns: list[list[str]] = [[], []]
-
-    def admit(now):
-        for queue, requests, users in zip(queues, running, turns, strict=True):
-            entered = [session.request for session in queue.admit(now)]
-            requests += entered
-            users += [request.user for request in entered]
-        assert turns[0] == turns[1]
-
-    for number, (user, priority) in enumerate(texts):
-        for queue, given_priority in zip(queues, (0, priority), strict=True):
-            request = Generation(session_id(number), (1, 2), Sampling(), 9, user=user, priority=given_priority)
-            queue.add(Session(request), float(number))
-        admit(float(number))
-    while running[0]:
-        for user in [request.user for request in running[0][:num_ends]]:
-            for queue, requests in zip(queues, running, strict=True):
-                ended = next(request for request in requests if request.user == user)
-                requests.remove(ended)
-                queue.remove(ended.session_id)
-        admit(float(len(texts)))
-    assert len(turns[0]) == len(texts)

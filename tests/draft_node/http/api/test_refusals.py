@@ -74,7 +74,7 @@ BOTH: Rows = [
     ({"model": 5}, "model must be a string"),
     ({"n": 0}, "n must be at least 1"),
     ({"n": 17}, "n must be at most 16"),
-    ({"priority": 0.5}, "priority must be a whole number"),
+    ({"priority": 1}, "priority is not a supported parameter; leave it out"),
     ({"return_token_ids": 1}, "return_token_ids must be true or false"),
     ({"seed": 1 << 63}, "seed must be at most 9223372036854775807"),
     ({"stop": ""}, "stop must not be empty"),

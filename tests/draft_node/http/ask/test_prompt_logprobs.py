@@ -91,8 +91,3 @@ def test_ids_of_tokens_in_a_chats_chunks(api: Api) -> None:
     assert first["prompt_token_ids"] == list(b"user:hi;")
     assert [token for chunk in others for token in chunk["choices"][0].get("token_ids", [])] == [97, 98]
     assert not any("prompt_token_ids" in chunk for chunk in others)
-
-
-def test_a_priority_reaches_the_line(api: Api) -> None:
-    api.complete(max_tokens=1, priority=-3)
-    assert api.service.generations[0].priority == -3
