@@ -18,7 +18,7 @@ from goodspeed.wire import descriptors
 
 if TYPE_CHECKING:  # these modules import HTTP
     from draft_node.process.daemon import DraftDaemon
-    from draft_node.service.batch import Batch
+    from draft_node.service.prompt_batch import PromptBatch
     from goodspeed.serving import web
 
 PROGRAM = "goodspeed-draft"
@@ -85,10 +85,10 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
     config = found.config
     with _loading(config, reporter):
         from draft_node.process.assembly import assemble
-        from draft_node.service.batch import Batch
+        from draft_node.service.prompt_batch import PromptBatch
 
         daemon, vocabulary = assemble(config, found.keys)
-    batch = Batch(config, vocabulary, daemon, events, found.prompts)
+    batch = PromptBatch(config, vocabulary, daemon, events, found.prompts)
     interrupted = False
     try:
         interrupted = asyncio.run(until_signal(_work(config, daemon, batch, events, reporter)))
@@ -108,10 +108,11 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
 
 
 async def _work(
-    config: DraftConfig, daemon: "DraftDaemon", batch: "Batch", events: EventLog, reporter: Reporter
+    config: DraftConfig, daemon: "DraftDaemon", batch: "PromptBatch", events: EventLog, reporter: Reporter
 ) -> None:
     """Runs daemon and batch until the prompts are done or the daemon gives up."""
-    from draft_node.service.connection import first_end, stop, tell
+    from draft_node.process.connection_status import tell
+    from goodspeed.serving.loop import first_end, stop
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(batch.run())

@@ -41,19 +41,19 @@ class MemoryNetwork:
         self.fate = fate
         self.has_room = asyncio.Event()  # cleared: every queue is full
         self.has_room.set()
-        self._verify: _MemoryLink | None = None
-        self._drafts: dict[bytes, _MemoryLink] = {}
+        self._verify: _MemoryTransport | None = None
+        self._drafts: dict[bytes, _MemoryTransport] = {}
 
     def bind_verify(self) -> VerifyChannel:
         """Returns the verify node's channel; binding again simulates a restart, with an empty queue."""
-        self._verify = _MemoryLink(self, None)
+        self._verify = _MemoryTransport(self, None)
         return VerifyChannel(self._verify, max_message_bytes=MAX_MESSAGE_BYTES)
 
     def connect_draft(self, identity: bytes) -> DraftChannel:
         """Returns a draft node's channel, which replaces an earlier one of the same identity."""
         peer = peer_name(identity)
-        self._drafts[peer] = link = _MemoryLink(self, peer)
-        return DraftChannel(link, max_message_bytes=MAX_MESSAGE_BYTES)
+        self._drafts[peer] = transport = _MemoryTransport(self, peer)
+        return DraftChannel(transport, max_message_bytes=MAX_MESSAGE_BYTES)
 
     def send(self, packet: Packet) -> Delivery:
         """Gives a packet to its fate. A draft node cannot see that nobody listens; a verify node is told."""
@@ -67,20 +67,20 @@ class MemoryNetwork:
 
     def deliver(self, packet: Packet) -> None:
         """Puts a packet into its receiver's queue without asking its fate; drops it when there is no receiver."""
-        if link := self._receiver(packet):
-            link.push([packet.peer, packet.data] if packet.direction == "up" else [packet.data])
+        if transport := self._receiver(packet):
+            transport.push([packet.peer, packet.data] if packet.direction == "up" else [packet.data])
 
-    def _receiver(self, packet: Packet) -> "_MemoryLink | None":
+    def _receiver(self, packet: Packet) -> "_MemoryTransport | None":
         return self._verify if packet.direction == "up" else self._drafts.get(packet.peer)
 
-    def remove(self, link: "_MemoryLink") -> None:
-        """Forgets a closed link, unless another has replaced it."""
-        if self._verify is link:
+    def remove(self, transport: "_MemoryTransport") -> None:
+        """Forgets a closed transport, unless another has replaced it."""
+        if self._verify is transport:
             self._verify = None
-        self._drafts = {peer: other for peer, other in self._drafts.items() if other is not link}
+        self._drafts = {peer: other for peer, other in self._drafts.items() if other is not transport}
 
 
-class _MemoryLink:
+class _MemoryTransport:
     """One end of the network; `peer` is the draft node's name, or None at the verify node."""
 
     def __init__(self, network: MemoryNetwork, peer: bytes | None) -> None:

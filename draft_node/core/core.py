@@ -19,17 +19,17 @@ virtual clock.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Send, Statistics, Tell
-from draft_node.core.counts import Counts, total
-from draft_node.core.directory import Address
+from draft_node.core.actions import EndTexts, Fail, GiveUp, NodeAction, Reconnect, Send, Tell
+from draft_node.core.counts import Counts, Statistics, total
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.drafts.resting import Resting
 from draft_node.core.generation import Generation
 from draft_node.core.link import Command, VerifyLink
 from draft_node.core.links import Links
-from draft_node.core.openings import Openings
-from draft_node.core.queue import Queue
+from draft_node.core.request_queue import RequestQueue
 from draft_node.core.session import LATER, Session, State
+from draft_node.core.session_router import SessionRouter
+from draft_node.core.verify_nodes import Address
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.errors import PeerRefused
 from goodspeed.serving.measuring.story import Story
@@ -62,12 +62,12 @@ class DraftCore:
         self.stays = stays
         self.ngrams = ngrams
         self._num_parallel = num_parallel
-        self.queue = Queue(max_sessions)  # gives places to sessions
+        self.queue = RequestQueue(max_sessions)  # gives places to sessions
         self.sessions: dict[bytes, Session] = {}
         self.resting = Resting()  # pauses the draft model, for all sessions
         self.counts = Counts()
         self._story = Story()
-        self.openings = Openings(self.links, self.sessions, self.queue, self.counts)
+        self.router = SessionRouter(self.links, self.sessions, self.queue, self.counts)
         self._last_word: Fail | None = None  # set when this node stops: the answer to every user from then on
         self._has_left = False  # Leave was said; nothing more is sent
 
@@ -93,7 +93,7 @@ class DraftCore:
         self.sessions[request.session_id] = session
         if self._last_word is not None:
             return [Tell(request.session_id, self._last_word)]
-        self.queue.add(session, now)
+        self.queue.add(session)
         return self._fill_places(now)
 
     def forget(self, session_id: bytes, now: float) -> list[NodeAction]:
@@ -105,7 +105,7 @@ class DraftCore:
         self.counts.statistics = total(self.counts.statistics, session.statistics)
         if self.ngrams is not None:
             self.ngrams.keep(session.request, session.tokens)
-        closing = self.openings.of(session, session.cancel())
+        closing = self.router.of(session, session.cancel())
         self.links.forget(session_id)
         self.resting.forget(session_id)
         return [] if self._has_left else closing + self._fill_places(now)
@@ -116,7 +116,7 @@ class DraftCore:
             return []
         actions: list[NodeAction] = []
         for session in self.queue.admit(now):
-            actions += self.openings.open(session, now)
+            actions += self.router.open(session, now)
         return actions
 
     # -- the verify node -------------------------------------------------------------------------------------------
@@ -132,12 +132,12 @@ class DraftCore:
             case Heartbeat() if message.siblings is not None:
                 self.links.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
-                actions += self.openings.redirect(session, message, now) + self._fill_places(now)
+                actions += self.router.redirect(session, message, now) + self._fill_places(now)
             case Verdict() | Refusal() if message.session_id is not None:
                 session = self._session_on(link, message.session_id)
                 if session is not None:
                     was_open = session.is_open
-                    actions += self.openings.of(session, session.receive(message, now))
+                    actions += self.router.of(session, session.receive(message, now))
                     actions += self._observe_room(session, message, now, was_open=was_open)
         return actions
 
@@ -174,12 +174,12 @@ class DraftCore:
         actions: list[NodeAction] = []
         for number in self.links:
             actions += self._obey(number, self.links[number].tick(now), now)
-        actions += self.openings.look_around(now)
+        actions += self.router.look_around(now)
         if self.away_s(now) > self.connect_timeout_s:
             actions += self._do_without(now)
         for session in self.sessions.values():
             if now >= session.resend_at:
-                actions += self.openings.of(session, session.tick(now))
+                actions += self.router.of(session, session.tick(now))
         return actions + self._fill_places(now)
 
     def away_s(self, now: float) -> float:
@@ -218,7 +218,7 @@ class DraftCore:
     def proposed(self, proposed: Proposed, now: float) -> list[NodeAction]:
         """Takes a proposal from the draft model; an empty one means that it failed."""
         session = self.sessions.get(proposed.session_id)
-        return self.openings.of(session, session.proposed(proposed)) if session is not None else []
+        return self.router.of(session, session.proposed(proposed)) if session is not None else []
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class DraftCore:
         if self._has_left:
             return actions
         for session in self.sessions.values():
-            actions += self.openings.of(session, session.cancel())
+            actions += self.router.of(session, session.cancel())
         return actions
 
     def leave(self, fail: Fail) -> list[NodeAction]:
@@ -251,9 +251,9 @@ class DraftCore:
                 case Command.RECONNECT:
                     actions.append(Reconnect(link))
                 case Command.OPEN_SESSIONS:
-                    actions += self.openings.open_all(link, now)
+                    actions += self.router.open_all(link, now)
                 case Command.DROP_SESSIONS:
-                    actions += self.openings.drop_all(link, now)
+                    actions += self.router.drop_all(link, now)
         return actions
 
     # -- an absence that is too long -------------------------------------------------------------------------------

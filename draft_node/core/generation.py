@@ -29,7 +29,6 @@ class Generation(Struct, frozen=True):
     asked_at: float = 0.0  # time of the user's request
     logit_rules: LogitRules | None = None
     constraint: Constraint | None = None  # structured output
-    priority: int = 0  # among its user's texts that wait for a place; lower goes first
     cache_salt: bytes = b""  # texts with the same salt share cached prefixes; empty: shares with no other
     stop: tuple[str, ...] = ()  # strings that end the text, and are not part of it; the draft node finds them
     is_chat: bool = False  # omit the leading blank that a template leaves to the model

@@ -5,15 +5,15 @@ redirects all new sessions. A session stays on its link until the link has been 
 the text in its KV cache, and a connection that merely broke is back sooner.
 
 Link 0 leads to the first verify node in the options. Numbers are not reused, so that a late message is not taken for
-another link's. `openings.py` carries out the decisions.
+another link's. `session_router.py` carries out the decisions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from draft_node.core.directory import Address, Directory
 from draft_node.core.link import VerifyLink
+from draft_node.core.verify_nodes import Address, VerifyNodes
 from goodspeed.wire.handshake import Sibling, Welcome
 
 GRACE_S = 0.5
@@ -53,7 +53,7 @@ class Links:
     def __init__(self, first: VerifyLink, addresses: Sequence[Address], random: Random | None = None) -> None:
         """first: the link to the first of `addresses`. addresses: the verify nodes in the options."""
         self._random = random if random is not None else Random(first.hello.boot_id)
-        self.directory = Directory(addresses, self._random)
+        self.verify_nodes = VerifyNodes(addresses, self._random)
         self.home = 0
         began = first.away_since or 0.0
         self._known = {0: Known(first, addresses[0], began, began + first.timeout_s)}
@@ -110,7 +110,7 @@ class Links:
         The verify node knows this node by its newest connection only.
         """
         known = self._known[number]
-        self.directory.found(known.address, welcome.target_fingerprint)
+        self.verify_nodes.found(known.address, welcome.target_fingerprint)
         self._tried_in_vain.discard(known.address.endpoint)
         same = [
             other
@@ -150,14 +150,14 @@ class Links:
 
     def _others(self, number: int) -> bool:
         """Returns whether there is another verify node to try."""
-        return any(address != self._known[number].address for address in self.directory.candidates(None))
+        return any(address != self._known[number].address for address in self.verify_nodes.candidates(None))
 
     def exclude(self, number: int) -> bool:
         """Excludes a verify node that refuses this draft node for good. Returns whether another is left.
 
         One that is draining counts: the texts there go on, and it may be back.
         """
-        is_one_left = self.directory.exclude(self._known[number].address)
+        is_one_left = self.verify_nodes.exclude(self._known[number].address)
         return is_one_left or any(known.link.connected for one, known in self._known.items() if one != number)
 
     def drop(self, number: int) -> None:
@@ -194,7 +194,7 @@ class Links:
         """Returns whether a verify node that may have this target has not yet failed to answer."""
         known = self._known.values()
         silent = {one.address.endpoint for one in known if one.link.away_s(now) > REDIRECT_S} | self._tried_in_vain
-        return any(address.endpoint not in silent for address in self.directory.candidates(target))
+        return any(address.endpoint not in silent for address in self.verify_nodes.candidates(target))
 
     def _waits_until(self, session_id: bytes, own: int) -> float:
         return self._sent_until.get(session_id, self._known[own].moves_at)
@@ -218,7 +218,7 @@ class Links:
 
     def learn(self, siblings: Iterable[Sibling]) -> None:
         """Takes a verify node's list of its fleet."""
-        self.directory.learn(siblings)
+        self.verify_nodes.learn(siblings)
 
     def address(self, number: int) -> Address:
         return self._known[number].address
@@ -237,7 +237,7 @@ class Links:
         self._try_at = now + TRY_S
         linked = {known.address.endpoint for known in self._known.values()}
         for target in targets if self.link.connected else [*targets, None]:
-            for address in self.directory.candidates(target):
+            for address in self.verify_nodes.candidates(target):
                 if address.endpoint not in linked:
                     return self._make(address, now)
         return None

@@ -8,10 +8,11 @@ message, have the draft model propose, deliver tokens to the user. The text is i
 from dataclasses import dataclass, field
 from enum import Enum
 
-from draft_node.core.actions import Action, Deliver, Fail, Finish, Send, Statistics
+from draft_node.core.actions import Action, Fail, Finish, Send
+from draft_node.core.counts import Statistics
+from draft_node.core.drafts.draft_stream import DraftStream
 from draft_node.core.drafts.ngrams import NgramDrafter
 from draft_node.core.drafts.resting import Resting
-from draft_node.core.drafts.stream import Stream
 from draft_node.core.generation import Generation
 from draft_node.core.text import Text
 from goodspeed.drafting.proposing import Proposed
@@ -47,7 +48,7 @@ LATER = frozenset({"too_many_sessions", "too_many_prompt_logprobs", "draining"})
 class State(Enum):
     """State of a session at the draft node."""
 
-    OFFLINE = "offline"  # `openings.py` opens it when it has a place in the queue, and a verify node is there
+    OFFLINE = "offline"  # `session_router.py` opens it when it has a place in the queue, and a verify node is there
     OPENING = "opening"
     RUNNING = "running"  # the verify node sends verdicts, this node sends drafts
     DONE = "done"
@@ -128,7 +129,7 @@ class Session:
     num_hops: int = 0  # redirects since its latest token
     opens_at: float = 0.0  # no opening before this time, after refusals in a row
     text: Text = field(init=False)
-    stream: Stream = field(init=False)
+    stream: DraftStream = field(init=False)
     _timer: RetransmissionTimer = field(default_factory=RetransmissionTimer)
     _num_refused: int = 0  # refusals in a row
     story: Story = field(default_factory=Story)  # of all sessions
@@ -136,7 +137,7 @@ class Session:
     def __post_init__(self) -> None:
         self.target = self.request.target
         self.text = Text(self.request)
-        self.stream = Stream.of(self.request, self.ngrams, self.resting, self.num_parallel)
+        self.stream = DraftStream.of(self.request, self.ngrams, self.resting, self.num_parallel)
 
     @property
     def epoch(self) -> int:
@@ -242,9 +243,7 @@ class Session:
         self.statistics.count(verdict, num_new)
         self.stream.observe(verdict, num_new)
         actions = self._go_on(verdict, now)
-        if not num_new and new.of_prompt is None:
-            return actions
-        return [Deliver(new.tokens, new.logprobs, new.of_prompt), *actions]
+        return [new, *actions] if num_new or new.prompt_logprobs is not None else actions
 
     def _go_on(self, verdict: Verdict, now: float) -> list[Action]:
         self._num_refused = 0

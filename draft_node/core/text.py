@@ -5,22 +5,13 @@ a gap are requested.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from draft_node.core.actions import Fail, Finish
+from draft_node.core.actions import Deliver, Fail, Finish
 from draft_node.core.generation import Generation
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.messages import OpenSession, Slo, TokenLogprobs, Verdict
+from goodspeed.wire.messages import OpenSession, Slo, Verdict
 
 TARGET_CHANGED = "the verify node has another target model now, which cannot continue this text; ask again"
-
-
-class News(NamedTuple):
-    """The new part of a verdict."""
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...]  # one per token, or empty
-    of_prompt: tuple[TokenLogprobs, ...] | None  # the prompt's logprobs, once, if requested
 
 
 @dataclass(slots=True, eq=False)
@@ -93,17 +84,20 @@ class Text:
         """Returns True if the verdict's tokens reach beyond max_tokens, which no honest verify node sends."""
         return verdict.base_len + len(verdict.tokens) > len(self.request.prompt) + self.request.max_tokens
 
-    def apply(self, verdict: Verdict, now: float) -> News | None:
-        """Appends a verdict's new tokens. The verdict begins within the text or at its end. None: nothing is new."""
+    def apply(self, verdict: Verdict, now: float) -> Deliver | None:
+        """Appends a verdict's new tokens, and returns them. None: nothing is new, not even the end.
+
+        The verdict begins within the text or at its end.
+        """
         num_known = len(self.tokens) - verdict.base_len
         new, logprobs = verdict.tokens[num_known:], (verdict.logprobs or ())[num_known:]
         if not new and verdict.finish_reason is None:
             return None
         self.tokens += new
         self.first_at = now if self.first_at is None and new else self.first_at
-        of_prompt = verdict.prompt_logprobs if self._lacks_prompt_logprobs else None
-        self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and of_prompt is None
-        return News(new, logprobs, of_prompt)
+        prompt_logprobs = verdict.prompt_logprobs if self._lacks_prompt_logprobs else None
+        self._lacks_prompt_logprobs = self._lacks_prompt_logprobs and prompt_logprobs is None
+        return Deliver(new, logprobs, prompt_logprobs)
 
     def end_at(self, welcome: Welcome, target: str | None) -> Finish | Fail | None:
         """Returns the reason why a verify node cannot continue the text; None: it can.

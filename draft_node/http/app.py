@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from draft_node.config import DraftConfig
 from draft_node.http.api import page
+from draft_node.http.api.generate import routes_of_texts
 from draft_node.http.api.node import Exposition, routes_of_node
-from draft_node.http.api.texts import routes_of_texts
-from draft_node.http.api.tokens import routes_of_tokens
+from draft_node.http.api.tokenize import routes_of_tokens
 from draft_node.http.ask.body import telling_ignored
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.service.service import Service

@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 
 from draft_node.core.counts import KNOWN
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.counts import Texts
-from draft_node.service.levels import Levels
+from draft_node.service.request_stats import RequestStats
+from draft_node.service.slo_tiers import SloTiers
 from goodspeed.drafting.sources import by_source
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
@@ -26,7 +26,7 @@ from goodspeed.wire.messages import RefusalCode
 class DraftCollector(Collector):
     """All metrics of a draft node; collect in its event loop."""
 
-    def __init__(self, daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> None:
+    def __init__(self, daemon: DraftDaemon, texts: RequestStats, answered: ResponseCounts) -> None:
         self._daemon = daemon
         self._texts = texts
         self._answered = answered
@@ -67,7 +67,7 @@ class DraftCollector(Collector):
     def _slos(self) -> Iterator[Metric]:
         """Yields SLO metrics by tier: those of this node and the verify node, and `other` for objectives of no tier."""
         texts = self._texts
-        tiers, kinds = sorted({*Levels(self._daemon.link).tiers, *texts.slo_tokens, OTHER}), get_args(Outcome)
+        tiers, kinds = sorted({*SloTiers(self._daemon.link).tiers, *texts.slo_tokens, OTHER}), get_args(Outcome)
         tokens = {tier: texts.slo_tokens[tier] for tier in tiers}
         what = "Complete texts with latency objectives, by outcome."
         yield counters_by("slo_requests", what, ("tier", "outcome"), texts.slo_outcomes, tiers, kinds)
@@ -89,7 +89,7 @@ class DraftCollector(Collector):
         yield counter("draft_failures", "Steps of the draft model that failed or took too long.", failures)
 
     def _link(self) -> Iterator[Metric]:
-        daemon, traffic = self._daemon, self._daemon.channels.traffic
+        daemon, traffic = self._daemon, self._daemon.connections.traffic
         refusals = dict.fromkeys(get_args(RefusalCode), 0) | daemon.core.counts.refusals
         yield gauge("connected", "1 while a verify node is there, else 0.", daemon.core.links.is_anybody_there)
         yield gauge("draft_model_resting", "1 while it drafts nothing, else 0.", daemon.core.resting.is_resting)
@@ -104,6 +104,6 @@ class DraftCollector(Collector):
         yield counter("downlink_bytes", "Bytes of messages received.", traffic.bytes_received)
 
 
-def create_registry(daemon: DraftDaemon, texts: Texts, answered: ResponseCounts) -> metrics.Registry:
+def create_registry(daemon: DraftDaemon, texts: RequestStats, answered: ResponseCounts) -> metrics.Registry:
     """Returns the registry behind `/metrics`. texts: of the service."""
     return metrics.create_registry(DraftCollector(daemon, texts, answered))

@@ -7,13 +7,14 @@ from functools import partial
 from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
 from draft_node.http.metrics import create_registry
+from draft_node.process.connection_status import tell
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.chat_forms import ChatForms
-from draft_node.service.connection import first_end, stop, tell
+from draft_node.service.chat_support import ChatSupport
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.serving import web
 from goodspeed.serving.events import EventLog, Reporter
+from goodspeed.serving.loop import first_end, stop
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 
@@ -34,7 +35,7 @@ class HttpServer:
     all_finished: bool = True
 
     def __post_init__(self) -> None:
-        self.chats = ChatForms.of(
+        self.chats = ChatSupport.of(
             self.vocabulary.tokenizer,
             tools=self.config.tool_parser,
             thinking=self.config.reasoning_parser,

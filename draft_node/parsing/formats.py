@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-Body = Literal["json", "xml", "mistral"]
+CallSyntax = Literal["json", "xml", "mistral"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ToolFormat:
     """Syntax of tool calls; each call begins with a marker."""
 
     name: str
-    body: Body
+    syntax: CallSyntax
     opens: tuple[str, ...]
     bare: str = ""  # opens a call at the beginning of a text or after a call; part of the call
     ends: tuple[str, ...] = ()  # markers that may follow a call
@@ -135,12 +135,12 @@ class Call:
     arguments: str
 
 
-Part: TypeAlias = Content | Thinking | Call
+ParsedPart: TypeAlias = Content | Thinking | Call
 
 
-def joined(parts: Iterable[Part]) -> list[Part]:
+def joined(parts: Iterable[ParsedPart]) -> list[ParsedPart]:
     """Merges adjacent parts of the same kind, except calls."""
-    found = list[Part]()
+    found = list[ParsedPart]()
     for part in parts:
         match found[-1] if found else None, part:
             case Content(before), Content(text):

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from draft_node.parsing.bodies import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
 from draft_node.parsing.formats import Formats, ToolFormat
-from draft_node.parsing.schemas import (
+from draft_node.parsing.tool_parsers import CLOSED, FUNCTION, FUNCTION_ENDS, PARAMETER, PARAMETER_ENDS
+from draft_node.parsing.tool_schemas import (
     check_parameters,
     choices_of,
     is_legible,
@@ -36,7 +36,7 @@ MAY_BE_CALL = (
 
 NO_CALLS = ToolFormat("", "json", ())
 
-Opened = Literal["open", "may", "closed"]
+ReasoningState = Literal["open", "may", "closed"]
 """Reasoning at the end of the prompt: open; may: the model may open it; closed: ended, or unknown format."""
 
 
@@ -56,12 +56,12 @@ def loosened(tool: Tool) -> Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class GrammarSettings:
     """Everything besides the tools on which an answer's grammar depends."""
 
     formats: Formats
     ids: Mapping[str, int] = field(default_factory=dict)  # token ids of markers that are tokens
-    opened: Opened = "closed"
+    opened: ReasoningState = "closed"
     is_forced: bool = False  # only calls, at least one
     one_call: bool = False
     content: Mapping[str, Any] | None = None  # JSON schema of text without calls; None: any text
@@ -76,7 +76,7 @@ class Form:
         return (self.ids[thinking.closes],)
 
 
-def grammar(form: Form, tools: Sequence[Tool]) -> str:
+def grammar(form: GrammarSettings, tools: Sequence[Tool]) -> str:
     """Returns the grammar of an answer; without tools, of reasoning and content only.
 
     ValueError with the reason if the model's tool format is unknown, a tool's schema does not suit it, or the grammar
@@ -90,7 +90,7 @@ def grammar(form: Form, tools: Sequence[Tool]) -> str:
 class _Writer:
     """Collects the rules of one grammar."""
 
-    def __init__(self, form: Form, tools: Sequence[Tool]) -> None:
+    def __init__(self, form: GrammarSettings, tools: Sequence[Tool]) -> None:
         self._form = form
         self._format = form.formats.tools or NO_CALLS
         self._tools = tools
@@ -180,7 +180,7 @@ class _Writer:
         opener = "" if self._format.bare else self._mark(self._format.opens[0])
         self._rule(f"call: {opener} rest_of_call")
         between = {"llama3_json": '"; "', "mistral": ""}.get(self._format.name, LINE)
-        listed = self._format.body == "mistral" and "[ARGS]" not in self._form.ids
+        listed = self._format.syntax == "mistral" and "[ARGS]" not in self._form.ids
         self._rule(f"rest_of_call: {self._list() if listed else self._one_of_tools()}")
         return "call" if self._form.one_call or listed else f"call ({between} call)*"
 
@@ -195,7 +195,7 @@ class _Writer:
 
     def _one_of_tools(self) -> str:
         ends = self._mark(self._format.ends[0]) if self._format.ends and not self._format.bare else ""
-        match self._format.body:
+        match self._format.syntax:
             case "xml":
                 self._rule(f"function: {' | '.join(map(self._xml, self._tools))}")
                 self._rule(f"rest_of_function: function ({LINE} {ends})?")
@@ -204,7 +204,7 @@ class _Writer:
                 bodies = [f"{_dumped(tool.name)} {self._mark('[ARGS]')} {self._json(tool)}" for tool in self._tools]
             case "json":
                 bodies = [self._value(self._object(tool)) for tool in self._tools]
-        blank = "" if self._format.bare or self._format.body == "mistral" else LINE
+        blank = "" if self._format.bare or self._format.syntax == "mistral" else LINE
         return f"{blank} ({' | '.join(bodies)}) {blank} {ends}".strip()
 
     def _list(self) -> str:

@@ -8,16 +8,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from draft_node.parsing.bodies import Body, JsonBody, MistralBody, XmlBody
 from draft_node.parsing.formats import (
     NO_FORMATS,
     Call,
     Content,
     Formats,
-    Part,
+    ParsedPart,
     Thinking,
     ToolFormat,
 )
+from draft_node.parsing.tool_parsers import JsonToolParser, MistralToolParser, ToolParser, XmlToolParser
 
 Continued: TypeAlias = Literal["thinking", "text"]
 """What a text goes on from, where it continues another one."""
@@ -49,19 +49,19 @@ class Parser:
         self._tools = formats.tools
         self._schemas = settings.schemas
         self.is_thinking = is_thinking and formats.thinking is not None
-        self._body: Body | None = None
+        self._call: ToolParser | None = None
         self._raw = list[str]()  # text of the call in progress
         self._blank = ""  # whitespace that belongs to the next marker, if one follows
         self._word = ""  # possible beginning of a marker
         self._at_border = not is_continued  # only whitespace since the beginning, a marker or a call
         self._after_marker = self.is_thinking and not is_continued  # whitespace now belongs to the preceding marker
         self._num_calls = 0
-        self._parts = list[Part]()
+        self._parts = list[ParsedPart]()
         self._saying = list[str]()  # text of one kind, not yet in a part
         bare = formats.tools.bare if formats.tools is not None else ""
         self._beginnings = frozenset(marker[0] for marker in (*formats.markers, bare) if marker)
 
-    def push(self, text: str) -> list[Part]:
+    def push(self, text: str) -> list[ParsedPart]:
         """Adds text; returns the parts that are now certain."""
         if not self._beginnings:  # completions: no formats, all text is content
             return [Content(text)] if text else []
@@ -69,16 +69,16 @@ class Parser:
             self._take(char)
         return self._given()
 
-    def think(self, text: str) -> list[Part]:
+    def think(self, text: str) -> list[ParsedPart]:
         """Adds reasoning text in which no marker counts; returns the parts that are now certain."""
         text = self._blank + text
         self._add_text(text.rstrip())
         self._blank = text[len(text.rstrip()) :]
         return self._given()
 
-    def end(self) -> list[Part]:
+    def end(self) -> list[ParsedPart]:
         """Ends the text; returns the parts that were held back."""
-        if self._body is not None:
+        if self._call is not None:
             self._give_up()
         if not self._is_in_end_of_call():
             self._add_text(self._blank + self._word)
@@ -90,7 +90,7 @@ class Parser:
         ends = self._tools.ends if self._tools is not None and self._num_calls and self._at_border else ()
         return bool(self._word) and any(marker.startswith(self._word) for marker in ends)
 
-    def _given(self) -> list[Part]:
+    def _given(self) -> list[ParsedPart]:
         self._flush()
         parts, self._parts = self._parts, []
         return parts
@@ -102,9 +102,9 @@ class Parser:
             self._parts.append(Thinking(text) if self.is_thinking else Content(text))
 
     def _take(self, char: str) -> None:
-        if self._body is not None:
+        if self._call is not None:
             self._raw.append(char)
-            calls = self._body.take(char)
+            calls = self._call.take(char)
             if calls is None:
                 self._raw.pop()
                 self._give_up()
@@ -165,34 +165,34 @@ class Parser:
         raw, self._blank, self._word = self._blank + marker, "", ""
         if self._tools is not None and not self.is_thinking and marker in (*self._tools.opens, self._tools.bare):
             self._raw = [raw]
-            self._body = self._new_body(self._tools, marker)
+            self._call = self._tool_parser(self._tools, marker)
             if marker == self._tools.bare:
-                self._body.take(marker)
+                self._call.take(marker)
             return
         self._flush()  # before `is_thinking` changes
         self._at_border = self._after_marker = True
         if self._thinking is not None:
             self.is_thinking = marker == self._thinking.opens
 
-    def _new_body(self, tools: ToolFormat, marker: str) -> Body:
-        match tools.body:
+    def _tool_parser(self, tools: ToolFormat, marker: str) -> ToolParser:
+        match tools.syntax:
             case "xml":
-                return XmlBody(marker, self._schemas, is_exact=tools.is_exact)
+                return XmlToolParser(marker, self._schemas, is_exact=tools.is_exact)
             case "mistral":
-                return MistralBody()
+                return MistralToolParser()
             case "json":
-                return JsonBody(known=frozenset(self._schemas) if marker == tools.bare else None)
+                return JsonToolParser(known=frozenset(self._schemas) if marker == tools.bare else None)
 
     def _called(self, calls: tuple[Call, ...]) -> None:
         self._flush()
         self._parts += calls
         self._num_calls += len(calls)
-        self._body, self._raw = None, []
+        self._call, self._raw = None, []
         self._at_border = self._after_marker = True
 
     def _give_up(self) -> None:
         """Turns the collected text into content, since it is no call."""
-        raw, self._body, self._raw = "".join(self._raw), None, []
+        raw, self._call, self._raw = "".join(self._raw), None, []
         self._add_text(raw)
 
     def _add_text(self, text: str) -> None:

@@ -6,11 +6,11 @@ import time
 
 from draft_node.config import DraftConfig
 from draft_node.core.core import DraftCore
-from draft_node.core.directory import Address
 from draft_node.core.drafts.ngrams import Ngrams
 from draft_node.core.link import VerifyLink
+from draft_node.core.verify_nodes import Address
 from draft_node.model.drafting import Drafting
-from draft_node.process.channels import ConnectTo
+from draft_node.process.connections import ConnectTo
 from draft_node.process.daemon import DraftDaemon
 from draft_node.process.preflight import read_keys
 from goodspeed.drafting.custom import SourceDrafter, create
@@ -20,9 +20,11 @@ from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
 from goodspeed.serving.options import SOURCE
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import VERSION, Hello
-from goodspeed.wire.zmq.transport import ClientKeys, DraftChannel, connect_draft
+from goodspeed.wire.zmq.authentication import ClientKeys
+from goodspeed.wire.zmq.transport import connect_draft
 
 VERIFY_TIMEOUT_S = 3.0
 """Silence after which the verify node counts as away; at least three of its heartbeat intervals."""
@@ -81,9 +83,9 @@ def _model_name(config: DraftConfig) -> str:
 def _make_drafting(config: DraftConfig, vocabulary: Vocabulary) -> Drafting | None:
     """Sets up drafting with the model; None without one."""
     if config.is_url:
-        from draft_node.model.llamacpp import opening
+        from draft_node.model.llamacpp import connecting
 
-        return opening.make_drafting(config, vocabulary)
+        return connecting.make_drafting(config, vocabulary)
     if config.is_source:
         return Drafting(SourceDrafter(create(config.model.removeprefix(SOURCE))))
     if config.has_model:

@@ -11,16 +11,18 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 
 from draft_node.core import actions as act
-from draft_node.core.actions import Deliver, Fail, Finish, NodeAction, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish, NodeAction
 from draft_node.core.core import DraftCore
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting
-from draft_node.process.channels import Channels, ConnectTo
+from draft_node.process.connections import Connections, ConnectTo
 from goodspeed.drafting.model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.codec import FIXED_BYTES
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import (
@@ -34,7 +36,6 @@ from goodspeed.wire.messages import (
     UpMessage,
     Verdict,
 )
-from goodspeed.wire.zmq.transport import DraftChannel
 
 logger = logging.getLogger("goodspeed.draft")
 
@@ -64,7 +65,7 @@ class DraftDaemon:
         """
         self.drafting = drafting
         self.core = core
-        self.channels = Channels(channel, connect, self._handle, self._not_sent, self._unreachable)
+        self.connections = Connections(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
         self._failed_looks = Failures(logger, "a look around", ENDS)
         self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of running `generate` calls
@@ -112,7 +113,7 @@ class DraftDaemon:
     @property
     def channel(self) -> DraftChannel:
         """The home link's channel."""
-        return self.channels.channel(self.core.links.home)
+        return self.connections.channel(self.core.links.home)
 
     @property
     def link(self) -> VerifyLink:
@@ -131,7 +132,7 @@ class DraftDaemon:
         why = Fail("closed", "this draft node is shutting down")
         try:
             async with asyncio.TaskGroup() as tasks:
-                self.channels.begin(tasks)
+                self.connections.begin(tasks)
                 if self.drafting is not None:
                     tasks.create_task(self._draft(self.drafting))
                 tasks.create_task(self._watch())
@@ -139,12 +140,12 @@ class DraftDaemon:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
         finally:
-            self.channels.clear()  # Leave ends all sessions: queued messages are not needed
+            self.connections.clear()  # Leave ends all sessions: queued messages are not needed
             self._carry_out(self.core.leave(why))
-            await self.channels.flush()
+            await self.connections.flush()
             if self.drafting is not None:
                 self.drafting.close()
-            self.channels.close()
+            self.connections.close()
 
     def _handle(self, link: int, message: DownMessage | ProtocolError) -> None:
         if isinstance(message, ProtocolError):
@@ -165,7 +166,7 @@ class DraftDaemon:
 
     def _look_around(self) -> None:
         now = time.monotonic()
-        for link, channel in self.channels.all():
+        for link, channel in self.connections.all():
             self._look_at(link, channel, now)
         self._carry_out(self.core.tick(now))
 
@@ -210,14 +211,14 @@ class DraftDaemon:
         for action in actions:
             match action:
                 case act.Send():
-                    self.channels.put(action.link, action.message)
+                    self.connections.put(action.link, action.message)
                 case act.Connect():
                     logger.info("trying another verify node", extra={"at": action.address.endpoint})
-                    self.channels.connect(action.link, action.address)
+                    self.connections.connect(action.link, action.address)
                 case act.Disconnect():
-                    self.channels.disconnect(action.link)
+                    self.connections.disconnect(action.link)
                 case act.Reconnect():
-                    self.channels.reconnect(action.link)
+                    self.connections.reconnect(action.link)
                 case act.Tell():
                     if (outbox := self._outboxes.get(action.session_id)) is not None:
                         outbox.put_nowait(action.item)
@@ -244,18 +245,18 @@ class DraftDaemon:
             self._carry_out(self.core.proposed(answer, now))
 
     def _connected(self, action: act.Connected) -> None:
-        self.channels.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
+        self.connections.channel(action.link).max_send_bytes = action.welcome.max_message_bytes
         if self.drafter is not None:
             welcomes = [action.welcome, *self.core.links.welcomes]
             self.drafter.max_proposal_bytes = min(one.max_message_bytes for one in welcomes) - FIXED_BYTES
             self.drafter.vocab_size = min(one.vocab_size for one in welcomes)
-        extra = {"at": self.channels.channel(action.link).endpoint, "num_running": self.num_running}
+        extra = {"at": self.connections.channel(action.link).endpoint, "num_running": self.num_running}
         logger.info("the verify node is there", extra=extra)
         self.connected.set()
 
     @property
     def _absence(self) -> str:
-        endpoints = [address.endpoint for address in self.core.links.directory.addresses()]
+        endpoints = [address.endpoint for address in self.core.links.verify_nodes.addresses()]
         where = self.channel.endpoint if len(endpoints) == 1 else ", ".join(endpoints[:MAX_NAMED])
         return self.link.absence_at(where, self.core.connect_timeout_s, time.monotonic())
 

@@ -15,8 +15,7 @@ from goodspeed.serving.prompts import Prompt, read_file
 from goodspeed.serving.running import bind_http, find_model, warn_trusted_network
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.keys import read_draft_pair, read_verify_key
-from goodspeed.wire.zmq.authentication import checked_pair
-from goodspeed.wire.zmq.transport import ClientKeys
+from goodspeed.wire.zmq.authentication import ClientKeys, checked_pair
 
 if TYPE_CHECKING:  # HTTP is imported only if it is served
     from goodspeed.serving import web

@@ -5,13 +5,14 @@
     async with aclosing(service.write(generation)) as pieces:
         async for piece in pieces: ...
 
-`service.texts` (`counts.py`) counts every text's outcome for `/metrics`.
+`service.texts` (`request_stats.py`) counts every text's outcome for `/metrics`.
 """
 
 import logging
 import secrets
+import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -22,16 +23,17 @@ from draft_node.core.actions import Fail
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Answer, Begun, Ended, Item
-from draft_node.service.chat_forms import ChatForms
-from draft_node.service.counts import Text, Texts
-from draft_node.service.levels import Levels
-from draft_node.service.queues import MAX_BYTES, NO_BOUND, TOO_MANY_BODIES, Encoder, FairQueue, Forms
-from draft_node.service.tokens import TokenTexts
-from draft_node.service.unread import Unread
+from draft_node.service.async_tokenizer import AsyncTokenizer
+from draft_node.service.chat_support import ChatSupport
+from draft_node.service.constraint_compiler import ConstraintCompiler
+from draft_node.service.fair_queue import FairQueue
+from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Begun, Ended, Item, OutputProcessor
+from draft_node.service.request_stats import RequestRecord, RequestStats
+from draft_node.service.slo_tiers import SloTiers
+from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
-from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import defaults
@@ -50,6 +52,33 @@ MENDING_S = 5.0
 """Shorter absences of the verify node make new texts wait instead of refusing them: reconnecting takes a tenth of a
 second nearby, and five seconds over a link with a delay of one second."""
 
+LARGE_BODY = 1 << 15
+"""Bytes from which a body is parsed on another thread, to keep the event loop free."""
+
+MAX_BYTES = 1 << 26
+"""Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
+
+TOO_MANY_BODIES = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
+
+LARGE_ANSWER = 1 << 11
+"""Tokens and alternatives from which an answer is serialized on another thread."""
+
+
+def body_queue() -> FairQueue:
+    """Returns the queue for work whose time is that of reading a body; size in bytes.
+
+    One at a time: several threads would pass the GIL to each other, and the event loop would wait for all of them.
+    """
+    return FairQueue(MAX_BYTES, TOO_MANY_BODIES, "bodies", at_once=LARGE_BODY)
+
+
+def answer_queue() -> FairQueue:
+    """Returns the queue for serializing answers; size in tokens and alternatives.
+
+    Without a bound for one user: the texts were admitted and are complete, so none is refused now.
+    """
+    return FairQueue(sys.maxsize, "", "answers", at_once=LARGE_ANSWER)
+
 
 class Service:
     """Generates texts through a draft daemon, which the caller runs (`daemon.serve`)."""
@@ -60,32 +89,33 @@ class Service:
         vocabulary: Vocabulary,
         *,
         max_waiting: int,
-        chats: ChatForms | None = None,
+        chats: ChatSupport | None = None,
         refuses_control_tokens: bool = False,
     ) -> None:
         """max_waiting: most texts in the daemon's queue; further ones are refused.
 
         chats: chat template and formats; None: detected from the tokenizer's template. refuses_control_tokens: of
-        conversations (`Encoder`).
+        conversations (`AsyncTokenizer`).
         """
         self.draining = False  # True: no further text is admitted
         self._daemon = daemon
         self._vocabulary = vocabulary
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self.max_waiting = max_waiting
-        self.texts = Texts()
-        self.chats = chats or ChatForms.of(vocabulary.tokenizer)
+        self.texts = RequestStats()
+        self.chats = chats or ChatSupport.of(vocabulary.tokenizer)
         self._token_texts = TokenTexts(vocabulary.tokenizer)
         self._secret = secrets.token_bytes(32)  # of the salts: a new process has others
-        self._encoder = Encoder(vocabulary.tokenizer, refuses_control_tokens=refuses_control_tokens)
+        self.tokenizer = AsyncTokenizer(
+            vocabulary.tokenizer, lambda: self.vocab_size, refuses_control_tokens=refuses_control_tokens
+        )
         drafting = daemon.drafting
         shared = drafting.drafter.constraints if drafting is not None else None
-        self.unread = Unread()
+        self.outputs = set[OutputBuffer]()  # of requests in progress
         constraints = shared or Constraints(vocabulary, Trial(vocabulary))
         constraints.prepare()
-        self._forms = Forms(constraints)
-        self.bodies = FairQueue(MAX_BYTES, TOO_MANY_BODIES, "bodies")  # parses large ones; size in bytes
-        self.answers = FairQueue(NO_BOUND, "", "answers")  # serializes large ones
+        self._compiler = ConstraintCompiler(constraints)
+        self.bodies, self.answers = body_queue(), answer_queue()
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +178,7 @@ class Service:
         with self._counted(generation) as text:
             self._check_admission(generation)
             while True:
-                answer = Answer(self._vocabulary.tokenizer, self._token_texts, generation, parser)
+                answer = OutputProcessor(self._vocabulary.tokenizer, self._token_texts, generation, parser)
                 try:
                     async with aclosing(self._attempt(generation, text, answer)) as items:
                         async for item in items:
@@ -160,10 +190,12 @@ class Service:
                     logger.info("restarting a text: the verify node has another target")
                     generation = self._under_target(generation)
 
-    async def _attempt(self, request: Generation, text: Text, answer: Answer) -> AsyncGenerator[Item, None]:
+    async def _attempt(
+        self, request: Generation, text: RequestRecord, answer: OutputProcessor
+    ) -> AsyncGenerator[Item, None]:
         """Generates the text with one target, in one session."""
         session, kept, num_thinking = None, None, 0
-        async with self._forms.held(request), aclosing(self._daemon.generate(request)) as items:
+        async with self._compiler.held(request), aclosing(self._daemon.generate(request)) as items:
             async for item in items:
                 if isinstance(item, Fail):
                     raise _error(item)
@@ -203,7 +235,7 @@ class Service:
             raise
 
     @contextmanager
-    def _counted(self, generation: Generation) -> Iterator[Text]:
+    def _counted(self, generation: Generation) -> Iterator[RequestRecord]:
         """Counts a text from request to end."""
         text = self.texts.begin(len(generation.prompt), generation.asked_at, generation.slo)
         try:
@@ -219,30 +251,9 @@ class Service:
         what = f"this draft node is shutting down, and the text was not finished within {waited_s:g} s"
         await self._daemon.end_generations(Fail("draining", f"{what}; ask another one"))
 
-    # -- tokens ----------------------------------------------------------------------------------------------------
-
-    async def encode(self, text: str, user: str) -> tuple[int, ...]:
-        """Returns a prompt's token ids; PromptError if there are none, Busy if too much of this user's work waits."""
-        return self._known(await self._encoder.prompt(text, user))
-
-    async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
-    ) -> tuple[int, ...]:
-        """Returns a conversation's token ids; PromptError if there is no chat template, or it refuses; Busy."""
-        return self._known(await self._encoder.chat(messages, user, inputs))
-
-    def _known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the ids; PromptError for a token that the target lacks."""
-        check_ids(self._vocabulary.tokenizer, token_ids, self.vocab_size)
-        return token_ids
-
-    async def decode(self, token_ids: Sequence[int], user: str) -> str:
-        """Returns the text of token ids, without special tokens; Busy if too much of this user's work waits."""
-        return await self._encoder.decode(token_ids, user)
-
-    async def check_form(self, constraint: Constraint, user: str) -> None:
+    async def check_constraint(self, constraint: Constraint, user: str) -> None:
         """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
-        await self._forms.check(constraint, user)
+        await self._compiler.check(constraint, user)
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -305,9 +316,9 @@ class Service:
     # -- from the target -------------------------------------------------------------------------------------------
 
     @property
-    def levels(self) -> Levels:
+    def slo_tiers(self) -> SloTiers:
         """The service levels (SLOs) that a text may request."""
-        return Levels(self._daemon.link)
+        return SloTiers(self._daemon.link)
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Returns sampling defaults and stop strings for requests without their own."""
@@ -343,7 +354,7 @@ class Service:
 
     def close(self) -> None:
         """Ends the threads. Call after the final text has ended."""
-        for queue in (self._encoder, self._forms, self.bodies, self.answers):
+        for queue in (self.tokenizer, self._compiler, self.bodies, self.answers):
             queue.close()
 
 

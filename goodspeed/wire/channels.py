@@ -1,4 +1,4 @@
-"""Channels: typed messages over any link that moves frames, for a draft node and for the verify node.
+"""Channels: typed messages over any transport that moves frames, for a draft node and for the verify node.
 
 A channel encodes, decodes, checks the framing and counts.
 """
@@ -20,14 +20,14 @@ READY_MESSAGES = 256
 
 
 class Delivery(Enum):
-    """Result of `put`. SENT: the message is queued; BUSY and GONE: the link did not take it."""
+    """Result of `put`. SENT: the message is queued; BUSY and GONE: the transport did not take it."""
 
     SENT = "sent"
     BUSY = "busy"  # the peer is too slow: its high-water mark is reached; retain the message and retry
     GONE = "gone"  # the peer is not connected
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """Moves lists of frames and never blocks."""
 
     endpoint: str
@@ -37,33 +37,33 @@ class Link(Protocol):
         """Returns the next message's frames; None if no message waits.
 
         At the verify node the first frame is the sender's name. A barred sender's message is reduced to that frame. An
-        empty list stands for the remainder of a message that the link drops.
+        empty list stands for the remainder of a message that the transport drops.
         """
 
     async def readable(self) -> None:
-        """Waits until `take` may return frames; TransportError when the link is closed."""
+        """Waits until `take` may return frames; TransportError when the transport is closed."""
 
     async def writable(self) -> None:
-        """Waits until `put` may succeed; TransportError when the link is closed."""
+        """Waits until `put` may succeed; TransportError when the transport is closed."""
 
     def close(self) -> None: ...
 
 
-class DraftEnd(Link, Protocol):
-    """A draft node's link, which has one connection."""
+class DraftTransport(Transport, Protocol):
+    """A draft node's transport, which has one connection."""
 
     def failure(self) -> str | None:
-        """Returns once why the latest connection attempt was refused, else None; the caller rebuilds the link later."""
+        """Returns once why the latest connection attempt was refused, else None; the caller rebuilds later."""
 
     def broke(self) -> bool:
-        """True if the connection ended since the previous call. The link reconnects; messages in flight are lost."""
+        """True if the connection ended since the previous call. It reconnects; messages in flight are lost."""
 
     def rebuild(self) -> None:
-        """Replaces the connection. TransportError if that is impossible: then the link keeps the old one."""
+        """Replaces the connection. TransportError if that is impossible: then the transport keeps the old one."""
 
 
-class VerifyEnd(Link, Protocol):
-    """The verify node's link, which names the sender of each message."""
+class VerifyTransport(Transport, Protocol):
+    """The verify node's transport, which names the sender of each message."""
 
     def bar(self, names: Container[bytes]) -> None:
         """Drops messages of these peers or keys, and cuts their connections. names: consulted at every message."""
@@ -94,27 +94,27 @@ class Received:
     peer: bytes
     message: UpMessage | ProtocolError
     num_bytes: int
-    principal: str | None = None  # the sender's authenticated public key; None on a link without keys
+    principal: str | None = None  # the sender's authenticated public key; None on a transport without keys
 
 
 class DraftChannel:
     """A draft node's channel to the verify node."""
 
-    def __init__(self, link: DraftEnd, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
+    def __init__(self, transport: DraftTransport, *, max_message_bytes: int, send_timeout_s: float = 3.0) -> None:
         self.traffic = Traffic()
         self.max_send_bytes = max_message_bytes  # to be lowered to Welcome's limit
         self._max_receive_bytes = max_message_bytes
-        self._link = link
+        self._transport = transport
         self._send_timeout_s = send_timeout_s
 
     @property
     def endpoint(self) -> str:
-        return self._link.endpoint
+        return self._transport.endpoint
 
     async def send(self, message: UpMessage) -> None:
         """Queues a message. MessageTooLarge; TransportError if the queue stays full for the send timeout."""
         data = encode(message, self.max_send_bytes)
-        if self._link.put([data]) is not Delivery.SENT:
+        if self._transport.put([data]) is not Delivery.SENT:
             await self._send_later(data)
         self.traffic.num_sent += 1
         self.traffic.bytes_sent += len(data)
@@ -122,8 +122,8 @@ class DraftChannel:
     async def _send_later(self, data: bytes) -> None:
         try:
             async with asyncio.timeout(self._send_timeout_s):
-                while self._link.put([data]) is not Delivery.SENT:
-                    await self._link.writable()
+                while self._transport.put([data]) is not Delivery.SENT:
+                    await self._transport.writable()
         except TimeoutError:
             self.traffic.num_busy += 1
             raise TransportError(
@@ -133,14 +133,14 @@ class DraftChannel:
     async def receive(self) -> DownMessage:
         """Returns the next message. ProtocolError if its bytes are invalid; the channel stays usable."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
-        while (frames := self._link.take()) is None:
-            await self._link.readable()
+        while (frames := self._transport.take()) is None:
+            await self._transport.readable()
         return self._open(frames)
 
     def receive_ready(self) -> list[DownMessage | ProtocolError]:
         """Returns the messages that have arrived, without waiting."""
         messages: list[DownMessage | ProtocolError] = []
-        for frames in _pending(self._link):
+        for frames in _pending(self._transport):
             try:
                 messages.append(self._open(frames))
             except ProtocolError as error:
@@ -157,46 +157,46 @@ class DraftChannel:
             raise
 
     def failure(self) -> str | None:
-        """Returns once why the verify node refused our connection, if the link reports it; reconnect later."""
-        return self._link.failure()
+        """Returns once why the verify node refused our connection, if the transport reports it; reconnect later."""
+        return self._transport.failure()
 
     def broke(self) -> bool:
         """True if the connection ended since the previous call; the next connection must begin with a Hello."""
-        return self._link.broke()
+        return self._transport.broke()
 
     async def reconnect(self) -> None:
         """Replaces the connection and drops its queue; the new connection must begin with a Hello.
 
         TransportError if no other can be made: then the old one stays, and its queue with it.
         """
-        self._link.rebuild()
+        self._transport.rebuild()
 
     def close(self) -> None:
-        """Closes the channel; queued messages are still sent, within the link's linger time."""
-        self._link.close()
+        """Closes the channel; queued messages are still sent, within the transport's linger time."""
+        self._transport.close()
 
 
 class VerifyChannel:
     """The verify node's channel to all draft nodes."""
 
-    def __init__(self, link: VerifyEnd, *, max_message_bytes: int, authenticated: bool = False) -> None:
-        """authenticated: the link puts the sender's key into the frame after its name."""
+    def __init__(self, transport: VerifyTransport, *, max_message_bytes: int, authenticated: bool = False) -> None:
+        """authenticated: the transport puts the sender's key into the frame after its name."""
         self.traffic = Traffic()
-        self.emptied = False  # the latest `arriving` took messages, barred peers' included, and emptied the link
+        self.emptied = False  # the latest `arriving` took messages, barred peers' included, and emptied the transport
         self.has_more = False  # the latest `arriving` took messages, and more may wait
         self.max_message_bytes = max_message_bytes
-        self._link = link
+        self._transport = transport
         self._authenticated = authenticated
 
     @property
     def endpoint(self) -> str:
         """The address that draft nodes connect to, with the actual port."""
-        return self._link.endpoint
+        return self._transport.endpoint
 
     def send(self, peer: bytes, message: DownMessage) -> Delivery:
-        """Queues a message for a peer without waiting; returns the link's answer. Raises MessageTooLarge."""
+        """Queues a message for a peer without waiting; returns the transport's answer. Raises MessageTooLarge."""
         data = encode(message, self.max_message_bytes)
-        delivery = self._link.put([peer, data])
+        delivery = self._transport.put([peer, data])
         if delivery is Delivery.SENT:
             self.traffic.num_sent += 1
             self.traffic.bytes_sent += len(data)
@@ -209,14 +209,14 @@ class VerifyChannel:
     async def readable(self) -> None:
         """Waits until frames have arrived, possibly from barred peers alone."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
-        await self._link.readable()
+        await self._transport.readable()
 
     async def receive(self) -> Received:
         """Returns the next message of any draft node, or the error from decoding it."""
         while True:
             await asyncio.sleep(0)  # as above
-            while (frames := self._link.take()) is None:
-                await self._link.readable()
+            while (frames := self._transport.take()) is None:
+                await self._transport.readable()
             if self._is_heard(frames):
                 return self._open(frames)
 
@@ -225,13 +225,13 @@ class VerifyChannel:
         return list(self.arriving())
 
     def arriving(self) -> Iterator[Received]:
-        """Yields the messages of `receive_ready`, each decoded on demand; the rest stay in the link.
+        """Yields the messages of `receive_ready`, each decoded on demand; the rest stay in the transport.
 
-        A link with several peers serves them in turn.
+        A transport with several peers serves them in turn.
         """
         self.emptied = self.has_more = False
         num_taken = num_bytes = 0
-        for frames in _pending(self._link):
+        for frames in _pending(self._transport):
             self.has_more = True
             num_taken, num_bytes = num_taken + 1, num_bytes + _size(frames)
             if self._is_heard(frames):
@@ -240,13 +240,13 @@ class VerifyChannel:
         self.has_more = num_taken > 0 and not self.emptied
 
     def bar(self, names: Container[bytes]) -> None:
-        """Stops decoding messages of these peers or keys, and cuts their connections. names: see `VerifyEnd.bar`."""
-        self._link.bar(names)
+        """Stops decoding messages of these peers or keys, and cuts their connections; see `VerifyTransport.bar`."""
+        self._transport.bar(names)
 
     @property
     def num_cut(self) -> int:
         """Number of connections that this side cut."""
-        return self._link.num_cut
+        return self._transport.num_cut
 
     def _is_heard(self, frames: list[bytes]) -> bool:
         is_unheard = len(frames) == 1
@@ -267,13 +267,13 @@ class VerifyChannel:
             return Received(peer, error, num_bytes, principal)
 
     def close(self) -> None:
-        """Closes the channel; queued messages are still sent, within the link's linger time."""
-        self._link.close()
+        """Closes the channel; queued messages are still sent, within the transport's linger time."""
+        self._transport.close()
 
 
-def _pending(link: Link) -> Iterator[list[bytes]]:
+def _pending(transport: Transport) -> Iterator[list[bytes]]:
     num_bytes = num_messages = 0
-    while num_bytes < READY_BYTES and num_messages < READY_MESSAGES and (frames := link.take()) is not None:
+    while num_bytes < READY_BYTES and num_messages < READY_MESSAGES and (frames := transport.take()) is not None:
         num_bytes += _size(frames)
         num_messages += 1
         yield frames

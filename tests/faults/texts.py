@@ -20,7 +20,7 @@ import openai
 import torch
 
 from draft_node.http.answer.logprobs import name
-from draft_node.service.tokens import Token, TokenTexts
+from draft_node.service.token_text import Token, TokenTexts
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines

@@ -23,7 +23,7 @@ from draft_node.http.schema import chat as schemas
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.strict import Strict
-from draft_node.service.queues import MAX_BYTES, FairQueue
+from draft_node.service.service import body_queue
 from experiments.simulation.texts import proposals as recorded
 from goodspeed.engine.folders import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
@@ -272,7 +272,7 @@ def _body(data: bytes) -> None:
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    asyncio.run(read(Request(scope, receive), schema, FairQueue(MAX_BYTES, "", "bodies")))
+    asyncio.run(read(Request(scope, receive), schema, body_queue()))
 
 
 def _right_body(random: Random) -> bytes:

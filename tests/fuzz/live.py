@@ -26,9 +26,9 @@ from draft_node.process.daemon import DraftDaemon
 from goodspeed.serving.running import KERNELS
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import keys
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, encode
 from goodspeed.wire.messages import UpMessage
-from goodspeed.wire.zmq.transport import DraftChannel
 from tests import nodes
 from tests.faults.conftest import make_keys
 from tests.nodes import ROOT, VerifyNode

@@ -8,9 +8,9 @@ from functools import wraps
 from typing import Any
 
 from goodspeed.serving.events import EventLog
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.handshake import Heartbeat, Welcome
 from goodspeed.wire.messages import DownMessage, UpMessage
-from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import TellingTarget, make_core, make_hello
 from tests.memory_network import MemoryNetwork
 from verify_node.core.core import VerifyCore

@@ -18,9 +18,9 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.wire import descriptors
+from goodspeed.wire.channels import Delivery, DraftChannel, VerifyChannel
 from goodspeed.wire.messages import Draft, Refusal
-from goodspeed.wire.zmq.connections import ROOM, Guard, accepted, cut, peer_of
-from goodspeed.wire.zmq.transport import Delivery, DraftChannel, VerifyChannel
+from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from tests.descriptors import at_most
 from tests.waiting import run_async, until
 from tests.wire.keys.wire import hello, keyed, raw_socket
@@ -152,7 +152,7 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
 async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
     """A few messages, left unread whenever it is looked at, would otherwise let endless ones grow."""
     async with network() as net:
-        link: Any = net.verify._link
+        link: Any = net.verify._transport
         link._guard.open()
         link._guard.close()  # so that only we ask
         draft = net.draft()

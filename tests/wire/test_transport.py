@@ -17,10 +17,11 @@ from zmq.utils.monitor import recv_monitor_message
 
 from goodspeed.errors import ConfigError, MalformedMessage, MessageTooLarge, ProtocolError, TransportError, WrongVersion
 from goodspeed.wire import descriptors
+from goodspeed.wire.channels import Delivery, DraftChannel, Received, VerifyChannel
 from goodspeed.wire.handshake import VERSION
 from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
-from goodspeed.wire.zmq.sockets import SocketLink
-from goodspeed.wire.zmq.transport import Delivery, DraftChannel, Received, VerifyChannel, bind_verify, connect_draft
+from goodspeed.wire.zmq.sockets import SocketTransport
+from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until
@@ -71,7 +72,7 @@ async def network(**options: Any) -> AsyncIterator[Net]:
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:
     """True if somebody waits in `receive` for what is not there yet."""
-    return bool(channel._link._waiters)
+    return bool(channel._transport._waiters)
 
 
 @run_async
@@ -189,7 +190,7 @@ async def test_sending_does_not_swallow_the_signal_that_something_came() -> None
             for _ in range(3):
                 await asyncio.sleep(0)
             peer.send(good)
-            descriptor = net.verify._link._descriptor  # type: ignore[attr-defined]
+            descriptor = net.verify._transport._descriptor  # type: ignore[attr-defined]
             assert select.select([descriptor], [], [], TIMEOUT_S)[0]  # it came, and the event loop has not seen it
             assert net.verify.send(b"peer", verdict(3)) is Delivery.SENT
             assert not select.select([descriptor], [], [], 0)[0]  # nor will the descriptor tell
@@ -202,15 +203,15 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
         draft, peer = await net.greeted("a")
         net.verify.send(peer, verdict(1))
         await draft.receive()  # from now on the descriptor is watched
-        link, looks, whole = draft._link, list[int](), SocketLink._look
-        assert isinstance(link, SocketLink)
+        link, looks, whole = draft._transport, list[int](), SocketTransport._look
+        assert isinstance(link, SocketTransport)
 
-        def counted(link: SocketLink) -> None:
+        def counted(link: SocketTransport) -> None:
             looks.append(1)
             whole(link)
 
         link._unwatch()
-        monkeypatch.setattr(SocketLink, "_look", counted)
+        monkeypatch.setattr(SocketTransport, "_look", counted)
         waiting = asyncio.create_task(draft.receive())
         await until(lambda: waits(draft))
         waiting.cancel()

@@ -18,10 +18,11 @@ from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving import defaults
 from goodspeed.serving.events import QUIET, EventLog, Reporter
+from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.zmq.transport import VerifyChannel, bind_verify
+from goodspeed.wire.zmq.transport import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
 from verify_node.model.draft_model import DraftModel

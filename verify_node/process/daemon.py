@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from goodspeed.fleet.replicas import by_clock
 from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.serving.loop import Failures, ModelThread
+from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.messages import Verdict
-from goodspeed.wire.zmq.transport import VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.model.target import RoundResult, Target

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.errors import ConstraintError, OutputError, ProtocolError, RankLost, TransportError
 from goodspeed.serving.loop import Failures
+from goodspeed.wire.channels import Delivery, Received, VerifyChannel
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Draft, OpenSession, UpMessage
-from goodspeed.wire.zmq.transport import Delivery, Received, VerifyChannel
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.session.phase import BrokenInvariant

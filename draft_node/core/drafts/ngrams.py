@@ -10,7 +10,7 @@ from goodspeed.ngram.drafting import Continuation, draft
 from goodspeed.ngram.history import History
 from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.wire.messages import Sampling
-from goodspeed.wire.probabilities import FLOOR as FLOOR
+from goodspeed.wire.probabilities import FLOOR
 
 DEFAULT_LEAST_PROBABILITY = 0.3
 """A draft ends where the probability that all of it is accepted falls below this, while the verify node has given no

@@ -8,9 +8,9 @@ from draft_node.http.answer.chunks import Chunked
 from draft_node.http.answer.logprobs import for_chat
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import ChatRequest
-from draft_node.parsing.formats import Call, Content, Part, Thinking
-from draft_node.service.answer import Ended, Piece
-from draft_node.service.tokens import Token
+from draft_node.parsing.formats import Call, Content, ParsedPart, Thinking
+from draft_node.service.output_processor import Ended, Piece
+from draft_node.service.token_text import Token
 from goodspeed.wire.fields import FinishReason
 
 
@@ -37,7 +37,7 @@ class ChatShape(Chunked):
             **self.ids_of(choice.tokens),
         }
 
-    def _message(self, parts: Sequence[Part]) -> Json:
+    def _message(self, parts: Sequence[ParsedPart]) -> Json:
         """Builds the message; omits reasoning and calls if there are none. Reasoning has the two names in use."""
         text = "".join(part.text for part in parts if isinstance(part, Content))
         thinking = "".join(part.text for part in parts if isinstance(part, Thinking))

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from draft_node.core.counts import total
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import call_of
-from draft_node.parsing.formats import Call, Part, ToolFormat, joined
-from draft_node.service.answer import Begun, Ended, Item, Piece
-from draft_node.service.tokens import PromptTokens, Token
+from draft_node.parsing.formats import Call, ParsedPart, ToolFormat, joined
+from draft_node.service.output_processor import Begun, Ended, Item, Piece
+from draft_node.service.token_text import PromptTokens, Token
 from goodspeed.drafting.sources import by_source
 from goodspeed.slo.attainment import Kept
 
@@ -40,7 +40,7 @@ class Choice:
                 self.ended, self.num_tokens = item, item.num_tokens
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ParsedPart]:
         return joined(part for piece in self.pieces for part in piece.parts)
 
     @property

@@ -13,8 +13,8 @@ from draft_node.http.answer.shape import Shape, now
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionStreamOptions, TextRequest
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Ended, Piece
-from draft_node.service.tokens import Token
+from draft_node.service.output_processor import Ended, Piece
+from draft_node.service.token_text import Token
 
 DONE = b"data: [DONE]\n\n"
 

@@ -7,8 +7,8 @@ from draft_node.http.answer.chunks import Chunked
 from draft_node.http.answer.logprobs import Offsets, echoed, for_completion
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.service.answer import Ended, Piece
-from draft_node.service.tokens import PromptTokens, Token
+from draft_node.service.output_processor import Ended, Piece
+from draft_node.service.token_text import PromptTokens, Token
 from goodspeed.wire.fields import FinishReason
 
 

@@ -9,8 +9,8 @@ from pydantic_core import to_json
 
 from draft_node.http.answer.shape import Shape
 from draft_node.http.ask.generation import Batch
-from draft_node.parsing.formats import Call, Part, Thinking
-from draft_node.service.answer import Ended, Piece
+from draft_node.parsing.formats import Call, ParsedPart, Thinking
+from draft_node.service.output_processor import Ended, Piece
 
 Event: TypeAlias = dict[str, Any]
 """An event with its `type`. It may refer to parts of the body, which change after it: serialize it at once."""
@@ -32,7 +32,7 @@ class Itemised(Shape):
         super().__init__(batch)
         self.body = body
         self._is_begun = False
-        self._open: type[Part] | None = None  # what the unfinished item has: Thinking or Content; None: no item
+        self._open: type[ParsedPart] | None = None  # what the unfinished item has: Thinking or Content; None: no item
 
     @abstractmethod
     def begun(self) -> Iterator[Event]:

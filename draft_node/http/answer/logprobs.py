@@ -7,7 +7,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from draft_node.http.answer.choices import Json
-from draft_node.service.tokens import PromptTokens, Token
+from draft_node.service.token_text import PromptTokens, Token
 
 
 class Offsets:

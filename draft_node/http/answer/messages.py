@@ -10,7 +10,7 @@ from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.parsing.formats import Call
-from draft_node.service.answer import Ended
+from draft_node.service.output_processor import Ended
 from goodspeed.serving.web.errors import messages_error
 
 UNSIGNED = "unsigned"

@@ -17,7 +17,7 @@ from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.response_tools import FunctionTool, as_input
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.parsing.formats import Call
-from draft_node.service.answer import Ended
+from draft_node.service.output_processor import Ended
 
 FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 """OpenAI's codes of a failed response by status; `server_error` for the others."""

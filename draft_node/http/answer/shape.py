@@ -13,12 +13,10 @@ from draft_node.core.generation import Generation
 from draft_node.http.answer.choices import Choice
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
-from draft_node.service.answer import Begun, Ended, Item, Piece
+from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
-from draft_node.service.tokens import PromptTokens
-
-LARGE = 1 << 11
-"""Tokens and alternatives from which an answer is serialized on another thread, to keep the event loop free."""
+from draft_node.service.token_text import PromptTokens
 
 BYTES = 32
 """Bytes of JSON that an answer repeats from its request and that count as a token."""
@@ -60,7 +58,7 @@ async def items_of(shape: Shape, service: Service) -> AsyncGenerator[tuple[int, 
 
     If one text fails, all end. Leaving the iteration early closes all sessions.
     """
-    arrived = service.unread.begin()
+    arrived = OutputBuffer(service.outputs)
 
     async def run(index: int, generation: Generation) -> None:
         try:
@@ -119,7 +117,7 @@ async def events_of(shape: Shape, service: Service, user: str) -> AsyncGenerator
             size = size_of_first
             size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else shape.num_repeated
             size_of_first = 0
-            for event in work() if size < LARGE else await service.answers.run(user, size, work):
+            for event in await service.answers.run(user, size, work):
                 yield event
     for event in shape.last():
         yield event
@@ -127,8 +125,7 @@ async def events_of(shape: Shape, service: Service, user: str) -> AsyncGenerator
 
 async def to_json(shape: Shape, service: Service, user: str) -> bytes:
     """Returns the whole answer; serializes a large one in turn, on a thread."""
-    size = _size(shape)
-    return shape.whole() if size < LARGE else await service.answers.run(user, size, shape.whole)
+    return await service.answers.run(user, _size(shape), shape.whole)
 
 
 def _size(shape: Shape) -> int:

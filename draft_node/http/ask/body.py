@@ -1,6 +1,5 @@
 """Reads request bodies: limits their size, counts their elements, and validates them by schema."""
 
-from collections.abc import Callable
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -9,17 +8,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draft_node.http.schema.errors import ApiError, of_validation
 from draft_node.http.schema.strict import Ignored, Strict
-from draft_node.service.queues import FairQueue
+from draft_node.service.fair_queue import FairQueue
 from goodspeed.serving.web import user_of
 
 M = TypeVar("M", bound=Strict)
-T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 << 20
 """Largest request body."""
-
-LARGE = 1 << 15
-"""Bytes from which a body is parsed on another thread, to keep the event loop free."""
 
 IGNORED_MEMBERS = "goodspeed.ignored"
 """Key in the request's ASGI state for the names of ignored members."""
@@ -46,14 +41,6 @@ def telling_ignored(app: ASGIApp) -> ASGIApp:
     return told
 
 
-async def in_turn(bodies: FairQueue, user: str, num_bytes: int, work: Callable[[], T]) -> T:
-    """Runs work whose time is that of reading a body of this size: at once, or for a large body in turn on a thread.
-
-    One at a time: several threads would pass the GIL to each other, and the event loop would wait for all of them.
-    """
-    return work() if num_bytes < LARGE else await bodies.run(user, num_bytes, work)
-
-
 async def read(request: Request, schema: type[M], bodies: FairQueue) -> M:
     """Parses the body by `schema`; ApiError with the reason if it is invalid, compressed or too large."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
@@ -64,7 +51,7 @@ async def read(request: Request, schema: type[M], bodies: FairQueue) -> M:
     body, ignored = await _whole(request), ignored_of(request.scope)
     request.state.num_bytes = len(body)
     ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))
-    return await in_turn(bodies, user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
+    return await bodies.run(user_of(request.scope), len(body), lambda: validated(schema, body, ignored))
 
 
 async def _whole(request: Request) -> bytes:

@@ -1,14 +1,13 @@
-"""The caller of a route: the user, the headers, the node that serves, and the names of its one model."""
+"""The caller of a route: the user, the node that serves, and the names of its one model."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.requests import Request
 
 from draft_node.config import ANY_NAME, DraftConfig
-from draft_node.http.ask.body import in_turn
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.service import Service
 from goodspeed.errors import VerifyAway
@@ -22,22 +21,21 @@ OUR_NAME = "goodspeed"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A request's user, headers and size, and the node that serves it."""
+    """A request's user and size, and the node that serves it."""
 
     service: Service
     config: DraftConfig
     user: str
-    headers: Mapping[str, str]
     num_bytes: int  # of the body
 
     @classmethod
     def of(cls, request: Request, service: Service, config: DraftConfig) -> "Caller":
         """Returns the caller of a request whose body has been read."""
-        return cls(service, config, user_of(request.scope), request.headers, request.state.num_bytes)
+        return cls(service, config, user_of(request.scope), request.state.num_bytes)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs work whose time is that of reading the body."""
-        return await in_turn(self.service.bodies, self.user, self.num_bytes, work)
+        return await self.service.bodies.run(self.user, self.num_bytes, work)
 
     def model_of(self, name: str | None) -> str:
         """Returns the model's name for the answer to a request for `name`; see `served_name`."""

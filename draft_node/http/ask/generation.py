@@ -9,8 +9,7 @@ from typing import Any
 
 from draft_node.core.generation import Generation
 from draft_node.http.ask.caller import Caller
-from draft_node.http.ask.forms import form_of, form_with_tools
-from draft_node.http.ask.options import check_free, options_of
+from draft_node.http.ask.chat_options import check_free, options_of
 from draft_node.http.ask.prompts import (
     check_ids,
     check_within_reach,
@@ -20,6 +19,7 @@ from draft_node.http.ask.prompts import (
     prompts_of,
 )
 from draft_node.http.ask.slo import asked_slo
+from draft_node.http.ask.structured_outputs import constraint_of_answer, constraint_of_content
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, TextRequest
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
@@ -69,7 +69,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     if len(prompts) > MAX_PROMPTS:
         raise wrong(f"prompt holds {len(prompts)} prompts; send at most {MAX_PROMPTS} in one request")
     check_within_reach(service)
-    form = await form_of(request, caller)
+    form = await constraint_of_content(request, caller)
     ids = [await encoded(prompt, caller) for prompt in prompts]
     max_tokens = max_tokens_of(request, DEFAULT_MAX_TOKENS, ids, service)
     num_told = request.logprobs if request.echo else None
@@ -79,7 +79,7 @@ async def of_completion(request: CompletionRequest, caller: Caller) -> Batch:
     texts = _generations(request, caller, ids, max_tokens, **fields)
     echoes = [""] * len(prompts)
     if request.echo:
-        echoes = [one if isinstance(one, str) else await service.decode(one, caller.user) for one in prompts]
+        echoes = [one if isinstance(one, str) else await service.tokenizer.decode(one, caller.user) for one in prompts]
     return Batch(
         texts,
         service.draft_fingerprint,
@@ -100,13 +100,13 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
     options = options_of(request, service.chats)
     check_within_reach(service)
-    form = await form_of(request, caller, request.response_format)
+    form = await constraint_of_content(request, caller, request.response_format)
     ids = [await encode_chat(request.messages, caller, options.inputs)]
     default = caller.config.max_tokens or DEFAULT_CHAT_TOKENS
     if num_logprobs is not None and not request.stream:
         default = min(default, MAX_LOGPROBS_TOLD // ((request.n or 1) * (1 + num_logprobs)))
     max_tokens = max_tokens_of(request, default, ids, service)
-    kept = await form_with_tools(form, options, request, ids[0], caller)
+    kept = await constraint_of_answer(form, options, request, ids[0], caller)
     check_free(options, is_constrained=kept is not None)
     parser = options.parser
     if kept is not None:
@@ -139,7 +139,7 @@ def _generations(
     """
     service, config, own = caller.service, caller.config, request.own
     drafter, max_draft = _drafting(request, caller)
-    slo, otherwise = asked_slo(request, service.levels, caller.headers)
+    slo, otherwise = asked_slo(request, service.slo_tiers)
     asked = _asked(request, service.vocab_size).filled(config.node_sampling)
     texts = []
     for (prompt, most), choice in product(zip(ids, max_tokens, strict=True), range(request.n or 1)):
@@ -159,7 +159,6 @@ def _generations(
                 otherwise=otherwise,
                 prefix_cache=own.prefix_cache is not False,
                 user=caller.user,
-                priority=request.priority or 0,
                 verification=config.verification,
                 **fields,
             )

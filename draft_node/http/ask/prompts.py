@@ -7,11 +7,11 @@ from typing import Any
 
 from draft_node.http.ask.body import check_elements
 from draft_node.http.ask.caller import Caller
-from draft_node.http.ask.options import turn_calls
+from draft_node.http.ask.chat_options import turn_calls
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Message
+from draft_node.http.schema.content_parts import text_of
 from draft_node.http.schema.errors import ApiError, wrong
-from draft_node.http.schema.parts import text_of
-from draft_node.service.queues import num_chat_chars
+from draft_node.service.async_tokenizer import num_chat_chars
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.text import Inputs
 from goodspeed.errors import PromptError, VerifyAway
@@ -21,7 +21,7 @@ async def encode_chat(messages: Sequence[Message], caller: Caller, inputs: Input
     """Returns a conversation's token ids by its chat template; ApiError if too long or refused by the template."""
     chat, shown = await caller.run(partial(_chat_of, messages, caller.service, inputs))
     try:
-        return await caller.service.encode_chat(chat, caller.user, shown)
+        return await caller.service.tokenizer.encode_chat(chat, caller.user, shown)
     except PromptError as error:
         raise ApiError(400, str(error), param="messages", code="prompt") from None
 
@@ -70,7 +70,7 @@ async def encoded(prompt: str | list[int], caller: Caller) -> tuple[int, ...]:
     """Returns a prompt's token ids; ApiError if it is too long, or if an id is not in the vocabulary."""
     if isinstance(prompt, str):
         _check_chars(len(prompt), "prompt", caller.service)
-        return await caller.service.encode(prompt, caller.user)
+        return await caller.service.tokenizer.encode(prompt, caller.user)
     check_ids(prompt, "prompt", caller.service.vocab_size)
     return tuple(prompt)
 

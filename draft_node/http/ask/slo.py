@@ -1,40 +1,27 @@
 """The service level of a request, and what is to happen if it cannot be promised."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from draft_node.http.schema.chat import ChatRequest, CompletionRequest, Slo
-from draft_node.http.schema.errors import ApiError, renamed, wrong
-from draft_node.service.levels import Levels
+from draft_node.http.schema.errors import ApiError, wrong
+from draft_node.service.slo_tiers import SloTiers
 from goodspeed.errors import RequestRefused
 from goodspeed.slo.objectives import WINDOW, Objectives
 from goodspeed.wire.fields import Otherwise
 
-HEADERS = {"x-slo-ttft-ms": "ttft_ms", "x-slo-tpot-ms": "tpot_ms"}
-"""Headers with members of `Slo`, as in the Kubernetes inference gateway."""
 
-
-def asked_slo(
-    request: ChatRequest | CompletionRequest, levels: Levels, headers: Mapping[str, str]
-) -> tuple[Objectives | None, Otherwise]:
+def asked_slo(request: ChatRequest | CompletionRequest, tiers: SloTiers) -> tuple[Objectives | None, Otherwise]:
     """Returns the texts' service level, and the action if it cannot be promised.
 
-    The level comes from `goodspeed.slo`, `service_tier` or headers; else it is the tier named default, if any.
+    The level comes from `goodspeed.slo` or `service_tier`; else it is the tier named default, if any.
     """
-    own, given = request.own, {member: headers[name] for name, member in HEADERS.items() if name in headers}
-    with renamed([(member, name) for name, member in HEADERS.items()]):
-        in_headers = Slo.model_validate_strings(given) if given else None
-    tier = request.service_tier if isinstance(request, ChatRequest) else None
-    ways: dict[str, Any] = {
-        "goodspeed.slo": own.slo,
-        "service_tier": tier if tier not in ("auto", "default") else None,
-        next((name for name in HEADERS if name in headers), ""): in_headers,
-    }
+    own, tier = request.own, request.service_tier if isinstance(request, ChatRequest) else None
+    ways: dict[str, Any] = {"goodspeed.slo": own.slo, "service_tier": tier if tier not in ("auto", "default") else None}
     told = [name for name, value in ways.items() if value is not None]
     if len(told) > 1:
         raise ApiError(400, f"{told[0]} and {told[1]} request two service levels; send one of them", param=told[1])
     try:
-        found = _level(ways[told[0]], levels) if told else levels.default
+        found = _level(ways[told[0]], tiers) if told else tiers.default
     except RequestRefused as error:
         raise ApiError(400, f"{told[0]}: {error.what}", param=told[0], code=error.code) from None
     if own.otherwise is not None and found is None:
@@ -42,10 +29,10 @@ def asked_slo(
     return found, own.otherwise or "best_effort"
 
 
-def _level(asked: str | Slo, levels: Levels) -> Objectives:
+def _level(asked: str | Slo, tiers: SloTiers) -> Objectives:
     if isinstance(asked, str):
-        return levels.tier(asked)
+        return tiers.tier(asked)
     given = asked.ttft_ms, asked.tpot_ms, asked.thinking_tpot_ms
     ttft_s, tpot_s, thinking_s = (None if one is None else one / 1000 for one in given)
     window = WINDOW if asked.tpot_window is None else asked.tpot_window
-    return levels.allowed(Objectives(ttft_s, tpot_s, tpot_window=window, thinking_tpot_s=thinking_s))
+    return tiers.allowed(Objectives(ttft_s, tpot_s, tpot_window=window, thinking_tpot_s=thinking_s))

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, Field, model_validator
 
 from draft_node.config import MAX_MODEL_NAME
+from draft_node.http.schema.content_parts import ContentPart, Unseen
 from draft_node.http.schema.errors import Names, renamed
-from draft_node.http.schema.parts import Part, Unseen
 from draft_node.http.schema.strict import ByType, Strict, few, refused
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_support import ChatSupport
 from goodspeed.slo.objectives import LONGEST_S, MAX_TIER_CHARS, MAX_WINDOW, SHORTEST_S
 from goodspeed.wire.fields import (
     MAX_BIASES,
@@ -117,19 +117,7 @@ class NamedTool(Strict):
     function: NamedFunction
 
 
-class Allowed(Strict):
-    mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], listed(MAX_TOOLS, 1)]
-
-
-class AllowedTools(Strict):
-    """Some of the tools, to which calls are restricted."""
-
-    type: Literal["allowed_tools"]
-    allowed_tools: Allowed
-
-
-ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool | AllowedTools
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
 
 
 class PastFunction(Strict):
@@ -208,7 +196,7 @@ class Asking(Strict):
         """GoodSpeed's own parameters, of which none may be given."""
         return self.goodspeed or Extension()
 
-    def ignored(self, chats: ChatForms) -> Iterable[str]:
+    def ignored(self, chats: ChatSupport) -> Iterable[str]:
         """Returns the members that this node's model ignores."""
         return ()
 
@@ -240,8 +228,6 @@ class TextRequest(Asking):
     structured_outputs: StructuredOutputs | None = None  # exactly one of its members
     stream_options: CompletionStreamOptions | None = None
     return_token_ids: bool | None = None  # adds the ids of the tokens of prompt and answer
-    # among one user's texts that wait for their turn, the lowest goes first; default 0
-    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
 
 
 class CompletionRequest(TextRequest):
@@ -256,7 +242,7 @@ class Message(Strict):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     # may be left out, or null, where there are tool_calls
-    content: str | Annotated[list[Part], listed(MAX_PARTS, 1)] | None = None
+    content: str | Annotated[list[ContentPart], listed(MAX_PARTS, 1)] | None = None
     name: Annotated[str, Field(max_length=512)] | None = None
     tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
@@ -315,7 +301,7 @@ class ChatRequest(TextRequest):
         with renamed(names):
             return cls.model_validate({name: value for name, value in given.items() if value is not None})
 
-    def ignored(self, chats: ChatForms) -> Iterator[str]:
+    def ignored(self, chats: ChatSupport) -> Iterator[str]:
         if self.enable_thinking is not None and not chats.switches(tools=bool(self.tools)):
             yield "enable_thinking"
 

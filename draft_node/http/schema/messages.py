@@ -26,11 +26,11 @@ from draft_node.http.schema.chat import (
     call_of,
     listed,
 )
+from draft_node.http.schema.content_parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
-from draft_node.parsing.bodies import MAX_DEPTH, depth
-from draft_node.service.chat_forms import ChatForms
+from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
+from draft_node.service.chat_support import ChatSupport
 from goodspeed.serving.web.errors import NO_THREADS
 
 IGNORED_HERE = IGNORED | {
@@ -64,25 +64,14 @@ class CustomTool(OfMessages):
 
 
 class HostedTool(LeftOut):
-    """A tool that Anthropic's service runs."""
+    """A tool that Anthropic's service runs. Those that a client runs by a schema of Anthropic's are not supported."""
 
     types = (
         r"(?!(bash|text_editor|memory|computer|browser)_)[a-z0-9_]{1,40}_\d{8}|tool_search_tool_[a-z0-9]+|mcp_toolset"
     )
 
 
-class LearnedTool(LeftOut):
-    """A tool that a client runs, and whose schema only Anthropic's models have learned: it is refused."""
-
-    types = r"(bash|text_editor|memory|(computer|browser)(_toolset)?)_\d{8}"
-
-    @model_validator(mode="after")
-    def _is_unknown(self) -> Self:
-        what = "is of a tool whose schema this model has not learned; send one of your own, with name and input_schema"
-        raise refused("type", what)
-
-
-AnyTool: TypeAlias = Annotated[CustomTool | LearnedTool | HostedTool, ByType("custom")]
+AnyTool: TypeAlias = Annotated[CustomTool | HostedTool, ByType("custom")]
 
 
 class InputText(OfMessages, TextPart):
@@ -130,12 +119,6 @@ class Compaction(OfMessages):
     @property
     def text(self) -> str:
         return self.content or ""
-
-
-class ToolChange(LeftOut):
-    """Adds one of the request's tools, or removes one. The model sees all tools from the beginning."""
-
-    types = "tool_addition|tool_removal"
 
 
 class ToolReference(LeftOut):
@@ -195,9 +178,14 @@ class ToolResult(OfMessages):
 
 
 class HostedBlock(LeftOut):
-    """Leaves out the blocks in a model's answer that only Anthropic's service runs or reads."""
+    """A block that only Anthropic's service runs or reads, or that says when a tool comes or goes.
 
-    types = r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback"
+    The model sees all tools from the beginning.
+    """
+
+    types = (
+        r"(server|mcp)_tool_use|[a-z_]+_tool_result|redacted_thinking|mcp_tool_listing|fallback|tool_(addition|removal)"
+    )
 
 
 def _unless_unread(given: Any, found: str) -> str:
@@ -215,16 +203,7 @@ Shown: TypeAlias = Annotated[InputText | Unseen | Document | SearchResult | Tool
 """A block of a tool's result."""
 
 Block: TypeAlias = Annotated[
-    InputText
-    | ToolUse
-    | ToolResult
-    | Thought
-    | Unseen
-    | Document
-    | SearchResult
-    | Compaction
-    | ToolChange
-    | HostedBlock,
+    InputText | ToolUse | ToolResult | Thought | Unseen | Document | SearchResult | Compaction | HostedBlock,
     OF_BLOCKS,
 ]
 """A block of a message."""
@@ -235,7 +214,7 @@ ToolResult.model_rebuild()
 ROLES: dict[str, tuple[type, ...]] = {
     "user": (InputText, ToolResult, Unseen, Document, SearchResult),
     "assistant": (InputText, ToolUse, Thought, Compaction, HostedBlock),
-    "system": (InputText, ToolChange),
+    "system": (InputText, HostedBlock),
 }
 """The blocks that messages of a role may have."""
 
@@ -348,7 +327,7 @@ class CountRequest(OfMessages):
         """The tools that the model sees: all from the beginning."""
         return [tool for tool in self.tools or () if isinstance(tool, CustomTool)]
 
-    def chat(self, chats: ChatForms) -> ChatRequest:
+    def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         choice, config = self.tool_choice or ToolChoice(type="auto"), self.output_config or OutputConfig()
         form, system = config.format, [{"role": "system", "content": text_of(self.system)}] if self.system else []
@@ -366,23 +345,23 @@ class CountRequest(OfMessages):
             asked |= {"max_completion_tokens": self.max_tokens, "stop": self.stop_sequences}
         return ChatRequest.standing_for(self, asked, self.names)
 
-    def ignored(self, chats: ChatForms) -> Iterator[str]:
+    def ignored(self, chats: ChatSupport) -> Iterator[str]:
         """Yields the members that the chat template knows nothing of."""
         if self.thinking is not None and not self._switches(chats):
             yield "thinking"
         if not self._shows_effort(chats):
             yield "effort"
 
-    def _switches(self, chats: ChatForms) -> bool:
+    def _switches(self, chats: ChatSupport) -> bool:
         return bool(chats.switches(tools=bool(self.own_tools)))
 
-    def _shows_effort(self, chats: ChatForms) -> bool:
+    def _shows_effort(self, chats: ChatSupport) -> bool:
         """True if the effort, if any, can be shown to the model: else it is ignored."""
         effort = self.output_config.effort if self.output_config is not None else None
         is_known = effort in (None, "none") or chats.knows("reasoning_effort", tools=bool(self.own_tools))
         return is_known or self._switches(chats)
 
-    def _thinks(self, chats: ChatForms) -> bool | None:
+    def _thinks(self, chats: ChatSupport) -> bool | None:
         """Returns whether to think; without `thinking` and effort: not if the chat template can switch it off."""
         if self.thinking is not None:
             return self.thinking.type != "disabled"

@@ -25,11 +25,12 @@ from draft_node.http.schema.chat import (
     call_of,
     listed,
 )
+from draft_node.http.schema.content_parts import Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.parts import Unseen, content_of, text_of
 from draft_node.http.schema.response_tools import (
     DATED,
     SEARCH,
+    NamedTool,
     Toolbox,
     ToolChoice,
     Tools,
@@ -37,19 +38,19 @@ from draft_node.http.schema.response_tools import (
     shown_name,
 )
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
-from draft_node.service.chat_forms import ChatForms
+from draft_node.service.chat_support import ChatSupport
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
 
 
-class Part(Strict):
+class ItemText(Strict):
     type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
     annotations: list[Any] | None = None  # of an earlier response; taken, and not looked at
     logprobs: list[Any] | None = None  # likewise
 
 
-class RefusalPart(Strict):
+class RefusalText(Strict):
     type: Literal["refusal"]
     refusal: str
 
@@ -58,7 +59,9 @@ class RefusalPart(Strict):
         return self.refusal
 
 
-Parts: TypeAlias = Annotated[list[Annotated[Part | RefusalPart | Unseen, ByType("input_text")]], listed(MAX_PARTS)]
+ItemContent: TypeAlias = Annotated[
+    list[Annotated[ItemText | RefusalText | Unseen, ByType("input_text")]], listed(MAX_PARTS)
+]
 
 
 class Item(Strict):
@@ -71,14 +74,14 @@ class Item(Strict):
 class InputMessage(Item):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Parts
+    content: str | ItemContent
     phase: Mark = None
 
 
 class InputReasoning(Item):
     type: Literal["reasoning"]
-    summary: Parts | None = None
-    content: str | Parts | None = None
+    summary: ItemContent | None = None
+    content: str | ItemContent | None = None
 
     @property
     def text(self) -> str:
@@ -127,7 +130,7 @@ class CallOutput(Item):
     call_id: str
     name: Mark = None
     namespace: Mark = None
-    output: str | Parts
+    output: str | ItemContent
 
 
 class FoundTools(Item):
@@ -143,14 +146,6 @@ class AdditionalTools(Item):
     type: Literal["additional_tools"]
     role: Mark = None
     tools: Tools
-
-
-class ItemReference(LeftOut):
-    types = "item_reference"
-
-    @model_validator(mode="after")
-    def _is_kept_nowhere(self) -> Self:
-        raise refused("type", 'must not be "item_reference": no item is kept here; send the item itself')
 
 
 class HostedItem(LeftOut):
@@ -171,7 +166,6 @@ AnyItem: TypeAlias = Annotated[
     | SearchCall
     | FoundTools
     | AdditionalTools
-    | ItemReference
     | HostedItem,
     ByType("message"),
 ]
@@ -313,21 +307,23 @@ class ResponsesRequest(Asking):
             (r"\bmax_completion_tokens\b", "max_output_tokens"),
             (r"\breasoning_effort\b", "reasoning.effort"),
             (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
-            (r"\btool_choice\.allowed_tools\b", "tool_choice"),
             (r"(?<=\.)function\.", ""),
         )
 
-    def chat(self, chats: ChatForms) -> ChatRequest:
+    def chat(self, chats: ChatSupport) -> ChatRequest:
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         given = self.text.format if self.text is not None else None
         form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given is not None else {}
+        choice: Any = self.tool_choice
+        if isinstance(choice, NamedTool):
+            choice = {"type": "function", "function": {"name": shown_name(choice.name, choice.namespace)}}
         system = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
         asked = {
             "messages": [*system, *turns_of(self.items)],
             "max_completion_tokens": self.max_output_tokens,
             "reasoning_effort": self.reasoning.effort if self.reasoning is not None else None,
             "tools": self.toolbox.functions(),
-            "tool_choice": self.toolbox.choice(self.tool_choice),
+            "tool_choice": choice,
             "parallel_tool_calls": self.parallel_tool_calls,
             "response_format": given and {"type": given.type, **({"json_schema": form} if form else {})},
             "service_tier": self.service_tier,

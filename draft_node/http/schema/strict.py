@@ -52,6 +52,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "truncation": ("disabled",),
     "top_logprobs": (0,),
+    "priority": (0,),
     "service_tier": ("auto", "standard_only"),
     "caller": ({"type": "direct"},),  # of a call that an earlier answer had
     "speed": ("standard",),
@@ -190,7 +191,7 @@ class ByType:
 
 
 LEFT_OUT = "-"
-"""Beginning of the tags of branches that are refused by name, or left out, so that no error advises them."""
+"""Beginning of the tags of branches that are left out, so that no error advises them."""
 
 
 def tell_ignored(name: str, info: ValidationInfo) -> None:

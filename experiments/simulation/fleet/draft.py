@@ -10,7 +10,7 @@ from random import Random
 from typing import Protocol
 
 from draft_node.core.actions import Deliver, Tell
-from draft_node.core.directory import Address
+from draft_node.core.verify_nodes import Address
 from experiments.simulation.fleet.table import endpoint
 from experiments.simulation.network import Line
 from experiments.simulation.nodes.connection import Connection
@@ -114,7 +114,7 @@ class FleetDraft(DraftNode):
                 connection.lose()
 
     def known_addresses(self) -> list[Address]:
-        return self.core.links.directory.addresses()
+        return self.core.links.verify_nodes.addresses()
 
     @property
     def struck_own_until(self) -> float:

@@ -18,9 +18,9 @@ from draft_node.core.actions import (
     Tell,
 )
 from draft_node.core.core import DraftCore
-from draft_node.core.directory import Address
 from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
+from draft_node.core.verify_nodes import Address
 from experiments.simulation.network import Line
 from experiments.simulation.nodes.connection import Connection
 from experiments.simulation.nodes.surroundings import Surroundings

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from draft_node.core.drafts.stream import NGRAM_LENGTH
+from draft_node.core.drafts.draft_stream import NGRAM_LENGTH
 from experiments.simulation.texts.proposals import MOST, ModelPath, Proposal, written
 from experiments.simulation.texts.target_texts import TargetText, start
 from goodspeed.engine.engine import Checkpoint, Engine

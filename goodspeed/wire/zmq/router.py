@@ -1,4 +1,4 @@
-"""The verify node's ZeroMQ socket as a link of `channels.py`: a ROUTER that cuts harmful connections.
+"""The verify node's ZeroMQ socket as a transport of `channels.py`: a ROUTER that cuts harmful connections.
 
 `transport.py` creates it.
 """
@@ -12,14 +12,14 @@ import zmq
 
 from goodspeed.wire.endpoints import Endpoint, cannot_bind
 from goodspeed.wire.zmq.authentication import ServerKeys, ZapHandler
-from goodspeed.wire.zmq.connections import Guard
-from goodspeed.wire.zmq.sockets import SocketLink
+from goodspeed.wire.zmq.connection_guard import Guard
+from goodspeed.wire.zmq.sockets import SocketTransport
 
 MAX_FRAMES: Final = 4096
 """Most frames taken at once; a valid message has one in addition to its sender's name."""
 
 
-class RouterLink(SocketLink):
+class RouterTransport(SocketTransport):
     """The verify node's socket. Cuts connections of barred peers, and those with a message that never ends."""
 
     _kind = zmq.ROUTER

@@ -1,4 +1,4 @@
-"""ZeroMQ sockets as links of `channels.py`: the base class, and a draft node's DEALER.
+"""ZeroMQ sockets as transports of `channels.py`: the base class, and a draft node's DEALER.
 
 No call blocks inside ZeroMQ: calls are non-blocking, and asyncio watches the sockets' descriptors. `transport.py`
 creates the sockets; the verify node's socket is in `router.py`.
@@ -11,17 +11,17 @@ from typing import ClassVar
 import zmq
 
 from goodspeed.errors import TransportError
-from goodspeed.wire.channels import Delivery, Link
+from goodspeed.wire.channels import Delivery, Transport
 from goodspeed.wire.descriptors import num_free
 from goodspeed.wire.endpoints import Endpoint
 from goodspeed.wire.zmq.authentication import ClientKeys, ConnectionMonitor
 
 NEEDED = 16
-"""Free descriptors without which no link is made. A link takes eight; libzmq 4.3.5 aborts the process (epoll.cpp)
-if its threads find too few."""
+"""Free descriptors without which no socket is opened. One takes eight; libzmq 4.3.5 aborts the process (epoll.cpp) if
+its threads find too few."""
 
 
-class SocketLink(Link):
+class SocketTransport(Transport):
     """A ZeroMQ socket whose descriptor asyncio watches from the first time that a task waits.
 
     The descriptor is readable until somebody asks for the socket's state, and any operation on the socket may ask. So a
@@ -159,7 +159,7 @@ class SocketLink(Link):
             raise TransportError(f"the channel at {self.endpoint} is closed")
 
 
-class DealerLink(SocketLink):
+class DealerTransport(SocketTransport):
     """A draft node's socket."""
 
     _kind = zmq.DEALER

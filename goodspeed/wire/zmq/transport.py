@@ -1,30 +1,18 @@
 """Creates channels over ZeroMQ: a DEALER socket for a draft node, a ROUTER socket for the verify node.
 
-Chooses socket options, and checks addresses and keys. Exports all names that users of channels need.
+Chooses socket options, and checks addresses and keys.
 """
 
 from typing import Final
 
 import zmq
 
-from goodspeed.wire.channels import Delivery, DraftChannel, Received, Traffic, VerifyChannel
+from goodspeed.wire.channels import DraftChannel, VerifyChannel
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.endpoints import Endpoint, parse_endpoint
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, client_options, server_options
-from goodspeed.wire.zmq.router import RouterLink
-from goodspeed.wire.zmq.sockets import DealerLink
-
-__all__ = [
-    "ClientKeys",
-    "Delivery",
-    "DraftChannel",
-    "Received",
-    "ServerKeys",
-    "Traffic",
-    "VerifyChannel",
-    "bind_verify",
-    "connect_draft",
-]
+from goodspeed.wire.zmq.router import RouterTransport
+from goodspeed.wire.zmq.sockets import DealerTransport
 
 FRAME_MARGIN_BYTES: Final = 64 << 10
 """Added to ZeroMQ's frame limit, beyond which it cuts the connection: a message slightly too large gets a refusal."""
@@ -73,8 +61,8 @@ def bind_verify(
         **(server_options(keys.pair) if keys is not None else {}),
     }
     message_bytes = max_message_bytes + 2 * FRAME_MARGIN_BYTES
-    link = RouterLink(address, options, keys, message_bytes=message_bytes, unread_bytes=2 * UNREAD_BYTES)
-    return VerifyChannel(link, max_message_bytes=max_message_bytes, authenticated=keys is not None)
+    transport = RouterTransport(address, options, keys, message_bytes=message_bytes, unread_bytes=2 * UNREAD_BYTES)
+    return VerifyChannel(transport, max_message_bytes=max_message_bytes, authenticated=keys is not None)
 
 
 def connect_draft(
@@ -99,5 +87,5 @@ def connect_draft(
         zmq.SNDHWM: send_queue,
         zmq.MAXMSGSIZE: max_message_bytes + FRAME_MARGIN_BYTES,
     }
-    link = DealerLink(address, options, keys)
-    return DraftChannel(link, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)
+    transport = DealerTransport(address, options, keys)
+    return DraftChannel(transport, max_message_bytes=max_message_bytes, send_timeout_s=send_timeout_s)

@@ -3,25 +3,24 @@
 import json
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import openai
 from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Statistics
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.http.app import create_app
 from draft_node.parsing.formats import Content
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Begun, Ended, Item, Piece
-from draft_node.service.chat_forms import ChatForms
-from draft_node.service.counts import Texts
-from draft_node.service.levels import Levels
-from draft_node.service.queues import MAX_BYTES, NO_BOUND, FairQueue
-from draft_node.service.service import Service
-from draft_node.service.tokens import PromptTokens, Token, TokenText, TokenTexts
-from draft_node.service.unread import Unread
+from draft_node.service.chat_support import ChatSupport
+from draft_node.service.output_buffer import OutputBuffer
+from draft_node.service.output_processor import Begun, Ended, Item, Piece
+from draft_node.service.request_stats import RequestStats
+from draft_node.service.service import Service, answer_queue, body_queue
+from draft_node.service.slo_tiers import SloTiers
+from draft_node.service.token_text import PromptTokens, Token, TokenText, TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
@@ -32,7 +31,7 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms
 from goodspeed.wire.messages import TokenLogprobs
-from tests.draft_node.service.test_levels import levels
+from tests.draft_node.service.test_slo_tiers import levels
 
 CONTEXT_LEN = 1000
 FORMS = Constraints(tokenizer_folder.load("tiny-target"))
@@ -65,14 +64,15 @@ class FakeService(Service):
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
     draft_fingerprint: str = "d1"
-    chats: ChatForms = ChatForms()
+    chats: ChatSupport = ChatSupport()
 
     def __init__(self) -> None:
         self.draining = False
+        self.tokenizer = cast(Any, self)  # it encodes and decodes itself
         self.num_encoded = 0
-        self.texts = Texts()
-        self.unread = Unread()
-        self.bodies, self.answers = FairQueue(MAX_BYTES, "", "bodies"), FairQueue(NO_BOUND, "", "answers")
+        self.texts = RequestStats()
+        self.outputs = set[OutputBuffer]()
+        self.bodies, self.answers = body_queue(), answer_queue()
         self._secret = secrets.token_bytes(32)
         self.completion_defaults = self.chat_defaults = Defaults()
         self.users: set[str] = set()
@@ -85,7 +85,7 @@ class FakeService(Service):
         self.slow_choices = 0  # texts whose objectives are missed
 
     @property
-    def levels(self) -> Levels:
+    def slo_tiers(self) -> SloTiers:
         return self.known_levels
 
     def _kept(self, slo: Objectives) -> Kept:
@@ -126,7 +126,7 @@ class FakeService(Service):
         others = [Token(i, LETTERS[i], LETTERS[i].encode(), -0.5 - i) for i in range(num_logprobs)]
         return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
 
-    async def check_form(self, constraint: Constraint, user: str) -> None:
+    async def check_constraint(self, constraint: Constraint, user: str) -> None:
         FORMS.get(constraint)
 
     async def encode(self, text: str, user: str) -> tuple[int, ...]:

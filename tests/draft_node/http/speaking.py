@@ -3,12 +3,13 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from draft_node.core.actions import Deliver, Finish, Statistics
+from draft_node.core.actions import Deliver, Finish
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Answer, Begun, Ended, Item
-from draft_node.service.chat_forms import ChatForms
-from draft_node.service.tokens import TokenTexts
+from draft_node.service.chat_support import ChatSupport
+from draft_node.service.output_processor import Begun, Ended, Item, OutputProcessor
+from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, encode_chat
 from goodspeed.wire.generation import Constraint
@@ -25,8 +26,8 @@ class SpeakingService(FakeService):
 
     def __init__(self, says: str, template: str = QWEN3, num_at_once: int = 1, **options: Any) -> None:
         super().__init__()
-        self.tokenizer = tokenizer(template)
-        self.chats = ChatForms.of(self.tokenizer, **options)
+        self.own_tokenizer = tokenizer(template)
+        self.chats = ChatSupport.of(self.own_tokenizer, **options)
         self.says = says
         self.num_at_once = num_at_once
         self.prompts: list[str] = []
@@ -35,18 +36,18 @@ class SpeakingService(FakeService):
     async def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
     ) -> tuple[int, ...]:
-        ids = encode_chat(self.tokenizer, messages, inputs)
-        self.prompts.append(self.tokenizer.decode(ids))
+        ids = encode_chat(self.own_tokenizer, messages, inputs)
+        self.prompts.append(self.own_tokenizer.decode(ids))
         return tuple(ids)
 
-    async def check_form(self, constraint: Constraint, user: str) -> None:
+    async def check_constraint(self, constraint: Constraint, user: str) -> None:
         self.constraints.get(constraint)
 
     async def write(self, generation: Generation, parser: ParserSettings = ONLY_CONTENT) -> AsyncGenerator[Item, None]:
         self.generations.append(generation)
         self.parser = parser
         yield Begun("b1")
-        answer = Answer(self.tokenizer, TokenTexts(self.tokenizer), generation, parser)
+        answer = OutputProcessor(self.own_tokenizer, TokenTexts(self.own_tokenizer), generation, parser)
         written = ids_of(self.says)
         ids, reason = written[: generation.max_tokens], "stop" if len(written) <= generation.max_tokens else "length"
         for start in range(0, len(ids), self.num_at_once):

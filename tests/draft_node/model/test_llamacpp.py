@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from draft_node.core.generation import Generation
 from draft_node.model.drafting import Drafting
+from draft_node.model.llamacpp import connecting, server
 from draft_node.model.llamacpp import drafter as module
-from draft_node.model.llamacpp import opening, server
 from draft_node.model.llamacpp.drafter import LlamaDrafter
 from draft_node.model.llamacpp.server import Ask, Server
 from goodspeed.drafting.drafter import Drafter
@@ -53,7 +53,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(file: Path) -> Iterator[Server]:
     """A real one with two slots."""
     with llama_server.serving(file, 2, 4096) as url:
-        found = opening.at_url(url, {}, trusted_network=False)
+        found = connecting.at_url(url, {}, trusted_network=False)
         found.check(VOCABULARY)
         yield found
         found.close()
@@ -227,13 +227,13 @@ def test_a_file_without_the_tokenizers_added_tokens_drafts_what_it_has(running: 
 )
 def test_a_url_that_is_refused(url: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as error:
-        opening.at_url(url, {}, trusted_network=False)
+        connecting.at_url(url, {}, trusted_network=False)
     assert "secret" not in str(error.value)
 
 
 def test_a_key_that_is_none_is_refused_and_not_told() -> None:
     with pytest.raises(ConfigError, match="LLAMA_API_KEY holds no key") as error:
-        opening.at_url("http://127.0.0.1:8080", {"LLAMA_API_KEY": "a\nsecret"}, trusted_network=False)
+        connecting.at_url("http://127.0.0.1:8080", {"LLAMA_API_KEY": "a\nsecret"}, trusted_network=False)
     assert "secret" not in str(error.value)
 
 

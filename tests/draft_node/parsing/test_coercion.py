@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.parsing.schemas import arguments_of, types_of
+from draft_node.parsing.tool_schemas import arguments_of, types_of
 from goodspeed.constraint import references
 from goodspeed.constraint.references import Resolver
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from jsonschema import validate
 
-from draft_node.parsing.formats import Call, Content, Formats, Part, joined
-from draft_node.parsing.grammars import MAX_CHARS, Form, Opened, Tool, grammar
+from draft_node.parsing.formats import Call, Content, Formats, ParsedPart, joined
+from draft_node.parsing.grammars import MAX_CHARS, GrammarSettings, ReasoningState, Tool, grammar
 from draft_node.parsing.parser import Parser, ParserSettings
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.grammars import to_grammar
@@ -54,7 +54,7 @@ def is_whole(compiled: Matcher, text: str) -> bool:
     return may_end(compiled, ids_of(text), EOS)
 
 
-def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
+def drawn(form: GrammarSettings, seed: int, most: int = 400) -> list[int] | None:
     """Tokens that the grammar allows, drawn at random, such that texts come to their end; None where one does not."""
     rng = np.random.default_rng(seed)
     matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
@@ -73,7 +73,7 @@ def drawn(form: Form, seed: int, most: int = 400) -> list[int] | None:
     return None
 
 
-def parser_of(form: Form, schemas: dict[str, Any]) -> Parser:
+def parser_of(form: GrammarSettings, schemas: dict[str, Any]) -> Parser:
     formats = form.formats.under_grammar(has_text=form.content is None)
     return Parser(ParserSettings(formats, schemas=schemas), is_thinking=form.opened == "open")
 
@@ -83,7 +83,7 @@ def spelled(text: str) -> list[int]:
     return [token for char in text for token in ids_of(char)]
 
 
-def parts_of(form: Form, tokens: list[int]) -> list[Part]:
+def parts_of(form: GrammarSettings, tokens: list[int]) -> list[ParsedPart]:
     """What the tokens are read as: thinking ends at its token, if there is one."""
     parser, stream = parser_of(form, SCHEMAS), TextStream(TOKENIZER, ())
     thinking = form.formats.thinking
@@ -99,8 +99,8 @@ def parts_of(form: Form, tokens: list[int]) -> list[Part]:
 @pytest.mark.parametrize("opened", ["open", "may", "closed"])
 @pytest.mark.parametrize("one_call", [True, False])
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
-def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bool, opened: Opened) -> None:
-    form = Form(formats, IDS, opened, is_forced=True, one_call=one_call)
+def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bool, opened: ReasoningState) -> None:
+    form = GrammarSettings(formats, IDS, opened, is_forced=True, one_call=one_call)
     num_complete = 0
     for seed in range(4):
         tokens = drawn(form, seed)
@@ -124,7 +124,7 @@ def test_a_call_that_has_to_be_is_there_and_valid(formats: Formats, one_call: bo
 def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(
     stops: tuple[str, ...], one_call: bool, allowed: set[str]
 ) -> None:
-    form = Form(ALL["hermes"], IDS, is_forced=True, one_call=one_call, stops=stops)
+    form = GrammarSettings(ALL["hermes"], IDS, is_forced=True, one_call=one_call, stops=stops)
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     call = '<tool_call>\n{"name": "time", "arguments": {"b": true}}\n</tool_call>'
     calls = [call] if one_call else [call, f"{call}\n{call}"]
@@ -136,8 +136,8 @@ def test_calls_that_have_to_be_end_with_the_targets_stop_strings_too(
 
 @pytest.mark.parametrize("opened", ["may", "closed"])
 @pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
-def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opened: Opened) -> None:
-    form = Form(formats, IDS, opened)
+def test_calls_that_need_not_be_are_valid_where_they_are(formats: Formats, opened: ReasoningState) -> None:
+    form = GrammarSettings(formats, IDS, opened)
     num_calls = 0
     for seed in range(8):
         for call in parts_of(form, drawn(form, seed) or []):
@@ -160,7 +160,7 @@ WRONG = {
 @pytest.mark.parametrize("ids", [IDS, {}], ids=["tokens", "text"])
 @pytest.mark.parametrize("name", WRONG)
 def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[str, int]) -> None:
-    form = Form(ALL[name], ids)
+    form = GrammarSettings(ALL[name], ids)
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     for text in (WRONG[name], f"Sure.\n{WRONG[name]}"):
         assert any(isinstance(part, Call) for part in parts_of(form, spelled(text)))
@@ -171,7 +171,7 @@ def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[s
 
 @pytest.mark.parametrize("end", ["", "\n</tool_call>", " and\n<tool_call>\n<function=time>\n<parameter=b>\nfalse\n"])
 def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
-    form = Form(ALL["qwen3_coder"], IDS)
+    form = GrammarSettings(ALL["qwen3_coder"], IDS)
     text = f"Sure.\n<function=time>\n<parameter=b>\ntrue\n</parameter>\n</function>{end}"
     text += "</parameter>\n</function>\n</tool_call>" if "false" in end else ""
     assert is_whole(GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET))), text)
@@ -181,7 +181,7 @@ def test_qwen3_coder_may_leave_out_the_first_marker(end: str) -> None:
 
 
 def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
-    form = Form(ALL["hermes"], IDS, "may", content={"type": "integer"})
+    form = GrammarSettings(ALL["hermes"], IDS, "may", content={"type": "integer"})
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     for thought, is_allowed in (("the tag </thin", True), ("the tag </think> does not end it", True)):
         tokens = [IDS["<think>"], *spelled(thought), IDS["</think>"], *ids_of("7")]
@@ -204,10 +204,10 @@ def test_thinking_ends_at_its_token_for_grammar_and_parser() -> None:
 def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker(
     content: dict[str, Any], is_refused: bool
 ) -> None:
-    form = Form(ALL["llama3_json"], IDS, content=content)
+    form = GrammarSettings(ALL["llama3_json"], IDS, content=content)
     free = [Tool(tool.name, tool.schema) for tool in TOOLSET]
     assert grammar(form, free)
-    assert grammar(Form(ALL["llama3_json"], IDS, content=content, is_forced=True), TOOLSET)
+    assert grammar(GrammarSettings(ALL["llama3_json"], IDS, content=content, is_forced=True), TOOLSET)
     if is_refused:
         with pytest.raises(ValueError, match="beside strict tools"):
             grammar(form, TOOLSET)
@@ -216,7 +216,7 @@ def test_content_that_may_be_a_strict_call_is_refused_where_calls_have_no_marker
 
 
 def test_blanks_before_a_call_without_a_marker_are_those_of_the_parser() -> None:
-    form = Form(ALL["llama3_json"], IDS)
+    form = GrammarSettings(ALL["llama3_json"], IDS)
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
     call = WRONG["llama3_json"].removeprefix("<|python_tag|>")
     for blank in filter(str.isspace, map(chr, range(0x110000))):
@@ -246,7 +246,7 @@ HOSTILE = [
 ]
 
 
-def hostile(form: Form, seed: int) -> list[int] | None:
+def hostile(form: GrammarSettings, seed: int) -> list[int] | None:
     """Tokens that the grammar allows, which spell markers and calls wherever they can; None where they do not end."""
     rng = np.random.default_rng(seed)
     matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
@@ -275,7 +275,7 @@ def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(
     formats: Formats, content: dict[str, Any] | None
 ) -> None:
     content = content and {**content, "additionalProperties": False}
-    form = Form(formats, IDS, "may" if formats.thinking is not None else "closed", content=content)
+    form = GrammarSettings(formats, IDS, "may" if formats.thinking is not None else "closed", content=content)
     outputs = [output for seed in range(4) if (output := hostile(form, seed)) is not None]
     assert outputs
     for output in outputs:
@@ -292,15 +292,17 @@ def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(
 @pytest.mark.parametrize("content", [None, {"type": "integer"}])
 @pytest.mark.parametrize("opened", ["open", "may", "closed"])
 @pytest.mark.parametrize("name", ALL)
-def test_what_a_grammar_forces_is_known_to_be_short(name: str, opened: Opened, content: dict[str, Any] | None) -> None:
+def test_what_a_grammar_forces_is_known_to_be_short(
+    name: str, opened: ReasoningState, content: dict[str, Any] | None
+) -> None:
     """Else its tokens without an alternative would not be drafted."""
-    source = grammar(Form(ALL[name], {}, opened, content=content), TOOLSET)
+    source = grammar(GrammarSettings(ALL[name], {}, opened, content=content), TOOLSET)
     assert "no_forcing" not in to_grammar(Constraint("grammar", source))
 
 
 # -- Qwen3-Coder: values without quotes --------------------------------------------------------------------------------
 
-CODER = Form(ALL["qwen3_coder"], IDS, is_forced=True)
+CODER = GrammarSettings(ALL["qwen3_coder"], IDS, is_forced=True)
 
 
 def called(schema: dict[str, Any], **written: str) -> dict[str, Any] | None:
@@ -438,7 +440,7 @@ def test_a_reference_means_the_same_in_every_format(
 ) -> None:
     """Also beside another tool with definitions of the same name."""
     tools = [Tool("f", schema, strict=True), Tool("g", {**OTHER, "$defs": {"x": {"type": "null"}}}, strict=True)]
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(Form(ALL[name], IDS, is_forced=True), tools)))
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(GrammarSettings(ALL[name], IDS, is_forced=True), tools)))
     validate(right, schema)
     ordered = [{key: each[key] for key in (*schema["properties"], *each) if key in each} for each in (right, wrong)]
     assert [is_whole(compiled, written_call(name, "f", each)) for each in ordered] == [True, False]
@@ -467,7 +469,7 @@ def test_a_reference_that_leads_nowhere_is_refused_but_for_tools_that_are_not_st
     name: str, target: str, why: str
 ) -> None:
     schema = {"properties": {"a": {"type": "array", "items": {"$ref": target}}}, "required": ["a"]}
-    form = Form(ALL[name], IDS, is_forced=True)
+    form = GrammarSettings(ALL[name], IDS, is_forced=True)
     with pytest.raises(ValueError, match=why):
         grammar(form, [Tool("f", schema, strict=True)])
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema)])))
@@ -482,7 +484,8 @@ def test_many_references_to_nested_parts_do_not_copy_them() -> None:
     pointers = ["#" + "/properties/p" * depth for depth in range(31)]
     schema = {**part, "properties": {**part["properties"], "all": {"anyOf": [{"$ref": each} for each in pointers]}}}
     assert (
-        len(grammar(Form(ALL["hermes"], IDS, is_forced=True), [Tool("f", schema)])) < 2 * len(json.dumps(schema)) + 4000
+        len(grammar(GrammarSettings(ALL["hermes"], IDS, is_forced=True), [Tool("f", schema)]))
+        < 2 * len(json.dumps(schema)) + 4000
     )
 
 
@@ -499,7 +502,7 @@ WRITES_NOTHING = {
 @pytest.mark.parametrize("part", WRITES_NOTHING.values(), ids=WRITES_NOTHING)
 def test_what_a_tool_that_is_not_strict_cannot_have_is_left_out_of_it_alone(name: str, part: dict[str, Any]) -> None:
     schema = {"properties": {"l": {"type": "array", "items": part}, "n": {"type": "integer"}}, "required": ["l", "n"]}
-    form = Form(ALL[name], IDS, is_forced=True)
+    form = GrammarSettings(ALL[name], IDS, is_forced=True)
     with pytest.raises(ConstraintError):
         GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema, strict=True)])))
     compiled = GRAMMARS.get(Constraint("grammar", grammar(form, [Tool("f", schema), Tool("g", OTHER, strict=True)])))
@@ -511,7 +514,7 @@ def test_what_a_tool_that_is_not_strict_cannot_have_is_left_out_of_it_alone(name
 def test_tools_that_are_not_strict_have_any_parameters_beside_strict_ones() -> None:
     """As in the other formats; so their schemas cannot refuse anything."""
     tools = [Tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}}), Tool("g", OTHER, strict=True)]
-    compiled = GRAMMARS.get(Constraint("grammar", grammar(Form(ALL["qwen3_coder"], IDS), tools)))
+    compiled = GRAMMARS.get(Constraint("grammar", grammar(GrammarSettings(ALL["qwen3_coder"], IDS), tools)))
     for arguments in ({"a": 1}, {"b c": "x"}, {}):
         assert is_whole(compiled, f"Look.\n{written_call('qwen3_coder', 'f', arguments)}")
     assert is_whole(compiled, written_call("qwen3_coder", "g", {"s": True}))
@@ -531,9 +534,9 @@ def test_a_grammar_is_given_up_as_soon_as_it_is_too_long(name: str, monkeypatch:
     parameters = {f"p{i}": {"$ref": "#/$defs/A"} for i in range(1000)}
     schema = {"properties": parameters, "$defs": {"A": {"type": "integer", "enum": [*range(4000)]}}}
     with pytest.raises(ValueError, match="more than 65536 characters"):
-        grammar(Form(ALL[name], IDS, is_forced=True), [Tool(f"f{i}", schema) for i in range(9)])
+        grammar(GrammarSettings(ALL[name], IDS, is_forced=True), [Tool(f"f{i}", schema) for i in range(9)])
     assert sum(written) < 3 * MAX_CHARS
     many = {"properties": {f"p{i}": {"type": "string"} for i in range(3000)}}
     with pytest.raises(ValueError, match="too long"):
-        grammar(Form(ALL[name], IDS, is_forced=True), [Tool("f", many)])
+        grammar(GrammarSettings(ALL[name], IDS, is_forced=True), [Tool("f", many)])
     assert MAX_CHARS == MAX_CONSTRAINT_CHARS

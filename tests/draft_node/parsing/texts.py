@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from draft_node.parsing.formats import THINKING, TOOLS, Call, Content, Formats, Part, Thinking, joined
+from draft_node.parsing.formats import THINKING, TOOLS, Call, Content, Formats, ParsedPart, Thinking, joined
 from draft_node.parsing.parser import Parser, ParserSettings
 
 THINK = THINKING["think"]
@@ -30,7 +30,7 @@ SCHEMAS = {
 }
 
 
-def parse(formats: Formats, *pieces: str, is_thinking: bool = False) -> list[Part]:
+def parse(formats: Formats, *pieces: str, is_thinking: bool = False) -> list[ParsedPart]:
     """All parts of a text that comes in these pieces."""
     parser = Parser(ParserSettings(formats, schemas=SCHEMAS), is_thinking=is_thinking)
     parts = [part for piece in pieces for part in parser.push(piece)]
@@ -43,7 +43,7 @@ class Case:
 
     formats: Formats
     tokens: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ParsedPart, ...]
     is_thinking: bool = False
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.queues import FairQueue
+from draft_node.service.fair_queue import FairQueue
 from goodspeed.errors import Busy
 from tests.waiting import run_async, until
 

@@ -15,7 +15,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Begun, Ended, Piece
+from draft_node.service.output_processor import Begun, Ended, Piece
 from draft_node.service.service import Service
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.fair.refined import Refined
@@ -213,7 +213,7 @@ async def test_the_verify_node_goes_and_comes_back(
         texts = [asyncio.create_task(write(here.service, endless())) for _ in "ab"]
         await until(lambda: here.service.num_waiting)
         here.network.fate = lambda packet: ()
-        here.daemon.channel._link.endpoint = ADDRESS
+        here.daemon.channel._transport.endpoint = ADDRESS
         here.daemon.link.trouble = "its key is another one"  # before the texts can fail: a busy machine is late
         failures = await asyncio.gather(*texts, return_exceptions=True)
         assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]

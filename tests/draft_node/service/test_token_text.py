@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from draft_node.service.tokens import TokenTexts
+from draft_node.service.token_text import TokenTexts
 from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
 from tests.strategies import plain_text

@@ -85,7 +85,7 @@ def test_a_large_fleet(capsys):
     settings = replace(CALM, num_verifies=64, num_clients=3, num_sessions=2, max_sessions=1)
     world, found = play_fleet(1, settings)
     assert found.what == []
-    assert len({boot for draft in world.fleet_drafts for boot in draft.core.links.directory.addresses()}) == 64
+    assert len({boot for draft in world.fleet_drafts for boot in draft.core.links.verify_nodes.addresses()}) == 64
 
 
 def test_settings_reach_every_size():

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from draft_node.config import DraftConfig
-from draft_node.core.actions import Deliver, Fail, Finish, Statistics
+from draft_node.core.actions import Deliver, Fail, Finish
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
 from draft_node.process import preflight as draft_preflight

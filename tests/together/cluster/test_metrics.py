@@ -19,7 +19,7 @@ from draft_node.core.generation import Generation
 from draft_node.http import metrics as draft_metrics
 from draft_node.process import assembly as draft_assembly
 from draft_node.process.daemon import DraftDaemon
-from draft_node.service.answer import Ended
+from draft_node.service.output_processor import Ended
 from draft_node.service.service import Service
 from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine import checkpoints
@@ -154,7 +154,7 @@ class Pair:
 
     async def _write_well(self) -> None:
         """Two at once, who do not find room together, one that waits, and one too many."""
-        slos = [self.service.levels.tier(name) for name in ("easy", "hard")]
+        slos = [self.service.slo_tiers.tier(name) for name in ("easy", "hard")]
         writing = [asyncio.ensure_future(self.write(index, LONG, slo=slos[index % 2])) for index in range(3)]
         while self.draft.num_running < 2 or not self.draft.num_waiting:
             await asyncio.sleep(0)

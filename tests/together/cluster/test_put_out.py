@@ -75,7 +75,7 @@ async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) 
         verify = here.start_verify()
         requests, nodes, texts = await here.two_write(verify)
         for _ in range(int(rate_limit.BARRED) + 1):
-            nodes["a"].channel._link.put([b"\xc1"])
+            nodes["a"].channel._transport.put([b"\xc1"])
         await until(lambda: nodes["a"].link.trouble)
         assert "(barred)" in str(nodes["a"].link.trouble)
         assert await texts["b"] == expected(requests["b"])

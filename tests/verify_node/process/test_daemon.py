@@ -7,9 +7,8 @@ import pytest
 
 from goodspeed.errors import RankLost
 from goodspeed.serving.events import EventLog
-from goodspeed.wire.channels import Received
+from goodspeed.wire.channels import DraftChannel, Received
 from goodspeed.wire.messages import Close, Draft, Refusal, Verdict
-from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import Desk, make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.waiting import until

@@ -12,9 +12,9 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.errors import NodeFailed, TransportError
 from goodspeed.serving import loop as serving_loop
 from goodspeed.slo.objectives import OTHER, Objectives
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
-from goodspeed.wire.zmq.transport import DraftChannel
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import expected, make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.messages import Ack, Draft, Refusal
-from goodspeed.wire.zmq.transport import DraftChannel
 from tests.fakes import make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.waiting import until

@@ -10,8 +10,8 @@ from goodspeed.errors import TransportError
 from goodspeed.serving.web import start_listening
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Refusal
-from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import ClientKeys, ServerKeys, bind_verify, connect_draft
+from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
+from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.fakes import make_hello
 from tests.listening import listen
 from tests.waiting import run_async

@@ -6,9 +6,10 @@ from contextlib import suppress
 import pytest
 import zmq
 
+from goodspeed.wire.channels import Delivery
 from goodspeed.wire.messages import Refusal
-from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import Delivery, ServerKeys, bind_verify
+from goodspeed.wire.zmq.authentication import ServerKeys, new_pair
+from goodspeed.wire.zmq.transport import bind_verify
 from tests.faults.proxy import Proxy
 from tests.waiting import run_async, until
 from tests.wire.keys.wire import KeyedNet, curve, hello, keyed, raw_socket
@@ -32,7 +33,7 @@ async def honest(net: KeyedNet) -> None:
 async def failure_of(net: KeyedNet, **options: object) -> str:
     """Returns why a draft channel could not connect; nothing of it reaches the verify node."""
     draft = net.draft(**options)  # type: ignore[arg-type]
-    net.verify._link._zap.open()  # type: ignore[attr-defined]
+    net.verify._transport._zap.open()  # type: ignore[attr-defined]
     why: str = await until(draft.failure)
     assert net.verify.receive_ready() == []
     return why
@@ -100,7 +101,7 @@ async def test_plain_and_null_are_not_spoken() -> None:
 
 async def is_shut_out(net: KeyedNet, **options: bytes) -> bool:
     """True if the handshake of a raw socket with these options fails, and nothing arrives from it."""
-    net.verify._link._zap.open()  # type: ignore[attr-defined]
+    net.verify._transport._zap.open()  # type: ignore[attr-defined]
     failures = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
@@ -122,7 +123,7 @@ def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
 async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
     """ZeroMQ without a ZAP handler would accept any key; this connection waits until a handler accepts its key."""
     async with keyed() as net:
-        net.verify._link._zap.close()  # type: ignore[attr-defined]
+        net.verify._transport._zap.close()  # type: ignore[attr-defined]
         pair = net.enrol("a")
         watched = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
         with (
@@ -190,7 +191,7 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
     async with keyed() as net:
         late = new_pair("late")
         draft = net.draft(late)
-        net.verify._link._zap.open()  # type: ignore[attr-defined]
+        net.verify._transport._zap.open()  # type: ignore[attr-defined]
         for _ in range(3):
             assert "ZAP 400" in await until(draft.failure)
             await draft.reconnect()

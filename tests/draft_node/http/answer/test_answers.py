@@ -10,7 +10,7 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
-from draft_node.core.actions import Statistics
+from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
 from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import Offsets, for_completion
@@ -18,8 +18,8 @@ from draft_node.http.answer.shape import items_of
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Ended, Item, Piece
-from draft_node.service.tokens import Token
+from draft_node.service.output_processor import Ended, Item, Piece
+from draft_node.service.token_text import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling

@@ -17,12 +17,13 @@ from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import for_chat
-from draft_node.http.answer.shape import BYTES, LARGE
+from draft_node.http.answer.shape import BYTES
 from draft_node.http.ask import generation as generations
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.service.chat_forms import ChatForms
-from draft_node.service.queues import FairQueue
+from draft_node.service.chat_support import ChatSupport
+from draft_node.service.fair_queue import FairQueue
+from draft_node.service.service import LARGE_ANSWER
 from goodspeed.wire.messages import Sampling
 from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
@@ -90,7 +91,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-SAYS = "x" * (LARGE * BYTES)
+SAYS = "x" * (LARGE_ANSWER * BYTES)
 PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
 
 
@@ -111,7 +112,7 @@ def test_what_is_long_is_shown_from_beside_the_event_loop(
 ) -> None:
     """A response has the tools of its request: in the first and last events of a stream."""
     api = Api()
-    api.service.chats, api.service.max_chars = ChatForms.of(tokenizer(QWEN3)), 1 << 20
+    api.service.chats, api.service.max_chars = ChatSupport.of(tokenizer(QWEN3)), 1 << 20
     limit = "max_tokens" if path == "completions" else "max_output_tokens"
     answer = api.client.post(f"/v1/{path}", json={limit: 1, **body, "stream": stream})
     assert shown in answer.text

@@ -15,7 +15,7 @@ from starlette.types import Message
 from draft_node.core.generation import Generation
 from draft_node.http.answer import streams
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Item, Piece
+from draft_node.service.output_processor import Item, Piece
 from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway
 from tests.draft_node.http.fake import Api, FakeService, official
 

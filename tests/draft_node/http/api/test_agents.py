@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Item
+from draft_node.service.output_processor import Item
 from tests.draft_node.http.fake import Api, official
 from tests.draft_node.http.speaking import SpeakingService
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 from pydantic.json_schema import models_json_schema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from draft_node.http.api.texts import ENDPOINTS
+from draft_node.http.api.generate import ENDPOINTS
 from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
 from draft_node.http.schema.messages import CountRequest
 from goodspeed.serving.web import Keys

@@ -349,7 +349,7 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
         ({"system": [IMAGE]}, "system.0.type must be"),
         (TOOLS, "tools are not supported: this model has no chat template"),
         ({"tools": [SEARCH]}, "tools must have one of your own: nothing runs web_search_20250305 here; send one"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0.type is of a tool whose schema this model"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0 has the type 'bash_20250124', which is"),
         ({"tools": [{"type": "tool_search_tool_bm25_20251119"}]}, "tools must have one of your own"),
         ({"tools": [{"type": "odd", "name": "x"}]}, "tools.0 has the type 'odd', which is not supported; send one of"),
         ({"tool_choice": {"type": "any"}}, "tool_choice requires a call, but there are no tools"),

@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
-from draft_node.service.answer import Item, Piece
+from draft_node.service.output_processor import Item, Piece
 from goodspeed.errors import ServiceError
 from goodspeed.serving.web import Keys
 from tests.draft_node.http.fake import Api

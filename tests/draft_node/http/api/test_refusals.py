@@ -65,7 +65,7 @@ BOTH: Rows = [
     ({"max_tokens": 3, "min_tokens": 4}, "min_tokens must not be more than max_tokens"),
     ({"model": "gpt-5"}, "the model 'gpt-5' is not served here; ask for 'big-model'"),
     ({"n": 17}, "n must be at most 16"),
-    ({"priority": 0.5}, "priority must be a whole number"),
+    ({"priority": 1}, "priority is not a supported parameter; leave it out"),
     ({"return_token_ids": 1}, "return_token_ids must be true or false"),
     ({"seed": 1 << 63}, "seed must be at most 9223372036854775807"),
     ({"stop": ""}, "stop must not be empty"),

@@ -180,7 +180,7 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
         ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
         ({"input": []}, "input"),
         ({"input": "x" * 3000}, "input"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0"),
         ({"input": [{"type": "shell_call", "call_id": "c"}]}, "input.0"),
         ({"input": [{"role": "user"}]}, "input.0.content"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),

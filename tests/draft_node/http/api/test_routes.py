@@ -4,9 +4,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import goodspeed
+from draft_node.http.api.generate import routes_of_texts
 from draft_node.http.api.node import routes_of_node
-from draft_node.http.api.texts import routes_of_texts
-from draft_node.http.api.tokens import routes_of_tokens
+from draft_node.http.api.tokenize import routes_of_tokens
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import OPEN_PATHS, Counted, Keys
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from draft_node.http.ask import body
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.service.queues import MAX_BYTES, FairQueue
+from draft_node.service.service import body_queue
 
 NUM_BODIES = 12
 CONTENT = json.dumps({"prompt": [[12345] * 4095] * 64}).encode()
@@ -28,7 +28,7 @@ def asked(user: str) -> Request:
 
 
 async def read_all() -> None:
-    queue = FairQueue(MAX_BYTES, "", "bodies")
+    queue = body_queue()
     requests = (asked(f"10.0.0.{user}") for user in range(NUM_BODIES))
     for each in await asyncio.gather(*(body.read(request, CompletionRequest, queue) for request in requests)):
         assert each.prompt is not None

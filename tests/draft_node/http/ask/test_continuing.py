@@ -7,8 +7,8 @@ import pytest
 from draft_node.core.actions import Deliver
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import Continued, ParserSettings
-from draft_node.service.answer import Answer
-from draft_node.service.tokens import TokenTexts
+from draft_node.service.output_processor import OutputProcessor
+from draft_node.service.token_text import TokenTexts
 from goodspeed.engine.tokenizing.text import NOT_CONTINUED, Inputs, encode_chat
 from goodspeed.errors import PromptError
 from goodspeed.wire.messages import Sampling
@@ -132,5 +132,5 @@ def test_the_end_of_the_message_is_the_end_of_the_prompt_or_it_is_refused() -> N
 def test_the_blank_that_a_template_leaves_belongs_to_a_continued_text(continued: Continued | None, said: str) -> None:
     here = tokenizer()
     generation = Generation(bytes(16), (), Sampling(), 9, is_chat=True)
-    answer = Answer(here, TokenTexts(here), generation, ParserSettings(continued=continued))
+    answer = OutputProcessor(here, TokenTexts(here), generation, ParserSettings(continued=continued))
     assert answer.take(Deliver(tuple(ids_of(" Rome")), ())).text == said

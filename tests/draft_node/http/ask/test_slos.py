@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.levels import Levels
+from draft_node.service.slo_tiers import SloTiers
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.handshake import SloTerms
 from tests.draft_node.http.fake import Api, error_of
-from tests.draft_node.service.test_levels import levels
+from tests.draft_node.service.test_slo_tiers import levels
 
 TIERS = parse_tiers(["chat:ttft=500ms,tpot=50ms", "priority:tpot=20ms"])
 
@@ -18,7 +18,7 @@ def api() -> Api:
     return with_levels(levels(told=SloTerms(tuple(TIERS.values()), 0.01)))
 
 
-def with_levels(known: Levels) -> Api:
+def with_levels(known: SloTiers) -> Api:
     api = Api()
     api.service.known_levels = known
     return api
@@ -107,27 +107,3 @@ def test_a_request_says_what_becomes_of_it_otherwise(api: Api) -> None:
     api.complete(goodspeed={"slo": "chat", "otherwise": "refuse"}, max_tokens=3)
     api.chat(goodspeed={"slo": "chat"}, max_tokens=3)
     assert [generation.otherwise for generation in api.service.generations] == ["refuse", "best_effort"]
-
-
-def test_the_inference_gateways_headers_ask_too(api: Api) -> None:
-    post(api, {"x-slo-ttft-ms": "200", "x-slo-tpot-ms": "30"})
-    post(api, {"X-SLO-TPOT-ms": "30.5"})
-    assert [generation.slo for generation in api.service.generations] == [
-        Objectives(0.2, 0.03),
-        Objectives(tpot_s=0.0305),
-    ]
-
-
-@pytest.mark.parametrize("given", ["-1", "0", "nan", "inf", "1e9", "fast", "", "5" * 400])
-def test_a_header_that_cannot_be_asked_for_is_refused_with_what_can(api: Api, given: str) -> None:
-    error = error_of(post(api, {"x-slo-ttft-ms": given}))
-    assert error["message"].startswith("x-slo-ttft-ms must be ")
-
-
-def test_a_header_and_a_tier_are_one_too_many(api: Api) -> None:
-    error = error_of(post(api, {"x-slo-ttft-ms": "200"}, goodspeed={"slo": "chat"}))
-    assert "goodspeed.slo and x-slo-ttft-ms request two service levels" in error["message"]
-
-
-def post(api: Api, headers: dict[str, str], **body: Any) -> Any:
-    return api.client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3} | body, headers=headers)

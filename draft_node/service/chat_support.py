@@ -1,0 +1,200 @@
+"""Detects the features that a tokenizer's chat template supports, and how to parse its chats."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
+from draft_node.parsing.grammars import ReasoningState
+from draft_node.parsing.parser import ParserSettings
+from draft_node.parsing.tool_parsers import depth
+from draft_node.service.tool_prompt import Turn, with_tools_as_text
+from goodspeed.engine.tokenizing import chat_template
+from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
+from goodspeed.engine.tokenizing.text import Inputs, end_of
+from goodspeed.errors import ConfigError
+
+MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
+"""Bounds of `chat_template_kwargs`: members, characters of JSON, and nesting depth."""
+
+SPELLED = "hermes"
+"""Format of calls where the chat template knows no tools."""
+
+SWITCHES = ("enable_thinking", "thinking")
+"""Template variables that switch reasoning on and off: of Qwen3, SmolLM3 and GLM; of Granite and DeepSeek."""
+
+System: TypeAlias = Literal["any", "first", "none"]
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatSupport:
+    """A node's chat templates and formats; without a template, no formats."""
+
+    tokenizer: Any = field(default=None, repr=False)
+    plain: str | None = None  # the template for conversations without tools
+    tooled: str | None = None  # for conversations with tools; usually the same
+    formats: Formats = NO_FORMATS
+    special: Mapping[str, int] = field(default_factory=dict)  # ids of special tokens by text
+    markers: Mapping[str, int] = field(default_factory=dict)  # ids of the markers that are tokens, by text
+    settings: Mapping[str, Any] = field(default_factory=dict)  # template variables, unless a request sets them
+    system: System = "any"  # which system messages the template shows
+
+    @classmethod
+    def of(
+        cls, tokenizer: Any, *, tools: str = AUTO, thinking: str = AUTO, settings: Mapping[str, Any] | None = None
+    ) -> "ChatSupport":
+        """Reads what the tokenizer's chat template knows.
+
+        tools, thinking: name of a format, `auto` or `none`. settings: variables for the template.
+        Raises ConfigError for settings that are invalid, or unknown to the template.
+        """
+        templates = getattr(tokenizer, "chat_template", None)
+        plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
+        if tools == AUTO and tooled and not mentions(tooled, "tools"):
+            tools = SPELLED
+        formats = Formats(formats_of(plain, thinking=thinking).thinking, formats_of(tooled, tools=tools).tools)
+        added = tokenizer.added_tokens_decoder
+        forms = cls(
+            tokenizer=tokenizer,
+            plain=plain,
+            tooled=tooled,
+            formats=formats,
+            special={token.content: i for i, token in added.items() if token.special},
+            markers={token.content: i for i, token in added.items() if token.content in formats.markers},
+            system=_system_of(tokenizer) if plain else "any",
+        )
+        if wrong := forms.settings_error(settings or {}):
+            raise ConfigError(f"--chat-template-kwargs {wrong}")
+        return replace(forms, settings=settings or {})
+
+    def knows(self, name: str, *, tools: bool = False) -> bool:
+        """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
+        return mentions(self.tooled if tools else self.plain, name)
+
+    def switches(self, *, tools: bool) -> list[str]:
+        """Returns the template's variables that switch reasoning on and off."""
+        return [name for name in SWITCHES if self.knows(name, tools=tools)]
+
+    @property
+    def takes_tools(self) -> bool:
+        """True if the model is shown tools: by its template, or spelled in messages."""
+        return self.knows("tools", tools=True) or self.spells_tools
+
+    @property
+    def why_no_tools(self) -> str:
+        """The reason why tools are refused."""
+        if not self.tooled:
+            return "this model has no chat template"
+        if self.knows("tools", tools=True) or self.formats.tools is None:
+            return "this node cannot read the model's calls (--tool-parser)"
+        return f"this model's chat template knows none, so its calls are {SPELLED}, but --tool-parser says otherwise"
+
+    @property
+    def spells_tools(self) -> bool:
+        """True if tools, calls and results are spelled in messages, since the template knows no tools."""
+        return bool(self.tooled) and not self.knows("tools", tools=True) and self.formats.tools is TOOLS[SPELLED]
+
+    def shown(self, turns: Sequence[Turn], inputs: Inputs) -> tuple[Sequence[Turn], Inputs]:
+        """Returns messages and inputs as the template takes them."""
+        turns = self._with_system(turns)
+        if not self.spells_tools:
+            return turns, inputs
+        return with_tools_as_text(turns, inputs.tools, has_system=self.system != "none"), replace(inputs, tools=())
+
+    def _with_system(self, messages: Sequence[Turn]) -> Sequence[Turn]:
+        """Returns a conversation with all system messages where the template shows them.
+
+        Those at the beginning become one, if the template shows the first alone; later ones, which agents send as
+        reminders, join the user message beside them, or become one, after the results of tools.
+        """
+        if self.system == "any":
+            return messages
+        found, waiting = list[Turn](), list[str]()
+        num_first = next((i for i, one in enumerate(messages) if one["role"] != "system"), len(messages))
+        if num_first and self.system == "first":
+            found = [_joined(messages[num_first - 1], [one["content"] for one in messages[:num_first]])]
+            messages = messages[num_first:]
+        for message in messages:
+            if message["role"] == "system":
+                waiting.append(message["content"])
+                continue
+            if message["role"] != "tool":  # nothing stands between a call and its results
+                if waiting and message["role"] == "user":
+                    message = _joined(message, [*waiting, message["content"]])
+                else:
+                    _say(waiting, found)
+                waiting = []
+            found.append(message)
+        _say(waiting, found)
+        return found
+
+    def parser(self, schemas: Mapping[str, Mapping[str, Any]] | None, *, one_call: bool = False) -> ParserSettings:
+        """Returns how to parse an answer. schemas: of the callable tools' parameters, by name; None: no tools."""
+        formats = self.formats if schemas is not None else Formats(self.formats.thinking)
+        closes = self.markers.get(formats.thinking.closes) if formats.thinking is not None else None
+        hidden = frozenset(i for text, i in self.special.items() if text not in formats.markers)
+        shows_some = len(hidden) < len(self.special)
+        return ParserSettings(formats, hidden if shows_some else None, schemas or {}, one_call, closes)
+
+    def settings_error(self, settings: Mapping[str, Any], *, tools: bool = False) -> str | None:
+        """Returns what is wrong with variables for the template; None if they are valid."""
+        if len(settings) > MAX_SETTINGS:
+            return f"must have at most {MAX_SETTINGS} members"
+        for name in settings:
+            if not NAME.fullmatch(name) or name in RESERVED or name in SPECIAL:
+                return f"must not set {name[:64]!a}, which is reserved; leave it out"
+            if not self.knows(name, tools=tools):
+                return f"sets {name!r}, which this model's chat template does not know; leave it out"
+        if depth(settings) > MAX_DEPTH:
+            return f"must not nest lists and objects more than {MAX_DEPTH} deep"
+        if len(json.dumps(settings)) > MAX_SETTINGS_CHARS:
+            return f"must have at most {MAX_SETTINGS_CHARS} characters"
+        return None
+
+
+def _joined(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
+    return {**message, "content": "\n\n".join(texts)}
+
+
+def _say(texts: Sequence[str], found: list[Mapping[str, Any]]) -> None:
+    """Adds system texts to the last message if it is a user message, else as a user message of their own."""
+    if texts and found and found[-1]["role"] == "user":
+        found[-1] = _joined(found[-1], [found[-1]["content"], *texts])
+    elif texts:
+        found.append(_joined({"role": "user"}, texts))
+
+
+def _system_of(tokenizer: Any) -> System:
+    """Finds which system messages a chat template shows, by rendering two conversations."""
+    marks = "the first mark", "the second mark"
+    first, later = ({"role": "system", "content": mark} for mark in marks)
+    user, assistant = {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}
+
+    def shows(turns: list[dict[str, str]], *marks: str) -> bool:
+        try:
+            text = tokenizer.apply_chat_template(turns, tokenize=False)
+        except Exception:  # templates may raise anything to refuse a conversation
+            return False
+        return all(mark in text for mark in marks)
+
+    if shows([first, user, assistant, later, user], *marks) or not shows([user]):
+        return "any"
+    return "first" if shows([first, user], marks[0]) else "none"
+
+
+def reasoning_state(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSettings) -> ReasoningState:
+    """Returns the state of reasoning at a prompt's end: open after the opening marker, closed after the closing one.
+
+    Else "may"; "closed" if the reasoning format is unknown. A continued text opens no reasoning.
+    """
+    thinking = parser.formats.thinking
+    if thinking is None:
+        return "closed"
+    if parser.continued is not None:
+        return "open" if parser.continued == "thinking" else "closed"
+    end = end_of(tokenizer, prompt).rstrip()
+    return "open" if end.endswith(thinking.opens) else "closed" if end.endswith(thinking.closes) else "may"

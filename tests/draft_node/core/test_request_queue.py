@@ -1,0 +1,237 @@
+"""A draft node gives places in turn, with room at the verify node and without."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draft_node.core.actions import Send
+from draft_node.core.core import DraftCore
+from draft_node.core.generation import Generation
+from draft_node.core.link import VerifyLink
+from draft_node.core.request_queue import LATER_S
+from draft_node.core.session import State
+from goodspeed.wire.handshake import Heartbeat
+from goodspeed.wire.messages import Close, OpenSession, Refusal, Sampling, Verdict
+from tests.fakes import Desk, make_hello, make_welcome, session_id
+
+WELCOME = make_welcome(context_len=1000)
+
+
+class Node:
+    """A core on a clock of its own, in front of a verify node with so many rooms."""
+
+    def __init__(self, num_slots=2, num_rooms=100, connected=True, **options):
+        link = VerifyLink.begin(make_hello(), 1e9, now=0.0)
+        self.core = DraftCore(link, max_sessions=num_slots, num_parallel=None, **options)
+        self.now = 0.0
+        self.num_rooms = num_rooms
+        self.num_prompt_rooms = 100  # for texts with prompt logprobs
+        self.prompts: set[int] = set()  # texts with them
+        self.rooms: list[int] = []  # the sessions that are open there
+        self.promised: set[int] = set()  # of these
+        self.asked: list[int] = []  # the sessions that were ever opened or refused there, in order
+        if connected:
+            self.carry_out(self.core.receive(WELCOME, 0.0))
+
+    def carry_out(self, actions):
+        for action in actions:
+            if isinstance(action, Send) and isinstance(action.message, OpenSession):
+                self.opened(action.message)
+            if isinstance(action, Send) and isinstance(action.message, Close):
+                self.rooms.remove(number_of(action.message))
+        return actions
+
+    def opened(self, message):
+        self.asked.append(number_of(message))
+        has_prompt_room = len(self.prompts.intersection(self.rooms)) < self.num_prompt_rooms
+        if len(self.rooms) < self.num_rooms and (message.num_prompt_logprobs is None or has_prompt_room):
+            self.rooms.append(number_of(message))
+            return
+        code = "too_many_sessions" if len(self.rooms) >= self.num_rooms else "too_many_prompt_logprobs"
+        refused = Refusal(code, "what", "later", message.session_id, message.epoch)
+        self.carry_out(self.core.receive(refused, self.now))
+
+    def begin(self, *numbers, **changes):
+        for number in numbers:
+            request = Generation(session_id(number), (1, 2, 3), Sampling(), **({"max_tokens": 1000} | changes))
+            if request.num_prompt_logprobs is not None:
+                self.prompts.add(number)
+            self.carry_out(self.core.begin(request, self.now))
+
+    def end(self, number):
+        return self.carry_out(self.core.forget(session_id(number), self.now))
+
+    def wait(self, seconds):
+        """Time passes in steps, and every open text gets a token in each; the verify node is heard."""
+        for _ in range(round(seconds / 0.1)):
+            self.now += 0.1
+            for number in self.rooms[:]:
+                self.grow(number)
+            if self.core.link.connected:
+                self.core.receive(Heartbeat(b"verify-1"), self.now)
+            self.carry_out(self.core.tick(self.now))
+
+    def grow(self, number, finish_reason=None):
+        session = self.core.sessions[session_id(number)]
+        base = len(session.tokens)
+        promised = number in self.promised
+        grown = Verdict(session_id(number), session.epoch, base, (7,), 0, 0, 0, finish_reason, promised=promised)
+        self.carry_out(self.core.receive(grown, self.now))
+
+    def seated(self):
+        return [number for number in range(50) if self.core.queue.has_place(session_id(number))]
+
+
+def number_of(message):
+    return next(number for number in range(50) if session_id(number) == message.session_id)
+
+
+# -- slots of this node ------------------------------------------------------------------------------------------------
+
+
+def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
+    node = Node()
+    node.begin(1, 2, 3, 4)
+    assert (node.asked, node.core.queue.num_running, node.core.queue.num_waiting) == ([1, 2], 2, 2)
+    actions = node.end(2)
+    assert [type(action.message) for action in actions if isinstance(action, Send)] == [Close, OpenSession]
+    assert node.asked == [1, 2, 3]
+
+
+# -- room at the verify node -------------------------------------------------------------------------------------------
+
+
+def test_who_finds_no_room_waits_in_order_and_the_first_alone_asks_again():
+    node = Node(num_slots=4, num_rooms=1)
+    node.begin(1, 2, 3, 4)
+    assert (node.asked, node.seated(), node.core.queue.num_waiting) == ([1, 2], [1], 3)
+    node.wait(LATER_S - 0.1)
+    assert node.asked == [1, 2]
+    node.wait(3 * LATER_S)
+    assert node.asked == [1, 2, 2, 2, 2]
+    assert node.core.sessions[session_id(2)].state is State.OFFLINE
+
+
+def test_after_a_break_those_with_a_place_are_opened_again_and_room_is_tried_anew():
+    node = Node(num_slots=3, num_rooms=1)
+    node.begin(1, 2, 3)
+    node.carry_out(node.core.broke(node.now))
+    node.rooms, node.asked, node.num_rooms = [], [], 3
+    node.carry_out(node.core.receive(WELCOME, 1.0))
+    node.wait(0.1)
+    assert (node.asked, node.rooms) == ([1, 2, 3], [1, 2, 3])
+
+
+# -- room for prompt logprobs ------------------------------------------------------------------------------------------
+
+
+def test_texts_without_room_for_prompt_logprobs_let_others_pass():
+    node = Node(num_slots=20, num_rooms=20)
+    node.num_prompt_rooms = 1
+    node.begin(1, 2, 3, num_prompt_logprobs=5)
+    node.begin(4, 5, 6)
+    assert (node.asked, node.rooms) == ([1, 2, 4, 5, 6], [1, 4, 5, 6])
+    assert not node.core.queue.is_full(wants_prompt=False)
+    assert node.core.queue.is_full(wants_prompt=True), "so that at most `max_waiting` of them are taken on"
+    node.wait(60.0)
+    node.begin(7)
+    assert (sorted(node.rooms), node.core.queue.num_waiting) == ([1, 4, 5, 6, 7], 2)
+
+
+def test_only_the_first_text_with_prompt_logprobs_asks_again():
+    node = Node(num_slots=20)
+    node.num_prompt_rooms = 0
+    node.begin(*range(1, 11), num_prompt_logprobs=0)
+    node.wait(3.5 * LATER_S)
+    assert node.asked == [1] * 4
+    node.num_prompt_rooms = 10
+    node.wait(LATER_S + 1.0)
+    assert node.rooms == [*range(1, 11)]
+
+
+# -- users who abandon their texts -------------------------------------------------------------------------------------
+
+
+def test_texts_abandoned_at_once_do_not_have_the_draft_node_barred():
+    desk, node = Desk(validates=False), Node(num_slots=16, connected=False)
+    said, given_up = [Send(node.core.link.hello)], session_id(2)
+    refused = list[str]()
+
+    def carry_out(actions):
+        for action in actions:
+            for answer in desk.up("a", action.message) if isinstance(action, Send) else ():
+                refused.extend([answer.code] if isinstance(answer, Refusal) else [])
+                carry_out(node.core.receive(answer, desk.now))
+
+    carry_out(said)
+    carry_out(node.core.begin(Generation(session_id(1), (1, 2, 3), Sampling(), max_tokens=9, user="b"), desk.now))
+    for _ in range(400 * 20):  # 400 a second
+        desk.now += 1 / 400
+        carry_out(node.core.begin(Generation(given_up, (1,) * 100, Sampling(), max_tokens=9, user="a"), desk.now))
+        carry_out(node.core.forget(given_up, desk.now))
+    assert refused == []
+    assert desk.core.rate_limiter._senders[b"a"].messages < desk.core.rate_limiter.max_messages / 4
+    assert session_id(1) in desk.core.sessions
+
+
+def test_texts_that_are_answered_are_opened_without_a_pause():
+    node = Node(num_slots=50)
+    for _ in range(1000):
+        node.begin(1)
+        node.grow(1)
+        node.end(1)
+    assert len(node.asked) == 1000
+
+
+def test_texts_that_are_held_back_wait_and_are_opened_later():
+    node = Node(num_slots=50)
+    for _ in range(1000):
+        node.begin(1)
+        if node.core.queue.num_waiting:
+            break
+        node.end(1)
+    assert node.core.queue.is_full(wants_prompt=False)
+    node.wait(0.1)
+    assert node.rooms == [1]
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(0, 1)),
+        st.tuples(st.just("end"), st.integers(0, 49)),
+        st.tuples(st.just("rooms"), st.integers(0, 5)),
+        st.tuples(st.just("prompt rooms"), st.integers(0, 2)),
+        st.tuples(st.just("wait"), st.sampled_from([0.1, 0.5, 2.0])),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(num_slots=st.integers(1, 4), steps=STEPS)
+def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
+    node = Node(num_slots, num_rooms=2)
+    number, present = 0, []
+    for kind, value in steps:
+        if kind == "begin" and number < 45:
+            number += 1
+            present.append(number)
+            node.begin(number, num_prompt_logprobs=0 if value else None)
+        elif kind == "end" and present:
+            node.end(present.pop(value % len(present)))
+        elif kind == "rooms":
+            node.num_rooms = value
+        elif kind == "prompt rooms":
+            node.num_prompt_rooms = value
+        elif kind == "wait":
+            node.wait(value)
+        assert sorted(node.rooms) == node.seated()
+        assert len(node.rooms) <= num_slots
+        assert node.core.queue.num_running + node.core.queue.num_waiting == len(present)
+    node.num_rooms = node.num_prompt_rooms = 100
+    node.wait(num_slots * LATER_S + 1.0)
+    assert len(node.rooms) == min(num_slots, len(present))
+    for left in present:
+        node.end(left)
+    assert (node.core.queue.num_running, node.core.queue.num_waiting, node.rooms) == (0, 0, [])

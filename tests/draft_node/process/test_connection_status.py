@@ -1,0 +1,89 @@
+"""The console says when the verify node comes, goes and returns, and less and less often that it is awaited."""
+
+import re
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+from draft_node.process.connection_status import MOST_S, START, WAIT, ConnectionStatus
+
+ENDPOINT = "tcp://127.0.0.1:5555"
+
+
+def look(
+    connection: ConnectionStatus,
+    away_s: float | None = None,
+    trouble: str | None = None,
+    *,
+    is_loading: bool = False,
+    target: tuple[str, str] = ("", ""),
+    endpoint: str = ENDPOINT,
+) -> str:
+    """Returns what is said; "" for nothing. away_s: None: the verify node is there."""
+    link: Any = SimpleNamespace(
+        connected=away_s is None,
+        away_s=lambda _: away_s,
+        trouble=trouble,
+        is_loading=lambda _: is_loading,
+        welcome=SimpleNamespace(target=target[0], target_fingerprint=target[1]),
+    )
+    said = connection.look(link, endpoint, 0.0)
+    return said.text % said.values if said is not None else ""
+
+
+def wait(connection: ConnectionStatus, from_s: float, to_s: float, trouble: str | None = None) -> list[str]:
+    """Returns what is said in ten looks a second while the verify node has been away for so long."""
+    said = [look(connection, tenth / 10, trouble) for tenth in range(int(from_s * 10), int(to_s * 10) + 1)]
+    return list(filter(None, said))
+
+
+def waiting(num_s: int, why: str = START) -> str:
+    return f"waiting for the verify node at {ENDPOINT} (since {num_s} s); {why}"
+
+
+def test_waiting_is_told_ever_more_rarely() -> None:
+    said = wait(ConnectionStatus(ENDPOINT), 0.0, 2000.0)
+    assert said[0] == waiting(2)
+    at = [float(re.search(r"since (\d+) s", line)[1]) for line in said]  # type: ignore[index]
+    assert at[:6] == [2, 6, 18, 54, 162, 486]
+    assert {late - early for early, late in pairwise(at[5:])} == {MOST_S}
+    late = ConnectionStatus(ENDPOINT)
+    assert [bool(look(late, away_s)) for away_s in (7.0, 7.1, 17.9, 18.0)] == [True, False, False, True]
+
+
+def test_one_that_was_there_is_away_and_comes_back() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    assert wait(connection, 0.0, 1.9) == []
+    assert look(connection) == f"connected to {ENDPOINT}"
+    assert look(connection) == ""
+    assert wait(connection, 0.0, 3.2) == [waiting(0, WAIT), waiting(2)]
+    assert look(connection) == f"connected to {ENDPOINT} again after 3.2 s"
+    assert look(connection, endpoint="tcp://c:1") == "connected to tcp://c:1"
+    assert look(connection, 0.3) == f"waiting for the verify node at tcp://c:1 (since 0 s); {WAIT}"
+    assert look(connection, 2.0) == waiting(2)  # all addresses of --verify
+
+
+def test_why_it_is_not_there_is_told_when_it_changes() -> None:
+    connection, refusal = ConnectionStatus(ENDPOINT), "this key is not enrolled"
+    said = [waiting(num_s, f"it refuses this node: {refusal}") for num_s in (0, 2, 6)]
+    assert wait(connection, 0.0, 7.0, trouble=refusal) == said
+    assert wait(connection, 7.1, 7.2, trouble="barred") == [waiting(7, "it refuses this node: barred")]
+    assert look(connection, 7.3, is_loading=True) == waiting(7, "it is loading its model")
+
+
+def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
+    said = look(ConnectionStatus("tcp://there:5555"), 0.1, "no\x1b[2J\nroot: all is well")
+    assert "refuses this node" in said
+    assert said.isprintable()
+
+
+def test_another_target_is_told_with_both_names() -> None:
+    connection = ConnectionStatus(ENDPOINT)
+    look(connection, target=("big", "1"))
+    look(connection, 3.0)
+    ends = "so texts of the old one end"
+    back = look(connection, target=("other", "2"))
+    assert back == f"connected to {ENDPOINT} again after 3.0 s; its target is other (it was big), {ends}"
+    look(connection, 1.0)
+    same = "it was other, of other weights or precision"
+    assert look(connection, target=("other", "3")).endswith(f"; its target is other ({same}), {ends}")

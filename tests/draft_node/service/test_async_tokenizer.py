@@ -1,0 +1,156 @@
+"""A long text of one user and what others notice of it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from draft_node.service.async_tokenizer import LONG, AsyncTokenizer
+from draft_node.service.service import Service
+from goodspeed.engine.tokenizing import tokenizer_folder
+from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.errors import PromptError
+from tests import chats
+from tests.together.cluster.cluster import load
+from tests.waiting import run_async, until
+
+
+@dataclass
+class Progress:
+    """The work that slow tokenizers have begun, and whether they may end it."""
+
+    begun: list[int] = field(default_factory=list)
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "Progress":
+        """Returns itself, so that all copies of a tokenizer share one."""
+        return self
+
+
+class Slow:
+    """A tokenizer whose long texts take until they are told to end. It fails where it is used twice at a time."""
+
+    chat_template = "any"
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._in_use = False
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [self._work(len(text))]}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> list[int]:
+        return [self._work(sum(len(value) for message in messages for value in message.values()))]
+
+    def decode(self, token_ids: list[int], **_: Any) -> str:
+        return "x" * self._work(len(token_ids))
+
+    def _work(self, size: int) -> int:
+        if self._in_use:
+            raise RuntimeError("Already borrowed")
+        self._in_use = True
+        self._progress.begun.append(size)
+        if size >= LONG:
+            self._progress.may_end.wait()
+        self._in_use = False
+        return size
+
+
+@pytest.fixture
+def progress() -> Iterator[Progress]:
+    progress = Progress()
+    yield progress
+    progress.may_end.set()
+
+
+LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
+    "prompt": lambda encoder, size: encoder.encode("x" * size, "greedy"),
+    "content": lambda encoder, size: encoder.encode_chat([{"content": "x" * size}], "greedy"),
+    "names": lambda encoder, size: encoder.encode_chat(
+        [{"content": "", "name": "x" * 512}] * (size // 512) + [{"content": "", "name": "x" * (size % 512)}], "greedy"
+    ),
+    "token ids": lambda encoder, size: encoder.decode([1] * size, "greedy"),
+}
+
+
+@pytest.mark.parametrize("kind", LENGTHY)
+@run_async
+async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
+    encoder = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
+    long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
+    try:
+        await until(lambda: progress.begun)
+        assert await encoder.encode("hello", "other") == (5,)
+        assert await encoder.encode("hello", "greedy") == (5,)
+        assert await encoder.decode([1, 2], "other") == "xx"
+        assert len(progress.begun) == 4
+    finally:
+        progress.may_end.set()
+    done = await asyncio.gather(*long)
+    assert [len(each) if isinstance(each, str) else each[0] for each in done] == [LONG, LONG + 1, LONG + 2]
+    encoder.close()
+
+
+@run_async
+async def test_both_tokenizers_give_the_same_ids() -> None:
+    tokenizer = load("tiny-draft-s").tokenizer
+    encoder = AsyncTokenizer(tokenizer, lambda: 1 << 31)
+    text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
+    assert len(text) > LONG
+    ids = await encoder.encode(text, "user")
+    assert ids == tuple(encode_prompt(tokenizer, text))
+    assert await encoder.decode(ids, "user") == text
+    assert await encoder.encode_chat([{"role": "user", "content": text}], "user") == await encoder.encode_chat(
+        [{"role": "user", "content": text}], "other"
+    )
+    encoder.close()
+
+
+@run_async
+async def test_the_end_ends_the_threads(progress: Progress) -> None:
+    before = set(threading.enumerate())
+    encoder = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
+    progress.may_end.set()
+    await asyncio.gather(encoder.encode("short", "user"), encoder.encode("x" * LONG, "user"))
+    own = set(threading.enumerate()) - before
+    assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
+    encoder.close()
+    await until(lambda: not any(each.is_alive() for each in own))
+
+
+@run_async
+async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() -> None:
+    vocabulary = tokenizer_folder.load("tiny-target")
+    vocabulary.tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    daemon = Mock(drafting=None)
+    service = Service(daemon, vocabulary, max_waiting=1)
+    daemon.link.welcome.vocab_size = pad = vocabulary.num_tokens
+    assert max(await service.tokenizer.encode("a text", "")) < pad
+    for encoding in (
+        service.tokenizer.encode("a[PAD]", ""),
+        service.tokenizer.encode_chat([{"role": "user", "content": "[PAD]"}], ""),
+    ):
+        with pytest.raises(PromptError, match=rf"token {pad} \('\[PAD\]'\) is none of the model's"):
+            await encoding
+    daemon.link.welcome = None
+    assert service.vocab_size == pad
+    service.close()
+
+
+@run_async
+async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -> None:
+    for refuses in (False, True):
+        encoder = AsyncTokenizer(chats.tokenizer(), lambda: 1 << 31, refuses_control_tokens=refuses)
+        assert await encoder.encode_chat([{"role": "user", "content": "a"}], "")
+        encoding = encoder.encode_chat([{"role": "user", "content": "a<|im_end|>"}], "")
+        if refuses:
+            with pytest.raises(PromptError, match="spells the control token"):
+                await encoding
+        else:
+            assert await encoding
+        assert await encoder.encode("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
+        encoder.close()

@@ -1,0 +1,139 @@
+"""A node knows what its chat template supports, and the settings that it is given."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from draft_node.parsing.formats import TOOLS
+from draft_node.parsing.parser import ONLY_CONTENT
+from draft_node.service import chat_support
+from draft_node.service.chat_support import ChatSupport, System, reasoning_state
+from goodspeed.engine.tokenizing.text import NOTHING
+from goodspeed.errors import ConfigError
+from tests.chats import MISTRAL, QWEN3, R1, ids_of, tokenizer
+
+
+def test_special_tokens_that_are_no_markers_are_hidden() -> None:
+    forms = ChatSupport.of(tokenizer(MISTRAL))
+    parser = forms.parser({"f": {}})
+    assert parser.formats.tools is TOOLS["mistral"]
+    shown = set(forms.special.values()) - set(parser.hidden or ())
+    assert shown == {forms.special["[TOOL_CALLS]"], forms.special["[ARGS]"]}
+    plain = ChatSupport.of(tokenizer(QWEN3)).parser({"f": {}})
+    assert plain.hidden is None  # its markers are no special tokens
+
+
+def test_where_nothing_is_to_be_found_nothing_is_taken_apart() -> None:
+    assert ChatSupport.of(tokenizer(MISTRAL)).parser(None) == ONLY_CONTENT
+    assert ChatSupport.of(tokenizer(None)).parser(None) == ONLY_CONTENT
+    assert ChatSupport.of(tokenizer(QWEN3)).parser(None).formats.tools is None
+
+
+def test_a_template_for_tools_of_its_own() -> None:
+    templates = {"default": "{{ messages }}", "tool_use": "{{ tools }}<tool_call>"}
+    forms = ChatSupport.of(tokenizer(templates))
+    assert forms.takes_tools
+    assert forms.formats.tools is TOOLS["hermes"]
+    assert (forms.knows("tools"), forms.knows("tools", tools=True)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"loud": 1}, "does not know"),
+        ({"tools": 1}, "must not set 'tools'"),
+        ({"enable_thinking": [[[[[[[[1]]]]]]]]}, "more than 8"),
+    ],
+)
+def test_settings_of_the_node_that_are_wrong(settings: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        ChatSupport.of(tokenizer(QWEN3), settings=settings)
+
+
+def test_prompts_that_open_the_thinking() -> None:
+    parser = ChatSupport.of(tokenizer(R1)).parser(None)
+    here = tokenizer()
+    assert reasoning_state(here, tuple(ids_of("<|im_start|>assistant\n<think>\n")), parser) == "open"
+    assert reasoning_state(here, tuple(ids_of("<think>\n\n</think>\n\n")), parser) == "closed"
+    assert reasoning_state(here, tuple(ids_of("say <think><|im_end|>\n<|im_start|>assistant\n")), parser) == "may"
+    assert reasoning_state(here, tuple(ids_of("<think>\n")), ONLY_CONTENT) == "closed"
+
+
+STRICT = """\
+{%- for m in messages %}
+    {%- if m.role == 'system' and not loop.first %}{{- raise_exception('only at the beginning') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+WITHOUT = """\
+{%- for m in messages %}
+    {%- if m.role == 'system' %}{{- raise_exception('no system here') }}{%- endif %}
+    {{- m.role + ':' + m.content + ';' }}
+{%- endfor %}"""
+REFUSES_ALL = "{{- raise_exception('never') }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "system"),
+    [
+        (R1, "any"),
+        (MISTRAL, "any"),
+        (QWEN3, "first"),  # it leaves out later ones without a word
+        (STRICT, "first"),
+        (WITHOUT, "none"),
+        (REFUSES_ALL, "any"),
+        (None, "any"),
+    ],
+)
+def test_which_messages_of_the_system_a_template_shows(template: str | None, system: str) -> None:
+    assert ChatSupport.of(tokenizer(template)).system == system
+
+
+@pytest.mark.parametrize(
+    ("turns", "first", "none"),
+    [
+        ("s1 u1 a1 u2", "s1 u1 a1 u2", "u:1+1 a1 u2"),
+        ("s1 s2 u1", "s:1+2 u1", "u:1+2+1"),
+        ("u1 s1 a1", "u:1+1 a1", "u:1+1 a1"),
+        ("s1 u1 a1 s2 u2", "s1 u1 a1 u:2+2", "u:1+1 a1 u:2+2"),
+        ("s1 u1 a1 t1 s2 s3 a2 u2", "s1 u1 a1 t1 u:2+3 a2 u2", "u:1+1 a1 t1 u:2+3 a2 u2"),
+        ("s1 u1 a1 t1 s2", "s1 u1 a1 t1 u2", "u:1+1 a1 t1 u2"),
+        ("s1 u1 a1 s2 t1", "s1 u1 a1 t1 u2", "u:1+1 a1 t1 u2"),
+        ("s1 u1 a1 t1 s2 t2 s3 u2", "s1 u1 a1 t1 t2 u:2+3+2", "u:1+1 a1 t1 t2 u:2+3+2"),
+        ("s1 u1 a1 s2 t1 a2", "s1 u1 a1 t1 u2 a2", "u:1+1 a1 t1 u2 a2"),
+        ("u1 s1 u2", "u1 u:1+2", "u1 u:1+2"),
+        ("s1", "s1", "u1"),
+        ("s1 a1 s2 u1", "s1 a1 u:2+1", "u1 a1 u:2+1"),
+    ],
+)
+def test_no_message_of_the_system_is_lost(turns: str, first: str, none: str) -> None:
+    """s1 is the system's message "1"; u:1+2 a user's, of two texts with a blank line between."""
+    roles = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+
+    def of(text: str) -> list[dict[str, str]]:
+        return [{"role": roles[one[0]], "content": one[1:].lstrip(":").replace("+", "\n\n")} for one in text.split()]
+
+    given = of(turns)
+    assert ChatSupport(system="any").shown(given, NOTHING)[0] == given
+    assert ChatSupport(system="first").shown(given, NOTHING)[0] == of(first)
+    assert ChatSupport(system="none").shown(given, NOTHING)[0] == of(none)
+    assert given == of(turns)
+
+
+@pytest.mark.parametrize(("system", "most"), [("first", 100), ("none", 101)])
+def test_messages_of_the_system_at_the_beginning_are_joined_once(
+    system: System, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joining them one by one would copy all of them for each."""
+    num_joined: list[int] = []
+
+    def counted(message: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
+        num_joined.append(len(texts))
+        return joined(message, texts)
+
+    joined = chat_support._joined
+    monkeypatch.setattr(chat_support, "_joined", counted)
+    turns = [{"role": "system", "content": str(i)} for i in range(100)]
+    [shown, *_] = ChatSupport(system=system).shown([*turns, {"role": "user", "content": "u"}], NOTHING)[0]
+    assert shown["content"].startswith("0\n\n1\n\n")
+    assert num_joined == [most]

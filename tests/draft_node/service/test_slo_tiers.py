@@ -1,0 +1,59 @@
+"""The service levels that may be asked for: the verify node's, within what the key allows."""
+
+import pytest
+
+from draft_node.core.core import DraftCore
+from draft_node.core.link import VerifyLink
+from draft_node.core.links import TRY_S
+from draft_node.core.verify_nodes import Address
+from draft_node.http.metrics import create_registry
+from draft_node.process.daemon import DraftDaemon
+from draft_node.service.request_stats import RequestStats
+from draft_node.service.slo_tiers import SloTiers
+from goodspeed.errors import RequestRefused, VerifyAway
+from goodspeed.serving.measuring.counts import ResponseCounts
+from goodspeed.slo.objectives import LONGEST_S, Objectives, parse_tiers
+from goodspeed.wire.handshake import VERSION, Hello, SloTerms, Welcome
+from tests.memory_network import MemoryNetwork
+from tests.waiting import run_async
+
+HELLO = Hello(VERSION, "a", b"bootboot", "fake")
+THEIRS = parse_tiers(["chat:tpot=50ms", "code:tpot=20ms", "default:ttft=9s"])
+
+
+def levels(told: SloTerms | None = None) -> SloTiers:
+    link = VerifyLink.begin(HELLO, 3.0, 0.0)
+    if told is not None:
+        link.heard(Welcome(VERSION, b"verify-0", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=told), 0.0)
+    return SloTiers(link)
+
+
+def test_a_node_that_knows_no_verify_node_has_no_default():
+    assert levels().default is None
+
+
+def test_a_default_tier_is_raised_to_what_the_key_allows():
+    tiers = tuple(parse_tiers(["default:tpot=20ms"]).values())
+    assert levels(told=SloTerms(tiers, 0.1)).default == Objectives(tpot_s=0.1, tier="default")
+
+
+def test_a_key_that_allows_no_tpot_says_so():
+    with pytest.raises(RequestRefused, match="than this draft node's key allows; leave it out"):
+        levels(told=SloTerms((), LONGEST_S)).allowed(Objectives(tpot_s=1.0))
+
+
+def test_before_the_verify_node_was_there_a_tier_may_be_its_own():
+    with pytest.raises(VerifyAway, match="ask again later"):
+        levels().tier("fast")
+
+
+@run_async
+async def test_the_metrics_have_the_tiers_of_the_verify_node_that_is_there_now():
+    core = DraftCore(VerifyLink.begin(HELLO, 3.0, 0.0), addresses=[Address("tcp://a:1"), Address("tcp://b:1")])
+    daemon = DraftDaemon(None, MemoryNetwork().connect_draft(b"a"), core)
+    registry = create_registry(daemon, RequestStats(), ResponseCounts())
+    core.tick(TRY_S)
+    slo = SloTerms(tuple(THEIRS.values()))
+    core.receive(Welcome(VERSION, b"verify-1", "fake", 6, 100, 1 << 20, 1.0, 3.0, slo=slo), TRY_S, 1)
+    told = {sample.labels.get("tier") for family in registry.collect() for sample in family.samples}
+    assert {*THEIRS} <= told
