@@ -31,12 +31,12 @@ from draft_node.service.tokens import TokenTexts
 from draft_node.service.unread import Unread
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs, check_ids
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import defaults
 from goodspeed.serving.defaults import SamplingRequest
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, MAX_STOP_IDS, Drafter
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults

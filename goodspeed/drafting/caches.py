@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from goodspeed.drafting.job import Job
-from goodspeed.engine.engine import Engine
+from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
-from goodspeed.exact.token_counts import num_common
+from goodspeed.exact.logits.token_counts import num_common
 from goodspeed.exact.trees import BASE
 
 PREFILL_CHUNK = 256

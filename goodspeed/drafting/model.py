@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.drafting.job import Job
 from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.unfinished_proposal import Job
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
 
 if TYPE_CHECKING:  # torch

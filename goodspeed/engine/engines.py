@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from goodspeed.engine.engine import Engine
-from goodspeed.engine.model_files import kind_of
+from goodspeed.engine.base import Engine
+from goodspeed.engine.model_files.finding import kind_of
 from goodspeed.registry import Registry
 
 if TYPE_CHECKING:
-    from goodspeed.engine.engine import Checkpoint
+    from goodspeed.engine.base import Checkpoint
 
 
 class EngineKind(Protocol):
@@ -50,7 +50,7 @@ class EngineKind(Protocol):
 ENGINES: Registry[EngineKind] = Registry(
     "engine",
     "goodspeed.engines",
-    modules={"torch": "goodspeed.engine.runner", "openvino": "goodspeed.engine.openvino.loading"},
+    modules={"torch": "goodspeed.engine.torch.engine", "openvino": "goodspeed.engine.openvino.loading"},
 )
 
 

@@ -11,15 +11,16 @@ from msgspec.structs import astuple, replace
 
 from draft_node.core.generation import Generation
 from goodspeed.app import generation
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.step_size import Widths
 from goodspeed.drafting.tree import ALTERNATIVES, LEAST, Nodes, Tree
 from goodspeed.engine import engines
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.exact import proposals, trees
-from goodspeed.exact.confidence import AT_NO_CONFIDENCE
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.proposal_bytes import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -50,7 +51,7 @@ def make_drafter(num_pages=256, width=8, **options):
     return drafter
 
 
-class Chains(Runner):
+class Chains(TorchEngine):
     """An engine that computes no trees: it refuses them, and keeps nothing that would have to move."""
 
     has_trees = False

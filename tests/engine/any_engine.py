@@ -1,4 +1,4 @@
-"""What every engine must do (`goodspeed.engine.engine.Engine`). For one of another package, inherit from `AnyEngine`.
+"""What every engine must do (`goodspeed.engine.base.Engine`). For one of another package, inherit from `AnyEngine`.
 
 `docs/ENGINE.md` shows how. Nothing here knows which engine it is.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 

@@ -14,12 +14,12 @@ from tests import gguf_files
 MODULE = """
 from dataclasses import replace
 
-from goodspeed.engine import runner
+from goodspeed.engine.torch import engine
 
 def load(name, **settings):
-    return replace(runner.load(name.removeprefix("other:"), **settings), engine="other")
+    return replace(engine.load(name.removeprefix("other:"), **settings), engine="other")
 
-start, token_bytes = runner.start, runner.token_bytes
+start, token_bytes = engine.start, engine.token_bytes
 """
 
 

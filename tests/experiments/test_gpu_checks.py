@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.torch.engine import TorchEngine
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
@@ -22,12 +22,12 @@ def test_a_check_passes_on_the_cpu(name):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["float32 logits, llama, schedule 0", "bfloat16 logits, llama"])
 def test_a_rollback_that_goes_too_far_is_found(monkeypatch, name):
-    monkeypatch.setattr(engine_checks, "Runner", ForgetfulRunner)
+    monkeypatch.setattr(engine_checks, "TorchEngine", ForgetfulEngine)
     with pytest.raises(AssertionError, match="differs by"):
         CHECKS[name](CPU)
 
 
-class ForgetfulRunner(Runner):
+class ForgetfulEngine(TorchEngine):
     """Right in its own trial, and wrong afterwards."""
 
     def truncate(self, key, length):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, choose, to_probs

@@ -15,7 +15,7 @@ from torch import Tensor
 from draft_node.core.drafts.stream import NGRAM_LENGTH
 from experiments.simulation.texts.proposals import MOST, ModelPath, Proposal, written
 from experiments.simulation.texts.target_texts import TargetText, start
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.exact.sampling import SamplingBatch, choose, choose_scored, runners_up, to_probs
 from goodspeed.ngram.drafting import draft

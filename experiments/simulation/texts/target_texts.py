@@ -11,10 +11,11 @@ from typing import NamedTuple
 import torch
 
 from goodspeed.embedded.prompts import Prompt
-from goodspeed.engine import checkpoints, engines
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine import engines
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.index import NgramIndex
 from goodspeed.wire.messages import Sampling

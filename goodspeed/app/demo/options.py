@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.embedded import models
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.serving.prompts import Prompt
 from goodspeed.untrusted import sanitize
 

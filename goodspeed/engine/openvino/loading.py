@@ -14,12 +14,12 @@ import openvino as ov
 import torch
 from numpy.typing import NDArray
 
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
-from goodspeed.engine.model_files import GRAPH, WEIGHTS, find_model, refuse_settings
+from goodspeed.engine.model_files.finding import GRAPH, WEIGHTS, find_model, refuse_settings
 from goodspeed.engine.openvino import folder as openvino_folder
 from goodspeed.engine.openvino import graph
 from goodspeed.engine.openvino.engine import OpenVinoEngine

@@ -20,7 +20,7 @@ import torch
 
 from goodspeed import __version__
 from goodspeed.embedded import models
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.fair.fit import fit_roofline, r_squared
 from goodspeed.fair.round_time import Roofline, Sample

@@ -20,9 +20,9 @@ from draft_node.core.generation import Generation
 from draft_node.core.queue import Queue
 from draft_node.service import queues
 from draft_node.service.batch import Batch
-from goodspeed.engine import checkpoints
-from goodspeed.engine.engine import Checkpoint
+from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, SloTerms

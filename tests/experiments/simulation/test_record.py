@@ -19,8 +19,9 @@ from goodspeed.app.generation import generate
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints, engines
+from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import PromptError
 from goodspeed.ngram.index import NgramIndex
 from goodspeed.wire import probabilities

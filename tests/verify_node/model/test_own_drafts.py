@@ -11,7 +11,7 @@ import torch
 
 from goodspeed.app import generation
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.base import Engine
 from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.drafting.test_drafter import record_passes
