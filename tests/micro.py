@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 
 VOCAB = 64
 CONFIG = LlamaConfig(
@@ -49,4 +50,4 @@ def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCA
 def make_runner(
     checkpoint: Checkpoint, num_pages: int = 256, page_size: int = 4, *, prefix_cache: bool = False
 ) -> TorchEngine:
-    return TorchEngine(checkpoint, num_pages=num_pages, page_size=page_size, prefix_cache=prefix_cache)
+    return start(checkpoint, num_pages=num_pages, page_size=page_size, prefix_cache=prefix_cache)

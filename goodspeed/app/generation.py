@@ -62,7 +62,7 @@ def generate(
                     return
                 logits = runner.forward([Chunk(session, (token,), 1)])
         finally:
-            runner.free(session)
+            runner.pool.free(session)
 
     return tokens()
 

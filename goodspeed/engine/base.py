@@ -58,7 +58,8 @@ class Checkpoint(Vocabulary):
 
 
 class Engine(Protocol):
-    """A model with the KV cache of its sessions. `pool` tracks each session's pages and the free ones.
+    """A model with the KV cache of its sessions. `pool` tracks each session's pages and the free ones, truncates a
+    session and closes it.
 
     No locks: `forward`, `keep` and `clear` run on the model's thread, and the pool changes elsewhere only while that
     thread is idle.
@@ -97,15 +98,6 @@ class Engine(Protocol):
 
     def clear(self, keys: Sequence[Hashable]) -> None:
         """Overwrites the KV cache of sessions with logits that are not numbers."""
-
-    def truncate(self, key: Hashable, length: int) -> int:
-        """Drops a session's positions from `length` on; returns the remaining length.
-
-        Less than `length` remains only if `length` lies in a page shared with other sessions (`PagePool.truncate`).
-        """
-
-    def free(self, key: Hashable) -> None:
-        """Closes a session and releases its pages."""
 
 
 def check_fits(chunk: Chunk, pool: PagePool, checkpoint: Checkpoint) -> None:

@@ -50,7 +50,7 @@ class EngineKind(Protocol):
 ENGINES: Registry[EngineKind] = Registry(
     "engine",
     "goodspeed.engines",
-    modules={"torch": "goodspeed.engine.torch.engine", "openvino": "goodspeed.engine.openvino.loading"},
+    modules={"torch": "goodspeed.engine.torch.loading", "openvino": "goodspeed.engine.openvino.loading"},
 )
 
 

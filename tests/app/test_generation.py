@@ -13,6 +13,7 @@ from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.generation import LogitRules, TokenBias
@@ -34,7 +35,7 @@ def prompt_ids(checkpoint: Checkpoint) -> list[int]:
 
 @pytest.fixture
 def runner(checkpoint: Checkpoint) -> TorchEngine:
-    return TorchEngine(checkpoint, num_pages=128)
+    return start(checkpoint, num_pages=128)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_memory_is_free_again_however_it_ends(
     next(left_early)
     left_early.close()
     assert runner.pool.num_free == runner.pool.num_pages
-    small = TorchEngine(checkpoint, num_pages=2)
+    small = start(checkpoint, num_pages=2)
     with pytest.raises(PoolExhausted):
         next(generation.generate(checkpoint, small, prompt_ids, GREEDY, 4, prefill_chunk=16))
     assert small.pool.num_free == small.pool.num_pages

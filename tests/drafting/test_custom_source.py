@@ -247,4 +247,8 @@ def test_only_command_lines_have_a_source_imported() -> None:
         return {path.name for path, text in files.items() if call in text}
 
     assert having("SOURCES.load(") == {"custom_source.py"}
-    assert having("drafting.custom import SourceDrafter, create") == having("drafting.custom import") == {"assembly.py"}
+    assert (
+        having("drafting.custom_source import SourceDrafter, create")
+        == having("drafting.custom_source import")
+        == {"assembly.py"}
+    )

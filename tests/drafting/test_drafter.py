@@ -19,6 +19,7 @@ from goodspeed.drafting.tree import ALTERNATIVES, LEAST, Nodes, Tree
 from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import try_model
 from goodspeed.exact import proposals, trees
 from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.noise import match_noise
@@ -445,7 +446,11 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
     rng = random.Random(5)
     request = make_request(sampling=sampling, logit_rules=rules)
     text, known = list(request.prompt), NOTHING
-    drafter = make_drafter(num_pages) if num_pages else Drafter(CHECKPOINT, Chains(CHECKPOINT, num_pages=64))
+    drafter = (
+        make_drafter(num_pages)
+        if num_pages
+        else Drafter(CHECKPOINT, Chains(CHECKPOINT, try_model(CHECKPOINT, is_split=False), num_pages=64))
+    )
     for number in range(14):
         propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
         new = nodes_of(run(drafter, propose)[0])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from tests.gpu import __main__ as command
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
@@ -22,16 +22,17 @@ def test_a_check_passes_on_the_cpu(name):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["float32 logits, llama, schedule 0", "bfloat16 logits, llama"])
 def test_a_rollback_that_goes_too_far_is_found(monkeypatch, name):
-    monkeypatch.setattr(engine_checks, "TorchEngine", ForgetfulEngine)
+    monkeypatch.setattr(engine_checks, "start", forgetful)
     with pytest.raises(AssertionError, match="differs by"):
         CHECKS[name](CPU)
 
 
-class ForgetfulEngine(TorchEngine):
-    """Right in its own trial, and wrong afterwards."""
-
-    def truncate(self, key, length):
-        super().truncate(key, max(0, length - 1))
+def forgetful(checkpoint, **size):
+    """Starts an engine that is right in its own trial, and wrong afterwards."""
+    engine = start(checkpoint, **size)
+    truncate = engine.pool.truncate
+    vars(engine.pool)["truncate"] = lambda key, length: truncate(key, max(0, length - 1))
+    return engine
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import try_model
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import Linear
@@ -22,7 +23,9 @@ class TimedEngine(TorchEngine):
     """Its passes take exactly what the truth says, by a clock that only they move."""
 
     def __init__(self, **options):
-        super().__init__(CHECKPOINT, **({"num_pages": 256, "page_size": 4} | options))
+        super().__init__(
+            CHECKPOINT, try_model(CHECKPOINT, is_split=False), **({"num_pages": 256, "page_size": 4} | options)
+        )
         self.now, self.extra_s, self.passes, self.fails_at = 0.0, FIRST_S, [], None
 
     def forward(self, chunks):

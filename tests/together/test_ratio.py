@@ -75,7 +75,7 @@ class Pairs:
             pairs += [text[:2] for text in texts.values()]
             for seed in texts:
                 self.drafter.forget(session_id(seed))
-                self.target.runner.free(session_id(seed))
+                self.target.runner.pool.free(session_id(seed))
         return torch.tensor(pairs)  # [NUM_SESSIONS, 2]
 
     def round(self, number, texts):
@@ -87,7 +87,7 @@ class Pairs:
             rule = self.rule(self.before.get(seed), proposed.tokens)
             self.before[seed] = proposed.tokens
             self.num_rounds_by[rule] += 1
-            self.target.runner.free(session_id(seed))
+            self.target.runner.pool.free(session_id(seed))
             entries.append(
                 Entry(
                     session_id(seed),

@@ -43,7 +43,7 @@ def _logits(engine: Engine, answer: Answer) -> Tensor:
     """Returns the logits at the place of each token of the answer."""
     text = [*answer.prompt.tolist(), *answer.tokens.tolist()][:-1]
     found = engine.forward([Chunk("text", text, len(answer.tokens))])
-    engine.free("text")
+    engine.pool.free("text")
     return found
 
 

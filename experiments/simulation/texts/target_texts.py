@@ -65,7 +65,7 @@ def answers(checkpoint: Checkpoint, wanted: Sequence[TargetText], num_tokens: in
                     written[row].append(token)
                 if ends or len(written[row]) == num_tokens:
                     done[row] = wanted[row]._replace(written=tuple(written.pop(row)), ended=ends)
-                    engine.free(row)
+                    engine.pool.free(row)
         yield done.pop(place)
 
 

@@ -68,16 +68,7 @@ class OpenVinoEngine:
             self.pool.truncate(path.key, path.end)
 
     def clear(self, keys: Sequence[Hashable]) -> None:
-        for key in keys:
-            self.pool.withdraw(key)
-        pages, counts = np.unique(np.concatenate([self.pool.table(key) for key in keys]), return_counts=True)
-        self._passes.clear(pages[counts == [self.pool.references(page) for page in pages.tolist()]])
-
-    def truncate(self, key: Hashable, length: int) -> int:
-        return self.pool.truncate(key, length)
-
-    def free(self, key: Hashable) -> None:
-        self.pool.free(key)
+        self._passes.clear(self.pool.withdraw_all(keys))
 
     def _rows(self, chunks: Sequence[Chunk], starts: Sequence[int]) -> Rows:
         tokens, positions, pages, num_pages, wanted = list[int](), list[int](), list[int](), list[int](), list[int]()

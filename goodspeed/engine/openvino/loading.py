@@ -108,7 +108,7 @@ def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: boo
         piece = Chunk("pieces", tokens[first : first + number], number)
         pieces.append(engine.forward([beside, piece] if number != 1 else [piece]))
         first += number
-    engine.truncate("whole", len(tokens) - NUM_ALONE)
+    engine.pool.truncate("whole", len(tokens) - NUM_ALONE)
     pieces += [engine.forward([Chunk("whole", [token], 1)]) for token in tokens[-NUM_ALONE:]]
     if not torch.equal(torch.cat((whole, whole[-NUM_ALONE:])), torch.cat(pieces)):
         num_threads = checkpoint.model.num_threads

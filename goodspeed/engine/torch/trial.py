@@ -6,6 +6,7 @@ model's. This refuses any model that has other state than keys and values, masks
 """
 
 import logging
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,19 +15,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.model_files.config_checks import expected_windows
 from goodspeed.engine.paged.chunks import Chunk
-from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.torch.attention import interface
 from goodspeed.engine.torch.attention.cuda_graphs import Inputs, Kernel, inputs_of, plain_attend
 from goodspeed.engine.torch.attention.layout import lay_out
 from goodspeed.engine.torch.attention.trees import Tree
+from goodspeed.engine.torch.engine import TorchEngine, Tried
 from goodspeed.engine.torch.fused_llama import Fused
 from goodspeed.engine.torch.kv_cache import KVPool, KVShape, sent
-from goodspeed.engine.torch.packed import Packed
 from goodspeed.errors import UnsupportedModelError
 
 log = logging.getLogger(__name__)
+
+NUM_PAGES, PAGE_SIZE = 8, 4
+"""Size of the pool that the logits are computed from."""
 
 WITHOUT_KERNEL = "%s runs without the attention kernel and without CUDA graphs: %s"
 
@@ -89,57 +93,52 @@ def kv_shapes(model: Any, device: torch.device) -> tuple[KVShape, int]:
 
 @torch.inference_mode()
 def check_logits(
-    model: Any,
-    shape: KVShape,
-    num_layers: int,
-    vocab_size: int,
-    device: torch.device,
-    *,
-    fuse: bool = False,
-    kernel: Kernel | None = None,
-) -> tuple[Any, Kernel | None]:
+    checkpoint: Checkpoint, shape: KVShape, num_layers: int, *, fuse: bool = False, kernel: Kernel | None = None
+) -> Tried:
     """Compares a few logits, computed in pieces from a paged pool, with those of the model's own attention.
 
     fuse: takes the model apart and runs it by `fused_llama.py`. kernel: attention of padded passes, which are compared,
-    too. Returns the module to run, and the kernel; None, with a warning, if that fails where plain attention does not.
+    too; the result has none, with a warning, if that fails where plain attention does not.
     """
-    tokens = (torch.arange(20) * 7919 + 1) % vocab_size
-    other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % vocab_size)  # the same text with another ending
-    expected, branch = _own_logits(model, torch.stack([tokens, other]).to(device))
+    model, num_tokens = checkpoint.model, checkpoint.num_tokens
+    tokens = (torch.arange(20) * 7919 + 1) % num_tokens
+    other = torch.where(torch.arange(20) < 17, tokens, (tokens + 1) % num_tokens)  # the same text with another ending
+    expected, branch = _own_logits(model, torch.stack([tokens, other]).to(checkpoint.device))
     expected = torch.cat([expected, expected[16:], branch[17:]])
     name = type(model).__name__
-    run = Fused(model) if fuse else model
+    tried = Tried(Fused(model) if fuse else model, shape, num_layers, None)
+    served = replace(checkpoint, num_tokens=checkpoint.vocab_size, mask_id=None, context_len=NUM_PAGES * PAGE_SIZE)
 
-    def compare(kernel: Kernel | None) -> None:
-        memory = KVPool(shape, num_layers, 8, 4, model.dtype, device)
-        _compare(Packed(run, PagePool(8, 4), memory, kernel=kernel), tokens, other, expected, name)
+    def compare(tried: Tried) -> None:
+        engine = TorchEngine(served, tried, num_pages=NUM_PAGES, page_size=PAGE_SIZE)
+        _compare(engine, tokens, other, expected, name)
 
-    compare(None)
+    compare(tried)
     if kernel is not None:
         try:
-            compare(kernel)
+            compare(tried._replace(kernel=kernel))
         except Exception as error:  # from the compiler, too
             log.warning(WITHOUT_KERNEL, name, error)
             kernel = None
-    return run, kernel
+    return tried._replace(kernel=kernel)
 
 
-def _compare(packed: Packed, tokens: Tensor, other: Tensor, expected: Tensor, name: str) -> None:
+def _compare(engine: TorchEngine, tokens: Tensor, other: Tensor, expected: Tensor, name: str) -> None:
     """Raises UnsupportedModelError if logits of both texts, in pieces and as a tree, are not the expected ones."""
     ids: list[int] = tokens.tolist()
-    rows = [packed.forward([Chunk("a", ids[:7], 7), Chunk("b", ids[3:4], 0)])]
-    packed.forward([Chunk("a", ids[3:6], 0), Chunk("b", ids[:2], 0)])
-    packed.pool.truncate("a", 7)
-    rows += [packed.forward([Chunk("b", ids[5:6], 0), Chunk("a", ids[7:8], 1)])]
-    rows += [packed.forward([Chunk("a", ids[8:], 12)])]
+    rows = [engine.forward([Chunk("a", ids[:7], 7), Chunk("b", ids[3:4], 0)])]
+    engine.forward([Chunk("a", ids[3:6], 0), Chunk("b", ids[:2], 0)])
+    engine.pool.truncate("a", 7)
+    rows += [engine.forward([Chunk("b", ids[5:6], 0), Chunk("a", ids[7:8], 1)])]
+    rows += [engine.forward([Chunk("a", ids[8:], 12)])]
     for key in ("a", "b"):
-        packed.pool.free(key)
+        engine.pool.free(key)
     tree = Chunk("c", [*ids, *other[17:].tolist()], 7, [-1, 0, 1, 2, 0, 4, 5])
-    rows += [packed.forward([tree])]
+    rows += [engine.forward([tree])]
     differences, largest = (torch.cat(rows) - expected).abs().amax(dim=-1), expected.abs().max().item()
     # In 16 bits, rounding sends a few tokens to other experts; the parts' medians still reveal wrong attention.
     parts = torch.split(differences, [7, 13, 4, 3])  # in one piece, in pieces, the tree's first branch, its second
-    dtype = packed.memory.dtype
+    dtype = engine.checkpoint.dtype
     difference = (differences.max() if dtype == torch.float32 else max(part.median() for part in parts)).item()
     if not difference <= TOLERANCE[dtype] * largest:
         raise UnsupportedModelError(

@@ -26,7 +26,7 @@ from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import num_tokens
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, TransportError
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
@@ -72,7 +72,7 @@ def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **ch
 
 def ours(*proposes: Propose) -> list[Proposed]:
     checkpoint = checkpoints.load("tiny-draft-s")
-    found: list[Proposed] = run(Drafter(checkpoint, TorchEngine(checkpoint, num_pages=256), max_width=1), *proposes)
+    found: list[Proposed] = run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
     return found
 
 

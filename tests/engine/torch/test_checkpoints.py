@@ -16,7 +16,7 @@ from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import encode_prompt
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import CheckpointError, ConfigError, ConstraintError, PromptError
 from goodspeed.wire.generation import Constraint
 from tests.engine.conftest import Save, make_tokenizer
@@ -54,7 +54,7 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
     )
     assert [(each.mask_id, each.num_parallel) for each in (ordinary, published, ours)] == [(None, 1), (299, 8), (2, 5)]
     for each in (published, ours):
-        logits = TorchEngine(each, num_pages=4).forward([Chunk("a", [72, 101], 4, num_masks=2)])
+        logits = start(each, num_pages=4).forward([Chunk("a", [72, 101], 4, num_masks=2)])
         assert torch.isneginf(logits[:, each.mask_id]).all()
         assert logits[:, 3:258].isfinite().all()
 
@@ -71,7 +71,7 @@ def test_a_mask_is_read_from_the_config(save_checkpoint: Save) -> None:
 def test_settings_of_other_programs_change_nothing(save_checkpoint: Save, settings: dict[str, object]) -> None:
     plain = save_checkpoint()
     found, expected = (
-        TorchEngine(checkpoints.load(str(folder)), num_pages=4).forward([Chunk("a", [72, 101], 2)])
+        start(checkpoints.load(str(folder)), num_pages=4).forward([Chunk("a", [72, 101], 2)])
         for folder in (edit(save_checkpoint(), **settings), plain)
     )
     assert torch.equal(found, expected)
@@ -122,7 +122,7 @@ def test_a_model_may_lack_rows_for_added_tokens(save_checkpoint: Save, caplog: p
     assert (found.vocab_size, found.num_tokens, found.eos_ids) == (258, 258, (256,))
     assert "no rows for the added tokens from id 258 on" in caplog.text
     assert found.tokenizer_fingerprint == tokenizer_folder.load(folder).tokenizer_fingerprint
-    runner = TorchEngine(found, num_pages=4)
+    runner = start(found, num_pages=4)
     assert runner.forward([Chunk("a", [72, 101], 1)]).shape == (1, 258)
     with pytest.raises(PromptError, match=r"token 258 \('\[PAD\]'\) is none of the model's, which are 0 to 257"):
         runner.forward([Chunk("a", encode_prompt(found.tokenizer, "a[PAD]"), 1)])

@@ -8,13 +8,13 @@ import torch
 from goodspeed.engine.paged import cache_size
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine, try_model
+from goodspeed.engine.torch.loading import start, try_model
 from tests.engine.conftest import Save
 from tests.micro import make_checkpoint
 
 
 def test_a_failing_pass_leaves_the_pool_as_it_was(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = TorchEngine(checkpoints.load(str(save_checkpoint())), num_pages=100)
+    runner = start(checkpoints.load(str(save_checkpoint())), num_pages=100)
     runner.forward([Chunk("kept", [1, 2, 3], 0)])
     free = runner.pool.num_free
 
@@ -33,4 +33,4 @@ def test_on_a_cpu_where_nobody_said_how_much_there_is_a_part_is_kept_without_a_s
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kept: int
 ) -> None:
     monkeypatch.setattr(cache_size, "pages_for", lambda *_: 100)
-    assert TorchEngine(make_checkpoint(1), prefix_cache=True, **options).pool.max_unused == kept
+    assert start(make_checkpoint(1), prefix_cache=True, **options).pool.max_unused == kept

@@ -13,7 +13,7 @@ import transformers
 
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from tests.engine.conftest import SMALL, Save
 
 SIZES: dict[str, Any] = {name: size for name, size in SMALL.items() if name != "max_position_embeddings"}
@@ -98,7 +98,7 @@ def test_logits_are_the_models_own(save_checkpoint: Save, family: str) -> None:
     tokens = [(i * i) % 250 for i in range(40)]
     with torch.inference_mode():
         expected = model(torch.tensor([tokens]), use_cache=False).logits[0, 20:, :258]
-    runner = TorchEngine(checkpoint, num_pages=16)
+    runner = start(checkpoint, num_pages=16)
     runner.forward([Chunk("a", tokens[:20], 0)])
     found = torch.cat([runner.forward([Chunk("a", tokens[i : i + 5], 5)]) for i in range(20, 40, 5)])[:, :258]
     torch.testing.assert_close(found, expected, atol=1e-4 * max(1, expected.abs().max().item()), rtol=0)

@@ -8,8 +8,8 @@ from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine, try_model
 from goodspeed.engine.torch.fused_llama import Angles, Fused, can_fuse
+from goodspeed.engine.torch.loading import start, try_model
 from tests.engine.conftest import SMALL, Save
 
 WIDE = SMALL | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 1024, "initializer_range": 0.05}
@@ -28,7 +28,7 @@ def test_logits_are_the_unmodified_models(kind: str, save_checkpoint: Save) -> N
     folder = str(save_checkpoint(CONFIGS[kind]))
     with torch.inference_mode():
         expected = checkpoints.load(folder).model(torch.tensor([TEXT]), use_cache=False).logits[0]
-    runner = TorchEngine(checkpoints.load(folder), num_pages=16)
+    runner = start(checkpoints.load(folder), num_pages=16)
 
     found = torch.cat([runner.forward([Chunk("a", TEXT[:100], 100)]), runner.forward([Chunk("a", TEXT[100:], 50)])])
 
@@ -38,7 +38,7 @@ def test_logits_are_the_unmodified_models(kind: str, save_checkpoint: Save) -> N
 def test_a_checkpoint_serves_several_runners(save_checkpoint: Save) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
 
-    first, second = (TorchEngine(checkpoint, num_pages=4) for _ in range(2))
+    first, second = (start(checkpoint, num_pages=4) for _ in range(2))
 
     assert isinstance(try_model(checkpoint, is_split=False)[0], Fused)
     assert torch.equal(first.forward([Chunk("a", TEXT[:9], 9)]), second.forward([Chunk("a", TEXT[:9], 9)]))

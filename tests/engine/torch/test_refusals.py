@@ -9,7 +9,7 @@ import pytest
 
 from goodspeed.engine.model_files import checkpoint_folder
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 from tests.engine.conftest import Save
 from tests.engine.torch.test_checkpoints import edit
@@ -87,7 +87,7 @@ WRONG: list[tuple[Damage, str, str]] = [
 
 def refusal(folder: Path) -> str:
     with pytest.raises(CheckpointError) as error:
-        TorchEngine(checkpoints.load(str(folder)), num_pages=16)
+        start(checkpoints.load(str(folder)), num_pages=16)
     return str(error.value)
 
 

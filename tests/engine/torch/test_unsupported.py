@@ -12,13 +12,14 @@ from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.attention.interface import refuse_unknown
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import UnsupportedModelError
 from tests.engine.conftest import Save
 from tests.engine.torch.test_families import SIZES
 
 
 def open_runner(folder: Path) -> TorchEngine:
-    return TorchEngine(checkpoints.load(str(folder)), num_pages=16)
+    return start(checkpoints.load(str(folder)), num_pages=16)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_model_that_mixes_tokens_outside_attention(save_checkpoint: Save) -> N
     decoder: Any = checkpoint.model.model
     decoder.norm = Shifted(decoder.norm)
     with pytest.raises(UnsupportedModelError, match="logits differ"):
-        TorchEngine(checkpoint, num_pages=16)
+        start(checkpoint, num_pages=16)
 
 
 class Shifted(nn.Module):
@@ -99,12 +100,12 @@ def test_a_window_that_attention_is_not_told(save_checkpoint: Save) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
     checkpoint.model.config.sliding_window = 9
     with pytest.raises(UnsupportedModelError, match=r"layer 0 has 9 in config\.json, but requests None"):
-        TorchEngine(checkpoint, num_pages=16)
+        start(checkpoint, num_pages=16)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_sixteen_bits_pass_the_trial(save_checkpoint: Save, dtype: str) -> None:
-    runner = TorchEngine(checkpoints.load(str(save_checkpoint("qwen3")), dtype=dtype), num_pages=16)
+    runner = start(checkpoints.load(str(save_checkpoint("qwen3")), dtype=dtype), num_pages=16)
     assert runner.forward([Chunk("a", [1, 2, 3], 2)]).dtype == torch.float32
 
 

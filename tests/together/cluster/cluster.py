@@ -23,7 +23,7 @@ from goodspeed.embedded import prompts
 from goodspeed.engine import engines
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
@@ -64,7 +64,7 @@ def alone(
 ) -> tuple[int, ...]:
     """Returns the tokens that the target alone writes with that seed."""
     target = load("tiny-target")
-    runner = TorchEngine(target, num_pages=64)
+    runner = start(target, num_pages=64)
     return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
 
 

@@ -263,7 +263,7 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     desk.round()
     assert session_id(1) not in pool
     assert session_id(2) in pool
-    desk.real.runner.free(session_id(2))  # as a preemption does
+    desk.real.runner.pool.free(session_id(2))  # as a preemption does
     desk.own.keep(desk.real.runner.pool)
     assert pool.num_free == pool.num_pages
 

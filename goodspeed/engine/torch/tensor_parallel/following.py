@@ -16,8 +16,8 @@ import torch
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.checkpoints import Split
-from goodspeed.engine.torch.engine import try_model
 from goodspeed.engine.torch.kv_cache import KVPool, KVShape
+from goodspeed.engine.torch.loading import try_model
 from goodspeed.engine.torch.passes import Copy, Memory, Pass, Passes
 from goodspeed.engine.torch.tensor_parallel import joining, orders
 from goodspeed.engine.torch.tensor_parallel.joining import RankSettings

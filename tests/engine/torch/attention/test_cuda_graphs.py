@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from goodspeed.engine.paged.chunks import Chunk
-from goodspeed.engine.torch import engine as engine_module
+from goodspeed.engine.torch import loading
 from goodspeed.engine.torch.attention.cuda_graphs import SIZES, plain_attend
-from goodspeed.engine.torch.engine import TorchEngine, try_model
+from goodspeed.engine.torch.loading import start, try_model
 from tests.gpu import engine_checks
 from tests.gpu.engine_checks import CONFIGS, FLOAT32_BOUND, LARGER, run_larger, run_schedule, run_trees
 
@@ -71,7 +71,7 @@ def calls(monkeypatch):
         found.append(len(query))
         return plain_attend(inputs, pool, layer, query, scaling, window)
 
-    monkeypatch.setattr(engine_module, "kernel_for", lambda device: kernel)
+    monkeypatch.setattr(loading, "kernel_for", lambda device: kernel)
     return found
 
 
@@ -88,7 +88,7 @@ def test_padded_trees_compute_the_logits_of_their_paths(calls, name):
 
 
 def test_single_tokens_follow_each_other_into_new_pages(calls):
-    runner = TorchEngine(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=20)
+    runner = start(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=20)
     model = engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU).model
     texts: dict[str, list[int]] = {"a": [5], "b": [9, 8, 7]}
     runner.forward([Chunk("b", [9, 8], 0)])
@@ -101,12 +101,12 @@ def test_single_tokens_follow_each_other_into_new_pages(calls):
 
 
 def test_preparing_leaves_the_sessions_pages_alone(calls):
-    runner = TorchEngine(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
+    runner = start(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
     assert set(calls) >= set(SIZES)
-    assert all(not pages[:20].any() and pages[20].any() for pages in runner._packed.memory.pages)
+    assert all(not pages[:20].any() and pages[20].any() for pages in runner.memory.pages)
     runner.forward([Chunk("a", [1, 2, 3, 4, 5], 1)])
     (page,) = runner.pool.table("a")
-    for pages in runner._packed.memory.pages:
+    for pages in runner.memory.pages:
         assert pages[page, :5].any(-1).all()
         assert not pages[page, 5:].any()
 
@@ -115,7 +115,7 @@ def test_a_wrong_kernel_is_found_at_load_and_the_reason_is_logged(monkeypatch, c
     def blind(inputs, pool, layer, query, scaling, window):
         return plain_attend(inputs, pool, layer, query, scaling, None)  # no window
 
-    monkeypatch.setattr(engine_module, "kernel_for", lambda device: blind)
+    monkeypatch.setattr(loading, "kernel_for", lambda device: blind)
     checkpoint = engine_checks.make_checkpoint(CONFIGS["mistral"], torch.float32, CPU)
     with caplog.at_level(logging.WARNING):
         assert try_model(checkpoint, is_split=False).kernel is None
@@ -128,13 +128,13 @@ def test_a_kernel_that_fails_with_the_model_is_left_away_and_the_model_serves(mo
             raise RuntimeError("no resources")
         return plain_attend(inputs, pool, layer, query, scaling, window)
 
-    monkeypatch.setattr(engine_module, "kernel_for", lambda device: only_with_many_rows)
+    monkeypatch.setattr(loading, "kernel_for", lambda device: only_with_many_rows)
     checkpoint = engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU)
     with caplog.at_level(logging.WARNING):
         tried = try_model(checkpoint, is_split=False)
     assert tried.kernel is None
     assert "LlamaForCausalLM runs without the attention kernel and without CUDA graphs: no resources" in caplog.text
-    found = TorchEngine(checkpoint, num_pages=4).forward([Chunk("a", [1, 2, 3], 1)])
+    found = start(checkpoint, num_pages=4).forward([Chunk("a", [1, 2, 3], 1)])
     model = engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU).model
     assert float((found - engine_checks.own_logits(model, [[1, 2, 3]], [1])[0]).abs().max()) <= FLOAT32_BOUND
 
@@ -148,8 +148,8 @@ def test_larger_passes_and_long_prompts(calls, counts, num_rows):
 
 
 def test_a_graph_without_memory_is_left_away_alone(calls, monkeypatch, caplog):
-    runner = TorchEngine(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
-    grid = runner._packed._passes.grid
+    runner = start(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
+    grid = runner._passes.grid
 
     def capture(num_rows, stream):
         if num_rows > 256:

@@ -17,6 +17,7 @@ from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.torch import checkpoints, passes
 from goodspeed.engine.torch.attention.trees import Tree
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import UnsupportedModelError
 from tests.engine.conftest import Save
 
@@ -41,7 +42,7 @@ class Reference:
         return logits[0, len(tokens) - num_logits :]
 
     def runner(self, **options: Any) -> TorchEngine:
-        return TorchEngine(checkpoints.load(str(self.folder)), **options)
+        return start(checkpoints.load(str(self.folder)), **options)
 
 
 def known(logits: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, coun
 def rows(runner: TorchEngine, length: int) -> list[torch.Tensor]:
     """The session's keys and values in each layer."""
     slots = torch.from_numpy(runner.pool.slots("a", range(length)))
-    return [layer[slots] for layer in runner._packed.memory.rows]
+    return [layer[slots] for layer in runner.memory.rows]
 
 
 @pytest.mark.thorough
@@ -180,7 +181,7 @@ def test_a_model_whose_trees_are_computed_wrongly_is_refused(
         return replace(tree, depths=rows) if broken == "depths" else replace(tree, sees=rows[:, None] >= rows)
 
     folder = str(save_checkpoint("llama"))
-    TorchEngine(checkpoints.load(folder, dtype=dtype), num_pages=4)
+    start(checkpoints.load(folder, dtype=dtype), num_pages=4)
     monkeypatch.setattr(passes, "Tree", SimpleNamespace(of=wrong))
     with pytest.raises(UnsupportedModelError, match="logits differ"):
-        TorchEngine(checkpoints.load(folder, dtype=dtype), num_pages=4)
+        start(checkpoints.load(folder, dtype=dtype), num_pages=4)

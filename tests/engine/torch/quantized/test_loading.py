@@ -13,7 +13,7 @@ from transformers import MixtralConfig, Qwen2Config
 from goodspeed.engine.model_files.checkpoint_folder import INDEX
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.engine.torch.quantized import loading
 from goodspeed.engine.torch.quantized.int4_linear import Int4Linear
 from goodspeed.engine.torch.tensor_parallel.splitting import refuse_folder
@@ -47,7 +47,7 @@ def test_layers_stay_in_4_bits_in_bfloat16_only(folder: Path) -> None:
 def test_logits_of_layers_in_4_bits(save_checkpoint: Save) -> None:
     quantised, plain = awq_pair(save_checkpoint("qwen3"), 32)
     found, expected = (
-        TorchEngine(checkpoints.load(str(folder), dtype=dtype), num_pages=16).forward([Chunk("a", list(range(30)), 30)])
+        start(checkpoints.load(str(folder), dtype=dtype), num_pages=16).forward([Chunk("a", list(range(30)), 30)])
         for folder, dtype in ((quantised, "bfloat16"), (plain, "float32"))
     )
     difference = (found - expected)[:, :258].abs()

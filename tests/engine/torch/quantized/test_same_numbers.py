@@ -9,7 +9,7 @@ import transformers
 
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.torch import checkpoints
-from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from tests.engine.conftest import Save
 from tests.engine.torch.quantized.making import awq_pair
 from tests.engine.torch.test_families import SIZES
@@ -25,7 +25,7 @@ def logits(folder: Path) -> torch.Tensor:
     checkpoint = checkpoints.load(str(folder))
     for weight in checkpoint.model.parameters():
         weight.data = weight.data.clone()
-    runner = TorchEngine(checkpoint, num_pages=16)
+    runner = start(checkpoint, num_pages=16)
     first = runner.forward([Chunk("a", TOKENS[:30], 30)])
     return torch.cat([first, *(runner.forward([Chunk("a", [token], 1)]) for token in TOKENS[30:])])
 

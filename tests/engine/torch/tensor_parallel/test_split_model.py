@@ -71,7 +71,7 @@ def test_what_is_refused_before_it_is_told_costs_nothing_and_what_fails_after_en
         def fail(*_: object) -> None:
             raise RuntimeError("no memory is left\nsecond line")
 
-        monkeypatch.setattr(type(both.split._packed.memory), "write", fail)
+        monkeypatch.setattr(type(both.split.memory), "write", fail)
         with pytest.raises(RankLost, match=r"failed \(no memory is left\); restart the verify node"):
             both.split.forward([Chunk("a", [1], 1)])
         with pytest.raises(RankLost):

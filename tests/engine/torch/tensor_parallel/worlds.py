@@ -14,6 +14,7 @@ from torch import Tensor
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.engine.torch.tensor_parallel.joining import RankSettings
 from goodspeed.engine.torch.tensor_parallel.ranks import Ranks
 from goodspeed.errors import PoolExhausted
@@ -45,12 +46,12 @@ class World:
         self.split.keep(paths)
 
     def truncate(self, key: Hashable, length: int) -> None:
-        self.whole.truncate(key, length)
-        self.split.truncate(key, length)
+        self.whole.pool.truncate(key, length)
+        self.split.pool.truncate(key, length)
 
     def free(self, key: Hashable) -> None:
-        self.whole.free(key)
-        self.split.free(key)
+        self.whole.pool.free(key)
+        self.split.pool.free(key)
 
     def run(self, num_rounds: int, seed: int) -> None:
         """Random rounds of up to four sessions, of which one is preempted when the memory is full."""
@@ -92,17 +93,17 @@ class World:
 
     def memory_of_whole(self) -> np.ndarray:
         """Keys and values [num_layers, num_pages, page_size, kv_heads, key + value]."""
-        return _stacked(self.whole._packed.memory.pages)
+        return _stacked(self.whole.memory.pages)
 
     def memories_of_ranks(self) -> list[np.ndarray]:
         """The same as the ranks have it, after they ended: parts side by side, or of each all heads."""
-        parts = [_stacked(self.split._packed.memory.pages), np.load(self.left)]
+        parts = [_stacked(self.split.memory.pages), np.load(self.left)]
         return parts if self.has_all_heads else [np.concatenate(parts, axis=3)]
 
     @property
     def has_all_heads(self) -> bool:
         """True if each rank has all heads; the plans of some models split other layers only."""
-        return self.split._packed.memory.shape == self.whole._packed.memory.shape
+        return self.split.memory.shape == self.whole.memory.shape
 
 
 @contextmanager
@@ -115,8 +116,8 @@ def world(folder: Path, left: Path) -> Iterator[World]:
     try:
         with ranks.together():
             loaded = checkpoints.load(str(folder), split=ranks.split)
-            split = TorchEngine(loaded, num_pages=PAGES, page_size=PAGE_SIZE, others=ranks)
-        yield World(TorchEngine(checkpoints.load(str(folder)), num_pages=PAGES, page_size=PAGE_SIZE), split, left)
+            split = start(loaded, num_pages=PAGES, page_size=PAGE_SIZE, others=ranks)
+        yield World(start(checkpoints.load(str(folder)), num_pages=PAGES, page_size=PAGE_SIZE), split, left)
     finally:
         ranks.close()
 
