@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, Protocol
 
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
 from goodspeed.drafting.tree import Tree
 from goodspeed.drafting.unfinished_proposal import Job

@@ -20,7 +20,7 @@ from torch import Tensor
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.caches import PREFILL_CHUNK, Caches, Feed
 from goodspeed.drafting.confidence import acceptance_probabilities
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Asked, Propose, Proposed, banned_at
 from goodspeed.drafting.step_size import MAX_WIDTH, PrefillRows, Widths
 from goodspeed.drafting.unfinished_proposal import Job, Row

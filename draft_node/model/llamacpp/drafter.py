@@ -22,7 +22,7 @@ import numpy as np
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Proposed, banned_at
 from goodspeed.drafting.unfinished_proposal import Job
 from goodspeed.exact.logits.token_counts import num_common

@@ -12,7 +12,7 @@ from draft_node.core.generation import Generation
 from draft_node.service.queues import Forms
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Compiled, Constraints
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.unfinished_proposal import Job
 from goodspeed.errors import Busy, ConstraintError

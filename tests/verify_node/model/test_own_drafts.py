@@ -297,7 +297,7 @@ def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any,
             raise RuntimeError("the pass failed") from error
 
     monkeypatch.setattr(own.runner, "forward", fail)
-    monkeypatch.setattr(own.runner, "free", lambda key: free.append(tensors[0]() is None))
+    monkeypatch.setattr(own.runner.pool, "free", lambda key: free.append(tensors[0]() is None))
     with caplog.at_level(logging.CRITICAL, "goodspeed.verify"):  # else pytest's own record of the error holds them
         assert draft(own, request_of()) == [()]
     assert free == [True]
