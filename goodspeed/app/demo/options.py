@@ -58,9 +58,6 @@ class DemoConfig(Settings):
     http: bool = option(
         False, "results", "open the verify node's page and a draft node's chat page; serve until Ctrl-C"
     )
-    svg: str | None = option(
-        None, "results", "picture of the answers and the result", shown="none is drawn", metavar="FILE"
-    )
 
     def check(self) -> None:
         """Raises ConfigError for a policy that cannot be made, and CheckpointError for a target whose package is not
