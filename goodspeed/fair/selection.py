@@ -9,6 +9,7 @@ A node is a drafted token; its path probability is the product of the probabilit
 is likelier than its parent, so the n likeliest nodes of a candidate include their parents, for any n.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
@@ -18,7 +19,6 @@ from operator import mul
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import largest
 
 BASE = -1
 """Parent index of a first node: the base, the newest decided token."""
@@ -142,7 +142,7 @@ def _most_nodes(budget: int, round_s: Callable[[int], float] | None, max_round_s
     """Returns the most nodes within the budget whose round is not too long; round_s must not decrease."""
     if round_s is None or max_round_s == inf or round_s(budget) <= max_round_s:
         return budget
-    return largest(lambda number: round_s(number) <= max_round_s, 0, budget)
+    return bisect_right(range(1, budget + 1), max_round_s, key=round_s)
 
 
 class Taken(NamedTuple):
