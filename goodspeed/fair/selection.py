@@ -12,6 +12,7 @@ is likelier than its parent, so the n likeliest nodes of a candidate include the
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from heapq import nlargest
 from itertools import accumulate
 from math import inf
@@ -68,24 +69,18 @@ def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
 def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
     """Ranks nodes that may come before their parents."""
     known = {BASE: (1.0, 0)}  # path probability and depth
-    for node, parent in enumerate(parents):
-        unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
-        for one in reversed(unknown):
-            above, depth = known[parents[one]]
-            known[one] = above * probabilities[one], depth + 1
+    try:
+        order = [*TopologicalSorter({node: [parent] for node, parent in enumerate(parents)}).static_order()]
+    except CycleError:
+        order = []
+    if not order or min(parents) < BASE or max(parents) >= len(parents):
+        raise ConfigError(f"the parents {list(parents)} are not a tree: each must be an index, or -1 for the base")
+    for node in order:
+        if node != BASE:
+            above, depth = known[parents[node]]
+            known[node] = above * probabilities[node], depth + 1
     nodes = sorted(range(len(probabilities)), key=lambda node: (-known[node][0], known[node][1]))
     return Ranked(nodes, [known[node][0] for node in nodes])
-
-
-def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple[float, int]]) -> list[int]:
-    """Returns the node and its ancestors that are not known yet, the lowest first."""
-    found: list[int] = []
-    while node not in known:
-        if not BASE <= parents[node] < len(parents) or len(found) == len(parents):
-            raise ConfigError(f"the parents {list(parents)} are not a tree: each must be an index, or -1 for the base")
-        found.append(node)
-        node = parents[node]
-    return found
 
 
 def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
