@@ -117,7 +117,7 @@ simulate-faults: $(READY)
 
 # Faults on real processes and real lines: those of `make test-all`, and the slow ones.
 faults: $(READY)
-	$(BIN)/python -m pytest tests/faults tests/engine/parallel tests/app/fleet $(ARGS)
+	$(BIN)/python -m pytest tests/faults tests/engine/torch/tensor_parallel tests/app/fleet $(ARGS)
 
 # Hostile messages at a live verify node: MESSAGES=1000000 is the real thing. ARGS="--keys 50" with keys.
 fuzz: $(READY)

@@ -15,19 +15,12 @@ import msgspec
 
 from draft_node.parsing.formats import THINKING, TOOLS
 from goodspeed.embedded.models import is_gguf
+from goodspeed.engine.model_files import names
+from goodspeed.engine.model_files.names import NO_MODEL, SOURCE
 from goodspeed.errors import ConfigError
 from goodspeed.serving import options
 from goodspeed.serving.config import option
-from goodspeed.serving.options import (
-    DRAFTING,
-    MODEL,
-    NETWORK,
-    NO_MODEL,
-    SOURCE,
-    History,
-    NodeSettings,
-    SamplingSettings,
-)
+from goodspeed.serving.options import DRAFTING, MODEL, NETWORK, History, NodeSettings, SamplingSettings
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Drafter, Verification
 
 NAME = r"[A-Za-z0-9._-]{1,64}"
@@ -203,12 +196,12 @@ class DraftConfig(NodeSettings, SamplingSettings):
 
     @property
     def is_url(self) -> bool:
-        return options.is_url(self.model)
+        return names.is_url(self.model)
 
     @property
     def is_source(self) -> bool:
         """True if `--model` names a draft source: one of another package, or the user's own."""
-        return self.model.startswith(options.SOURCE)
+        return self.model.startswith(names.SOURCE)
 
     @property
     def has_weights(self) -> bool:

@@ -40,9 +40,9 @@ from experiments.served.recorded import Run, survival
 from experiments.served.running import Kind
 from experiments.simulation.accounts import interval
 from experiments.simulation.arrays.optimum import optimum
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.errors import ConfigError
 from goodspeed.fair.policies.base import Floats
-from goodspeed.serving.options import NO_MODEL
 from training.chats import load
 from verify_node.config import VerifyConfig
 

@@ -15,7 +15,7 @@
 #                           192                       0.305
 #                           320   Weight shape (320, 128) not divisible by scale grid (3, 1).
 #
-# Meaning:  take the sizes of blocks from the checkpoint's settings (goodspeed/engine/quantized/layers.py).
+# Meaning:  take the sizes of blocks from the checkpoint's settings (goodspeed/engine/torch/quantized/layers.py).
 # Exit:     0 if that is what the library does, 1 if it does something else.
 # Run once: November 28, 2026, CPU build of torch.
 set -euo pipefail

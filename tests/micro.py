@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.base import Checkpoint
+from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 
 VOCAB = 64
 CONFIG = LlamaConfig(
@@ -48,5 +49,5 @@ def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCA
 
 def make_runner(
     checkpoint: Checkpoint, num_pages: int = 256, page_size: int = 4, *, prefix_cache: bool = False
-) -> Runner:
-    return Runner(checkpoint, num_pages=num_pages, page_size=page_size, prefix_cache=prefix_cache)
+) -> TorchEngine:
+    return start(checkpoint, num_pages=num_pages, page_size=page_size, prefix_cache=prefix_cache)

@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
 from experiments.harness.forks import Fork
-from goodspeed.serving.options import NO_MODEL, is_url
+from goodspeed.engine.model_files.names import NO_MODEL, is_url
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -18,14 +18,14 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from goodspeed.engine.checkpoints import load_vocabulary
-from goodspeed.engine.folders import find_folder
-from goodspeed.engine.fused import FAMILIES
 from goodspeed.engine.gguf.file import KEPT, NEAREST, GgufFile
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.gguf.vocabulary import GPT2, SPLITS
+from goodspeed.engine.model_files.checkpoint_folder import find_folder
+from goodspeed.engine.model_files.config_checks import expected_windows, rope_types
 from goodspeed.engine.tokenizing.text import PROBE, num_shared
-from goodspeed.engine.unsupported import expected_windows, rope_types
+from goodspeed.engine.torch.checkpoints import load_vocabulary
+from goodspeed.engine.torch.fused_llama import FAMILIES
 from goodspeed.errors import UnsupportedModelError
 
 KINDS = {"f32": Kind.F32, "f16": Kind.F16, "q8_0": Kind.Q8_0}

@@ -14,10 +14,10 @@ from draft_node.process.daemon import DraftDaemon
 from draft_node.service.request_stats import RequestStats
 from draft_node.service.slo_tiers import SloTiers
 from goodspeed.drafting.sources import by_source
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import counter, counters, counters_by, gauge, histogram
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.slo.attainment import Outcome
 from goodspeed.slo.objectives import OTHER
 from goodspeed.wire.messages import RefusalCode

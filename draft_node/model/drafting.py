@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 
 from draft_node.model.circuit_breaker import DRAFTING_TIMEOUT_S, CircuitBreaker
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MalformedMessage, TransportError, first_line
 from goodspeed.serving.loop import ModelThread

@@ -10,12 +10,13 @@ from draft_node.model.llamacpp.server import PROBE
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.engine import engines, model_files
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.folders import find_folder
-from goodspeed.engine.linear import has_bfloat16
+from goodspeed.engine import engines
+from goodspeed.engine.base import Checkpoint
+from goodspeed.engine.model_files.checkpoint_folder import find_folder
+from goodspeed.engine.model_files.finding import load_tokenizer
 from goodspeed.engine.tokenizing.text import encode_part, num_shared
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
+from goodspeed.engine.torch.prepacked_linear import has_bfloat16
 from goodspeed.errors import CheckpointError
 
 LARGE_BYTES = 8 << 20
@@ -41,7 +42,7 @@ def load(config: DraftConfig) -> Checkpoint:
     )
     if config.tokenizer is None:
         return checkpoint
-    return _with_tokenizer(checkpoint, model_files.load_tokenizer(config.tokenizer))
+    return _with_tokenizer(checkpoint, load_tokenizer(config.tokenizer))
 
 
 def _with_tokenizer(checkpoint: Checkpoint, other: Vocabulary) -> Checkpoint:

@@ -13,13 +13,13 @@ from draft_node.model.drafting import Drafting
 from draft_node.process.connections import ConnectTo
 from draft_node.process.daemon import DraftDaemon
 from draft_node.process.preflight import read_keys
-from goodspeed.drafting.custom import SourceDrafter, create
-from goodspeed.engine import model_files
-from goodspeed.engine.folders import public_name
+from goodspeed.drafting.custom_source import SourceDrafter, create
+from goodspeed.engine.model_files.checkpoint_folder import public_name
+from goodspeed.engine.model_files.finding import load_tokenizer
+from goodspeed.engine.model_files.names import SOURCE
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import ConfigError
 from goodspeed.ngram.history import History
-from goodspeed.serving.options import SOURCE
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import VERSION, Hello
@@ -50,7 +50,7 @@ def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[Draft
 def load(config: DraftConfig) -> Vocabulary:
     """Returns the model's checkpoint, or only the tokenizer for a node that loads no weights itself."""
     if not config.has_weights:
-        return model_files.load_tokenizer(config.tokenizer or "")
+        return load_tokenizer(config.tokenizer or "")
     from draft_node.model import loading  # torch
 
     return loading.load(config)

@@ -18,7 +18,7 @@ from draft_node.core.generation import Generation
 from draft_node.core.link import VerifyLink
 from draft_node.model.drafting import Drafting
 from draft_node.process.connections import Connections, ConnectTo
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.errors import MessageTooLarge, PeerRefused, ProtocolError, TransportError
 from goodspeed.serving.loop import Failures

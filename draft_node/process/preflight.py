@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from draft_node.config import NAME, DraftConfig, default_name
-from goodspeed.engine import model_files
+from goodspeed.engine.model_files.finding import find_tokenizer
 from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.prompts import Prompt, read_file
@@ -47,7 +47,7 @@ def check(config: DraftConfig, reporter: Reporter = QUIET) -> Found:
         warn_trusted_network(", ".join(config.verify))
     prompts = [] if config.prompts is None else read_file(config.prompts)
     if config.tokenizer is not None:
-        model_files.find_tokenizer(config.tokenizer)
+        find_tokenizer(config.tokenizer)
     if config.http is None and config.prompts is None:
         raise ConfigError("give --http HOST:PORT for users, or --prompts FILE --json for a file's prompts")
     http = bind_http(config.http, config.api_key)

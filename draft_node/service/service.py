@@ -34,11 +34,11 @@ from draft_node.service.slo_tiers import SloTiers
 from draft_node.service.token_text import TokenTexts
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import defaults
 from goodspeed.serving.defaults import SamplingRequest
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, MAX_STOP_IDS, Drafter
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults

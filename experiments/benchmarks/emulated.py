@@ -33,7 +33,7 @@ from experiments.simulation.record import record
 from experiments.simulation.texts import proposals, target_texts
 from experiments.simulation.texts.proposals import Title
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints
+from goodspeed.engine.torch import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 
 MOST_LATE = 0.01

@@ -63,8 +63,9 @@ from experiments.benchmarks.nodes.workers import cluster, end
 from experiments.harness import benchmark
 from goodspeed.embedded import prompts
 from goodspeed.embedded.prompts import NUM_DOMAINS
-from goodspeed.engine import checkpoints, folders
+from goodspeed.engine.model_files import checkpoint_folder
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import GoodSpeedError
 from goodspeed.serving.parser import CommandLine
 
@@ -210,7 +211,7 @@ def model_of(target: str, device: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         benchmark.note(f"padding {TARGET} to {size.upper()} parameters in {folder}")
-        padded.pad(folders.find_folder(TARGET), SHAPES[size], Path(folder), device=device)
+        padded.pad(checkpoint_folder.find_folder(TARGET), SHAPES[size], Path(folder), device=device)
         yield folder
 
 

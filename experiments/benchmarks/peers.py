@@ -39,7 +39,7 @@ from experiments.benchmarks.rivals.running import RivalFailed, Running
 from experiments.benchmarks.rivals.worker import Request, Settings
 from experiments.harness import benchmark
 from goodspeed.embedded.models import NAMES
-from goodspeed.engine import model_files
+from goodspeed.engine.model_files.finding import load_tokenizer
 from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import GoodSpeedError
 
@@ -130,7 +130,7 @@ class Bench:
 
 def requests(options: argparse.Namespace, questions: Sequence[str] = QUESTIONS) -> tuple[Request, Request]:
     """Returns a request for all answers, and one that warms up. More questions than there are begin again."""
-    vocabulary = model_files.load_tokenizer(options.target)
+    vocabulary = load_tokenizer(options.target)
     *prompts, warm_up = (
         encode_chat(vocabulary.tokenizer, [{"role": "user", "content": question}])
         for question in (*islice(cycle(questions), options.questions), WARM_UP)

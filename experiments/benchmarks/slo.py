@@ -37,7 +37,7 @@ from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts import target_texts
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.embedded import prompts
-from goodspeed.serving.options import NO_MODEL
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.slo.objectives import Objectives, parse_tiers
 
 TRACE, BEGIN_S = "azure_llm_2023_code", 1786.0

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from experiments.benchmarks.nodes.workers import Wanted
-from goodspeed.engine import model_files
+from goodspeed.engine.model_files.finding import load_tokenizer
 from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import ConfigError
 from training.chats import Chat
@@ -21,7 +21,7 @@ class Requests:
 
     def __init__(self, chats: dict[str, list[Chat]], target: str, temperature: float, max_tokens: int) -> None:
         """Raises ConfigError for a domain whose prompts are all too long."""
-        vocabulary = model_files.load_tokenizer(target)
+        vocabulary = load_tokenizer(target)
         self._ends = list(vocabulary.eos_ids)
         self._temperature, self._max_tokens = temperature, max_tokens
         self._prompts: list[list[list[int]]] = []  # of each client

@@ -16,7 +16,7 @@ from typing import Any
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.benchmarks.nodes.workers import DraftWorker, Wanted, fork
 from experiments.served.recorded import Run, collect
-from goodspeed.serving.options import NO_MODEL
+from goodspeed.engine.model_files.names import NO_MODEL
 
 SILENCE_S = 300.0
 """The longest time between two events of a verify node, its start included."""

@@ -23,7 +23,7 @@ from training import chats
 
 if TYPE_CHECKING:  # after the options are checked: torch takes seconds
     from experiments.simulation.texts.target_texts import TargetText
-    from goodspeed.engine.engine import Checkpoint
+    from goodspeed.engine.base import Checkpoint
 
 Item = TypeVar("Item")
 PROMPTS = Path(__file__).parents[1] / "prompts"

@@ -18,7 +18,7 @@ from goodspeed.serving.running import add_common_options, find_model
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
-    from goodspeed.engine.engine import Checkpoint
+    from goodspeed.engine.base import Checkpoint
 
 NAME = "generate"
 HELP = "run one model alone: the thing to compare with"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from goodspeed.constraint.matcher import Matcher
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError, PromptError
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import LogitRules, Sampling
@@ -62,7 +62,7 @@ def generate(
                     return
                 logits = runner.forward([Chunk(session, (token,), 1)])
         finally:
-            runner.free(session)
+            runner.pool.free(session)
 
     return tokens()
 

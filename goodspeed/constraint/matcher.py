@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from goodspeed.constraint import grammars
 from goodspeed.constraint.tokens import TokenTable
-from goodspeed.exact.token_counts import num_common
+from goodspeed.exact.logits.token_counts import num_common
 from goodspeed.wire.generation import Constraint
 
 ANY = -1

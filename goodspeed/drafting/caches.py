@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from goodspeed.drafting.job import Job
-from goodspeed.engine.engine import Engine
+from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
-from goodspeed.exact.token_counts import num_common
+from goodspeed.exact.logits.token_counts import num_common
 from goodspeed.exact.trees import BASE
 
 PREFILL_CHUNK = 256
@@ -111,7 +111,7 @@ class Caches:
         if kept:
             self._runner.keep([TreePath(job.session_id, num_kept, tuple(kept))])
         else:
-            num_kept = self._runner.truncate(job.session_id, num_kept)
+            num_kept = self._runner.pool.truncate(job.session_id, num_kept)
         moved = {row: place - len(way) for place, row in enumerate(kept)} | dict.fromkeys((BASE, *way), BASE)
         cache.nodes = [(cache.nodes[row][0], moved[cache.nodes[row][1]]) for row in kept[len(way) :]]
         cache.rows = {node: moved[row] for node, row in needed.items()}
@@ -142,7 +142,7 @@ class Caches:
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
             self.pool.withdraw(session_id)
-        self._runner.free(session_id)
+        self._runner.pool.free(session_id)
 
     def lags(self, job: Job) -> bool:
         """True if much of the job's text is not cached."""
@@ -262,7 +262,7 @@ class Caches:
         return self.pool.upcoming(job.session_id, job.propose.scope, job.text)
 
     def _evict(self, session_id: bytes) -> None:
-        self._runner.free(session_id)
+        self._runner.pool.free(session_id)
         cache = self._caches[session_id]
         self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 

@@ -19,16 +19,16 @@ from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.caches import PREFILL_CHUNK, Caches, Feed
-from goodspeed.drafting.job import Job, Row
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.confidence import acceptance_probabilities
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Asked, Propose, Proposed, banned_at
 from goodspeed.drafting.step_size import MAX_WIDTH, PrefillRows, Widths
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.drafting.unfinished_proposal import Job, Row
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.exact import proposals
-from goodspeed.exact.confidence import acceptance_probabilities
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
+from goodspeed.exact.logits.token_counts import CountedTexts
 from goodspeed.exact.sampling import Role, SamplingBatch, choose_scored, runners_up, to_probs, uniform
-from goodspeed.exact.token_counts import CountedTexts
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES
 from goodspeed.wire.fields import MAX_DRAFT
 

@@ -1,4 +1,7 @@
-"""The engine of both nodes: checkpoints, a paged KV cache, one packed forward pass of many sessions."""
+"""The engines of both nodes, each with a paged KV cache and one packed forward pass of many sessions.
+
+`base.py` says what an engine is, `engines.py` finds one by its name.
+"""
 
 import sys
 

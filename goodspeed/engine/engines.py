@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 
-from goodspeed.engine.engine import Engine
-from goodspeed.engine.model_files import kind_of
+from goodspeed.engine.base import Engine
+from goodspeed.engine.model_files.finding import kind_of
 from goodspeed.errors import ConfigError
 from goodspeed.registry import Registry
 
 if TYPE_CHECKING:
-    from goodspeed.engine.engine import Checkpoint
+    from goodspeed.engine.base import Checkpoint
 
 
 class EngineKind(Protocol):
@@ -60,7 +60,7 @@ ENGINES: Registry[EngineKind] = Registry(
     "engine",
     "goodspeed.engines",
     _whole,
-    modules={"torch": "goodspeed.engine.runner", "openvino": "goodspeed.engine.openvino.loading"},
+    modules={"torch": "goodspeed.engine.torch.loading", "openvino": "goodspeed.engine.openvino.loading"},
 )
 
 

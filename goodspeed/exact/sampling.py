@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.exact.masks import truncate
+from goodspeed.exact.logits.masks import truncate
+from goodspeed.exact.logits.truncation import Kept
+from goodspeed.exact.logits.truncation import Sampling as Sampling
 from goodspeed.exact.noise import Role as Role
 from goodspeed.exact.noise import exponential_at, key, match_noise
 from goodspeed.exact.noise import uniform as uniform
-from goodspeed.exact.truncation import Kept
-from goodspeed.exact.truncation import Sampling as Sampling
 
 Device: TypeAlias = torch.device | str
 _NUMPY = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}

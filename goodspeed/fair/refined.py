@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear
+from goodspeed.fair.round_time import CostModel, Linear
 
 MEMORY = 40
 """Rounds after which an observation's weight is 1/e; determines how fast the model follows the machine's speed."""
@@ -69,15 +69,6 @@ class Refined(CostModel):
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         seconds = self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
         return np.maximum(seconds, SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, SHORTEST_S)
-
-    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        """The model's tokens, reduced for `token_s` by linear interpolation of the time up to there."""
-        most = self.model._near(seconds / self.scale, num_sessions, context_tokens)
-        none_s: float = self._seconds(0, num_sessions, context_tokens)
-        if not self.token_s or not 1.0 <= most < MOST_TOKENS:
-            return (seconds - none_s) / self.token_s if self.token_s and most > 1.0 else most
-        rise_s: float = self._seconds(most, num_sessions, context_tokens) - none_s
-        return most * (seconds - none_s) / rise_s if rise_s else most
 
     def observe(self, num_tokens: float, num_sessions: int, context_tokens: int, seconds: float) -> None:
         """Updates from a finished round, with the counts of `round_s`; ignores times outside SHORTEST_S to

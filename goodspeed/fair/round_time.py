@@ -5,7 +5,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, overload
@@ -50,22 +50,19 @@ class CostModel(ABC):
         """
         return self._seconds(num_tokens, num_sessions, context_tokens)
 
-    def tokens_in(self, seconds: float, num_sessions: float, context_tokens: float) -> int:
+    def tokens_in(self, seconds: float, num_sessions: float, context_tokens: float, most: int = MOST_TOKENS) -> int:
         """Inverts `round_s`: the most tokens that fit into a round of `seconds`, 0 if even an empty round takes longer.
 
-        Exact: `round_s` of this number is within `seconds`, and that of one more is not. At most MOST_TOKENS.
+        Exact: `round_s` of this number is within `seconds`, and that of one more is not, or above `most`.
         """
         if seconds != seconds:
             raise ValueError("the seconds of a round are not a number")
-        near = self._near(seconds, num_sessions, context_tokens)
-        return largest(lambda n: self._seconds(n, num_sessions, context_tokens) <= seconds, near, MOST_TOKENS)
+        return bisect_right(
+            range(1, most + 1), seconds, key=lambda number: self._seconds(number, num_sessions, context_tokens)
+        )
 
     @abstractmethod
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any: ...
-
-    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        """Estimates the tokens that take these seconds, as a start of the search; never NaN."""
-        return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +86,6 @@ class Linear(CostModel):
         variable = self.token_s * num_tokens + self.session_s * num_sessions + self.context_s * context_tokens
         return self.fixed_s + variable
 
-    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        left_s = seconds - self._seconds(0, num_sessions, context_tokens)
-        return left_s / self.token_s if self.token_s else math.copysign(math.inf, left_s)
-
 
 @dataclass(frozen=True, slots=True)
 class Roofline(CostModel):
@@ -109,33 +102,6 @@ class Roofline(CostModel):
         if any(isinstance(value, np.ndarray) for value in seconds):
             return reduce(np.maximum, seconds)
         return max(seconds)
-
-    def _near(self, seconds: float, num_sessions: float, context_tokens: float) -> float:
-        return min(term._near(seconds, num_sessions, context_tokens) for term in self.terms)
-
-
-def largest(fits: Callable[[int], bool], near: float, most: int) -> int:
-    """Returns the largest number from 0 to `most` that fits, 0 if none does. fits: true up to some number.
-
-    near: a guess. An exact guess takes two calls; a wrong one, about twice as many as its error has binary digits.
-    """
-    guess, step = int(min(max(near, 0.0), most)), 1
-    if fits(guess):
-        low = guess
-        while low + step <= most and fits(low + step):
-            low += step
-            step *= 2
-        high = min(low + step, most + 1)
-    else:
-        high = guess
-        while high > step and not fits(high - step):
-            high -= step
-            step *= 2
-        low = max(high - step, 0)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 SESSIONS, CONTEXT = 8, 256
@@ -159,7 +125,7 @@ def knee(model: CostModel, most_tokens: int) -> int:
         return model.round_s(SESSIONS + budget, SESSIONS, SESSIONS * CONTEXT)
 
     longest_s = STRETCH * round_s(0)
-    return max(1, largest(lambda budget: round_s(budget) <= longest_s, 1, max(1, most_tokens - SESSIONS)))
+    return max(1, bisect_right(range(1, max(1, most_tokens - SESSIONS) + 1), longest_s, key=round_s))
 
 
 def describe(model: CostModel, budget: int) -> str:

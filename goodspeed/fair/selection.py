@@ -9,8 +9,10 @@ A node is a drafted token; its path probability is the product of the probabilit
 is likelier than its parent, so the n likeliest nodes of a candidate include their parents, for any n.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from heapq import nlargest
 from itertools import accumulate
 from math import inf
@@ -18,7 +20,6 @@ from operator import mul
 from typing import NamedTuple
 
 from goodspeed.errors import ConfigError
-from goodspeed.fair.round_time import largest
 
 BASE = -1
 """Parent index of a first node: the base, the newest decided token."""
@@ -68,24 +69,18 @@ def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
 def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
     """Ranks nodes that may come before their parents."""
     known = {BASE: (1.0, 0)}  # path probability and depth
-    for node, parent in enumerate(parents):
-        unknown = [node] if parent in known else _unknown_ancestors(node, parents, known)
-        for one in reversed(unknown):
-            above, depth = known[parents[one]]
-            known[one] = above * probabilities[one], depth + 1
+    try:
+        order = [*TopologicalSorter({node: [parent] for node, parent in enumerate(parents)}).static_order()]
+    except CycleError:
+        order = []
+    if not order or min(parents) < BASE or max(parents) >= len(parents):
+        raise ConfigError(f"the parents {list(parents)} are not a tree: each must be an index, or -1 for the base")
+    for node in order:
+        if node != BASE:
+            above, depth = known[parents[node]]
+            known[node] = above * probabilities[node], depth + 1
     nodes = sorted(range(len(probabilities)), key=lambda node: (-known[node][0], known[node][1]))
     return Ranked(nodes, [known[node][0] for node in nodes])
-
-
-def _unknown_ancestors(node: int, parents: Sequence[int], known: dict[int, tuple[float, int]]) -> list[int]:
-    """Returns the node and its ancestors that are not known yet, the lowest first."""
-    found: list[int] = []
-    while node not in known:
-        if not BASE <= parents[node] < len(parents) or len(found) == len(parents):
-            raise ConfigError(f"the parents {list(parents)} are not a tree: each must be an index, or -1 for the base")
-        found.append(node)
-        node = parents[node]
-    return found
 
 
 def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
@@ -142,7 +137,7 @@ def _most_nodes(budget: int, round_s: Callable[[int], float] | None, max_round_s
     """Returns the most nodes within the budget whose round is not too long; round_s must not decrease."""
     if round_s is None or max_round_s == inf or round_s(budget) <= max_round_s:
         return budget
-    return largest(lambda number: round_s(number) <= max_round_s, 0, budget)
+    return bisect_right(range(1, budget + 1), max_round_s, key=round_s)
 
 
 class Taken(NamedTuple):

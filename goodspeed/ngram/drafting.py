@@ -18,7 +18,7 @@ from goodspeed.ngram.index import GrowingText, NgramIndex
 from goodspeed.ngram.matching import blend, find, follow, survivors
 
 if TYPE_CHECKING:
-    from goodspeed.exact.truncation import Sampling
+    from goodspeed.exact.logits.truncation import Sampling
 
 
 class Continuation(NamedTuple):

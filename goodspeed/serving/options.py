@@ -8,30 +8,11 @@ from dataclasses import MISSING, dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from goodspeed.embedded.models import GGUF_NAMES, is_gguf
+from goodspeed.embedded.models import GGUF_NAMES
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
 from goodspeed.serving.defaults import BOUNDS, parse_sampling
-
-NO_MODEL = "none"
-"""Value of `--model` for a draft node without a model."""
-
-
-SOURCE = "source:"
-"""Prefix of a `--model` that is a draft source of another package, or of the user's own."""
-
-
-def is_url(model: str) -> bool:
-    """Returns whether a running server of llama.cpp computes this draft model."""
-    return model.startswith(("http://", "https://"))
-
-
-def draft_words(model: str, target: str) -> list[str]:
-    """Returns `goodspeed-draft`'s options for a draft model, with the target's tokenizer if the model needs it."""
-    needs = model == NO_MODEL or is_url(model) or is_gguf(model) or model.startswith(SOURCE)
-    return [f"--model={model}", *([f"--tokenizer={target}"] if needs else [])]
-
 
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""

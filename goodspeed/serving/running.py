@@ -254,8 +254,8 @@ def find_model(
     engine: str = "auto",
 ) -> None:
     """Downloads a hub model unless it is on disk; raises a GoodSpeedError if there is none, or nothing to run it so."""
-    from goodspeed.engine import model_files
+    from goodspeed.engine.model_files import finding
 
-    model_files.refuse_settings(name, device, dtype, num_ranks, engine)
-    if engine in model_files.ENGINES:
-        model_files.find_model(name, reporter.say)
+    finding.refuse_settings(name, device, dtype, num_ranks, engine)
+    if engine in finding.ENGINES:
+        finding.find_model(name, reporter.say)

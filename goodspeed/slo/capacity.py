@@ -64,8 +64,8 @@ class Capacity:
         if max(0.0, seconds) >= MOST_TOKENS * self._largest_s:
             return MOST_TOKENS  # e.g. if rounds take no time
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
-        rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context)
-        return min(MOST_TOKENS, rounds * self._most + min(self._most, rest))
+        rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context, self._most)
+        return min(MOST_TOKENS, rounds * self._most + rest)
 
     def seconds_for(self, num_tokens: int) -> float:
         """Inverts `tokens_in`: the least seconds into which so many tokens fit."""

@@ -9,10 +9,11 @@ from transformers import AutoModelForCausalLM
 
 from goodspeed.app import generation
 from goodspeed.embedded import models, prompts
-from goodspeed.engine import checkpoints
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.wire.generation import LogitRules, TokenBias
@@ -33,8 +34,8 @@ def prompt_ids(checkpoint: Checkpoint) -> list[int]:
 
 
 @pytest.fixture
-def runner(checkpoint: Checkpoint) -> Runner:
-    return Runner(checkpoint, num_pages=128)
+def runner(checkpoint: Checkpoint) -> TorchEngine:
+    return start(checkpoint, num_pages=128)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def plain_model() -> Any:
 
 @pytest.mark.thorough
 def test_greedy_is_what_transformers_writes(
-    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int], plain_model: Any
 ) -> None:
     ours = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 40, checkpoint.eos_ids))
     with torch.inference_mode():
@@ -54,7 +55,7 @@ def test_greedy_is_what_transformers_writes(
 
 
 def test_sampling_draws_at_absolute_positions(
-    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int], plain_model: Any
 ) -> None:
     sampling = Sampling(temperature=0.9, top_k=50, top_p=0.95, seed=11)
     ours = list(generation.generate(checkpoint, runner, prompt_ids, sampling, 12))
@@ -66,7 +67,9 @@ def test_sampling_draws_at_absolute_positions(
 
 
 @pytest.mark.thorough
-def test_a_prompt_in_chunks_is_the_same_prompt(checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]) -> None:
+def test_a_prompt_in_chunks_is_the_same_prompt(
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int]
+) -> None:
     sampling = Sampling(seed=5)
     prompt = prompt_ids[:23]
     whole = list(generation.generate(checkpoint, runner, prompt, sampling, 16))
@@ -76,7 +79,7 @@ def test_a_prompt_in_chunks_is_the_same_prompt(checkpoint: Checkpoint, runner: R
 
 
 def test_a_stop_token_ends_it_and_is_not_given_out(
-    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int]
 ) -> None:
     free = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 12))
     stopped = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 12, stop_ids=(free[5],)))
@@ -85,13 +88,15 @@ def test_a_stop_token_ends_it_and_is_not_given_out(
     assert generation.finish_reason(len(free), 12) == "length"
 
 
-def test_the_end_of_the_context_ends_it(checkpoint: Checkpoint, runner: Runner) -> None:
+def test_the_end_of_the_context_ends_it(checkpoint: Checkpoint, runner: TorchEngine) -> None:
     short = replace(checkpoint, context_len=32)
     assert generation.num_wanted(short, [100] * 29, 50) == 3
     assert len(list(generation.generate(short, runner, [100] * 29, GREEDY, 50))) == 3
 
 
-def test_memory_is_free_again_however_it_ends(checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]) -> None:
+def test_memory_is_free_again_however_it_ends(
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int]
+) -> None:
     for token in generation.generate(checkpoint, runner, prompt_ids, GREEDY, 4):
         assert token < checkpoint.num_tokens
         assert runner.pool.num_free < runner.pool.num_pages
@@ -100,13 +105,13 @@ def test_memory_is_free_again_however_it_ends(checkpoint: Checkpoint, runner: Ru
     next(left_early)
     left_early.close()
     assert runner.pool.num_free == runner.pool.num_pages
-    small = Runner(checkpoint, num_pages=2)
+    small = start(checkpoint, num_pages=2)
     with pytest.raises(PoolExhausted):
         next(generation.generate(checkpoint, small, prompt_ids, GREEDY, 4, prefill_chunk=16))
     assert small.pool.num_free == small.pool.num_pages
 
 
-def test_what_cannot_be_is_refused(checkpoint: Checkpoint, runner: Runner) -> None:
+def test_what_cannot_be_is_refused(checkpoint: Checkpoint, runner: TorchEngine) -> None:
     with pytest.raises(PromptError, match="empty"):
         generation.generate(checkpoint, runner, [], GREEDY, 4)
     with pytest.raises(PromptError, match="no room"):
@@ -121,7 +126,7 @@ def test_what_cannot_be_is_refused(checkpoint: Checkpoint, runner: Runner) -> No
 
 
 def test_a_repetition_penalty_is_that_of_transformers(
-    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int], plain_model: Any
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int], plain_model: Any
 ) -> None:
     rules = LogitRules(repetition_penalty=1.3)
     ours = list(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 30, checkpoint.eos_ids, rules=rules))
@@ -136,7 +141,7 @@ def test_a_repetition_penalty_is_that_of_transformers(
 
 
 def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_is(
-    checkpoint: Checkpoint, runner: Runner, prompt_ids: list[int]
+    checkpoint: Checkpoint, runner: TorchEngine, prompt_ids: list[int]
 ) -> None:
     first = next(generation.generate(checkpoint, runner, prompt_ids, GREEDY, 1))
     down, up = (LogitRules(logit_bias=(TokenBias(token, bias),)) for token, bias in ((first, -100.0), (77, 100.0)))

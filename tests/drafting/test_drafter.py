@@ -11,15 +11,17 @@ from msgspec.structs import astuple, replace
 
 from draft_node.core.generation import Generation
 from goodspeed.app import generation
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.step_size import Widths
 from goodspeed.drafting.tree import ALTERNATIVES, LEAST, Nodes, Tree
 from goodspeed.engine import engines
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import try_model
 from goodspeed.exact import proposals, trees
-from goodspeed.exact.confidence import AT_NO_CONFIDENCE
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.proposal_bytes import spans
 from goodspeed.exact.sampling import SamplingBatch, to_probs
@@ -50,7 +52,7 @@ def make_drafter(num_pages=256, width=8, **options):
     return drafter
 
 
-class Chains(Runner):
+class Chains(TorchEngine):
     """An engine that computes no trees: it refuses them, and keeps nothing that would have to move."""
 
     has_trees = False
@@ -444,7 +446,11 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
     rng = random.Random(5)
     request = make_request(sampling=sampling, logit_rules=rules)
     text, known = list(request.prompt), NOTHING
-    drafter = make_drafter(num_pages) if num_pages else Drafter(CHECKPOINT, Chains(CHECKPOINT, num_pages=64))
+    drafter = (
+        make_drafter(num_pages)
+        if num_pages
+        else Drafter(CHECKPOINT, Chains(CHECKPOINT, try_model(CHECKPOINT, is_split=False), num_pages=64))
+    )
     for number in range(14):
         propose = replace(branching(request, rng.choice([1, 3]), known), tokens=tuple(text), round=number)
         new = nodes_of(run(drafter, propose)[0])

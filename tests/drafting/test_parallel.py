@@ -8,11 +8,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.engine.runner import Chunk
+from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import PromptError
 from goodspeed.exact import proposals
-from goodspeed.exact.confidence import AT_NO_CONFIDENCE, BEHIND_MASKS
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.wire.generation import TokenBias

@@ -1,4 +1,4 @@
-"""What every engine must do (`goodspeed.engine.engine.Engine`). For one of another package, inherit from `AnyEngine`.
+"""What every engine must do (`goodspeed.engine.base.Engine`). For one of another package, inherit from `AnyEngine`.
 
 `docs/ENGINE.md` shows how. Nothing here knows which engine it is.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import ConfigError, PoolExhausted, PromptError
 
@@ -91,9 +91,9 @@ class AnyEngine:
                 length = engine.pool.length(key)
                 what = rng.random()
                 if what < 0.1:
-                    engine.free(key)
+                    engine.pool.free(key)
                 elif what < 0.35 and length:
-                    left = engine.truncate(key, length - rng.randint(0, min(9, length)))
+                    left = engine.pool.truncate(key, length - rng.randint(0, min(9, length)))
                     assert left == engine.pool.length(key)
                 engine.pool.publish(key, b"scope", text[: engine.pool.length(key)])
             keys = rng.sample(list(texts), rng.choice([1, 1, 2, 3, 4]))
@@ -116,11 +116,11 @@ class AnyEngine:
         size, num_pages = engine.pool.page_size, engine.pool.num_free
         engine.forward([Chunk("a", [7] * (2 * size + 1), 0), Chunk("b", [1], 0)])
         assert engine.pool.num_free == num_pages - 4
-        assert engine.truncate("a", size) == size
+        assert engine.pool.truncate("a", size) == size
         assert engine.pool.num_free == num_pages - 2
-        assert engine.truncate("b", 0) == 0
+        assert engine.pool.truncate("b", 0) == 0
         for key in ("a", "b", "unknown"):
-            engine.free(key)
+            engine.pool.free(key)
         assert (engine.pool.num_free, list(engine.pool)) == (num_pages, [])
 
     def test_adopted_pages_are_shared_and_not_written(
@@ -135,9 +135,9 @@ class AnyEngine:
         start = engine.pool.length("c")
         assert (start % size, engine.pool.num_free) == (0, free)
         self.check(engine.forward([Chunk("c", texts["a"][start:], 1)]), expected["a"][-1:])
-        assert engine.truncate("c", size + 3) == size  # within a shared page
+        assert engine.pool.truncate("c", size + 3) == size  # within a shared page
         engine.forward([Chunk("c", [1] * size, 1)])
-        assert engine.truncate("a", 109) == 109
+        assert engine.pool.truncate("a", 109) == 109
         self.check(engine.forward([Chunk("a", texts["a"][109:], 1)]), expected["a"][-1:])
 
     def test_kept_drafts(self, checkpoint: Checkpoint, texts: Texts, expected: dict[str, Tensor]) -> None:
@@ -175,7 +175,7 @@ class AnyEngine:
         assert adopt(engine, {"b": texts["b"]})
         engine.clear(["a"])
         assert not engine.pool.find("new", b"scope", texts["a"]).num_tokens
-        engine.free("a")
+        engine.pool.free("a")
         start = engine.pool.length("b")
         found = engine.forward([Chunk("b", texts["b"][start:], 1), Chunk("c", texts["c"][60:], 1)])
         self.check(found, torch.cat((expected["b"][-1:], expected["c"][-1:])))

@@ -3,7 +3,7 @@
 import pytest
 
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint
+from goodspeed.engine.base import Checkpoint
 from tests.engine import gguf_models
 from tests.engine.any_engine import AnyEngine
 from tests.engine.conftest import Save

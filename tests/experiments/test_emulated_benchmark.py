@@ -9,7 +9,7 @@ import pytest
 
 from experiments.benchmarks.nodes import emulating
 from experiments.benchmarks.nodes.emulating import Hardware, emulation, slowed
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.fair.round_time import Linear, Roofline
 from goodspeed.wire.endpoints import is_loopback
 from verify_node.config import VerifyConfig
@@ -49,7 +49,7 @@ def test_a_pass_sleeps_until_its_time_is_over(hardware, real_s, slept_s):
 def test_emulated_draft_nodes_are_elsewhere_for_the_verify_node(hardware, monkeypatch):
     is_shared = []
     monkeypatch.setattr("verify_node.cli.main", lambda: is_shared.append(VerifyConfig(model="m").core.is_shared))
-    monkeypatch.setattr(Runner, "forward", Runner.forward)
+    monkeypatch.setattr(TorchEngine, "forward", TorchEngine.forward)
     monkeypatch.setattr("verify_node.config.is_loopback", is_loopback)
     monkeypatch.setattr("verify_node.process.costs.QUICK_S", 1.0)
     monkeypatch.setattr("sys.argv", ["emulating", *hardware.words(None)[1:], "verify_node"])

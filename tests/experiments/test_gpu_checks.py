@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.torch.loading import start
 from tests.gpu import engine_checks
 from tests.gpu.checks import CHECKS
 
@@ -21,13 +21,14 @@ def test_a_check_passes_on_the_cpu(name):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["float32 logits, llama, schedule 0", "bfloat16 logits, llama"])
 def test_a_rollback_that_goes_too_far_is_found(monkeypatch, name):
-    monkeypatch.setattr(engine_checks, "Runner", ForgetfulRunner)
+    monkeypatch.setattr(engine_checks, "start", forgetful)
     with pytest.raises(AssertionError, match="differs by"):
         CHECKS[name](CPU)
 
 
-class ForgetfulRunner(Runner):
-    """Right in its own trial, and wrong afterwards."""
-
-    def truncate(self, key, length):
-        super().truncate(key, max(0, length - 1))
+def forgetful(checkpoint, **size):
+    """Starts an engine that is right in its own trial, and wrong afterwards."""
+    engine = start(checkpoint, **size)
+    truncate = engine.pool.truncate
+    vars(engine.pool)["truncate"] = lambda key, length: truncate(key, max(0, length - 1))
+    return engine

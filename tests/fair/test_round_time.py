@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from goodspeed.fair.fit import fit_roofline, r_squared
 from goodspeed.fair.refined import Refined
-from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear, Roofline, Sample, knee, largest
+from goodspeed.fair.round_time import MOST_TOKENS, CostModel, Linear, Roofline, Sample, knee
 
 LINEAR = Linear(fixed_s=5e-3, token_s=3e-4, session_s=1e-4, context_s=2e-7)
 READ, COMPUTE = Linear(fixed_s=8e-3, context_s=3e-8), Linear(fixed_s=1e-3, token_s=5e-5, context_s=1e-8)
@@ -134,7 +134,7 @@ def test_the_knee_stays_within_its_bounds():
 
 
 class Steps(CostModel):
-    """A model without a guess: ten tokens at a time, and four seconds at most."""
+    """Ten tokens at a time, and four seconds at most."""
 
     def _seconds(self, num_tokens, num_sessions, context_tokens):
         return np.minimum(4.0, 1.0 + (num_tokens + 9) // 10)
@@ -156,6 +156,7 @@ def test_the_tokens_of_a_time_by_hand():
     assert Linear(fixed_s=1.0, context_s=0.1).tokens_in(0.5, 1, 0) == 0, "not even a round without tokens"
     assert Linear(fixed_s=1.0).tokens_in(2.0, 1, 0) == MOST_TOKENS, "tokens cost nothing"
     assert ROOFLINE.tokens_in(8e-3, 1, 0) == 140, "up to the ridge they cost nothing, either"
+    assert ROOFLINE.tokens_in(8e-3, 1, 0, 100) == 100
     assert Steps().tokens_in(3.0, 1, 0) == 20
     assert Linear(fixed_s=1.0, token_s=0.25).tokens_in(-1.0, 1, 0) == 0
 
@@ -169,20 +170,6 @@ def test_so_many_tokens_are_within_the_time_and_one_more_is_not(model):
         tokens = model.tokens_in(seconds, *row)
         assert model.round_s(tokens, *row) <= seconds or not tokens
         assert tokens == MOST_TOKENS or model.round_s(tokens + 1, *row) > seconds or model.round_s(0, *row) > seconds
-
-
-@pytest.mark.parametrize(
-    ("near", "most_calls"), [(700.0, 2), (699.0, 4), (640.0, 12), (1.0, 20), (1e12, 22), (-1.0, 22)]
-)
-def test_a_right_guess_takes_two_calls_and_a_wrong_one_a_few(near, most_calls):
-    tried = []
-
-    def fits(number):
-        tried.append(number)
-        return number <= 700
-
-    assert largest(fits, near, 1000) == 700
-    assert len(tried) <= most_calls
 
 
 def test_a_time_that_is_not_a_number_is_refused():

@@ -122,6 +122,7 @@ def test_siblings_and_any_order_of_nodes():
         (Candidate([float("nan")]), "within 0 and 1"),
         (Candidate([0.5, 0.5], parents=[1, 0]), "not a tree"),
         (Candidate([0.5], parents=[3]), "not a tree"),
+        (Candidate([0.5, 0.5, 0.5], parents=[-1, -3, -1]), "not a tree"),
         (Candidate([0.5], parents=[-1, 0]), "each node has one"),
     ],
 )

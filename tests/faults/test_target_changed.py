@@ -5,9 +5,9 @@ import pytest
 from httpx2 import Client
 
 from goodspeed.app.generation import generate
-from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
+from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch.loading import start
 from tests.faults.texts import GREEDY, ask, check, mixed
 from tests.nodes import DEADLINE_S, DraftNode, VerifyNode
 
@@ -64,4 +64,4 @@ def alone(model: str) -> str:
     """Returns the text that this model writes by itself."""
     target = checkpoints.load(model)
     prompt = encode_prompt(target.tokenizer, PROMPT)
-    return decode(target.tokenizer, list(generate(target, Runner(target, num_pages=64), prompt, GREEDY, NUM_TOKENS)))
+    return decode(target.tokenizer, list(generate(target, start(target, num_pages=64), prompt, GREEDY, NUM_TOKENS)))

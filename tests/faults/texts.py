@@ -223,7 +223,7 @@ class Alone:
         try:
             logits = self._engine.forward([Chunk(key, context, 1)]).double()[:, : self._target.num_tokens]
         finally:
-            self._engine.free(key)
+            self._engine.pool.free(key)
         return two_best(logits, sampling, len(context))
 
     def _begin(self, context: tuple[int, ...], sampling: Sampling) -> tuple[list[int], Iterator[int]]:

@@ -25,7 +25,7 @@ from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.strict import Strict
 from draft_node.service.service import body_queue
 from experiments.simulation.texts import proposals as recorded
-from goodspeed.engine.folders import INDEX, find_folder
+from goodspeed.engine.model_files.checkpoint_folder import INDEX, find_folder
 from goodspeed.engine.tokenizing import generation_settings
 from goodspeed.errors import CheckpointError, ConfigError, InvalidProposal, PromptError, ProtocolError
 from goodspeed.exact import proposal_bytes, proposals

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen3Config
 
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.paged.attention import cuda_graphs
-from goodspeed.engine.paged.kv_cache import bytes_per_page
-from goodspeed.engine.runner import Chunk, Runner, TreePath, try_model
+from goodspeed.engine.base import Checkpoint
+from goodspeed.engine.paged.chunks import Chunk, TreePath
+from goodspeed.engine.torch.attention import cuda_graphs
+from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.kv_cache import bytes_per_page
+from goodspeed.engine.torch.loading import start, try_model
 
 VOCAB, CONTEXT = 1000, 2048
 SIZES: dict[str, Any] = {
@@ -73,13 +75,13 @@ def make_checkpoint(config: PreTrainedConfig, dtype: torch.dtype, device: torch.
 def run_schedule(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Differences:
     """Rounds of random chunks after random rollbacks; the reference is made of the same weights, in float32."""
     reference = make_checkpoint(config, dtype, torch.device("cpu")).model.float()
-    runner = Runner(make_checkpoint(config, dtype, device), num_pages=1000)
+    runner = start(make_checkpoint(config, dtype, device), num_pages=1000)
     rng, cached = random.Random(seed), {key: list[int]() for key in range(12)}
     rows, expected = [], []
     for _ in range(8):
         for key, tokens in cached.items():
             del tokens[len(tokens) - rng.randint(0, min(9, len(tokens))) :]
-            runner.truncate(key, len(tokens))
+            runner.pool.truncate(key, len(tokens))
         chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.7]
         rows.append(runner.forward(chunks).cpu())
         for chunk in chunks:
@@ -100,7 +102,7 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
     In every second round a part of the nodes follows in a second pass, as drafts behind alternatives do.
     """
     reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
-    runner = Runner(make_checkpoint(config, torch.float32, device), num_pages=1000)
+    runner = start(make_checkpoint(config, torch.float32, device), num_pages=1000)
     rng, texts = random.Random(seed), {key: list[int]() for key in range(6)}
     rows, expected = [], []
     for number in range(4):
@@ -124,13 +126,13 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
 def run_larger(config: PreTrainedConfig, counts: Sequence[int], device: torch.device) -> Differences:
     """One pass of whole prompts of so many tokens."""
     reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
-    runner = Runner(make_checkpoint(config, torch.float32, device), num_pages=100)
+    runner = start(make_checkpoint(config, torch.float32, device), num_pages=100)
     texts = [[(7919 * number + 13 * at) % VOCAB for at in range(count)] for number, count in enumerate(counts)]
     rows = runner.forward([Chunk(key, text, 2) for key, text in enumerate(texts)]).cpu()
     return compare(rows, torch.cat(own_logits(reference, texts, [2] * len(texts))))
 
 
-def in_two_passes(runner: Runner, chunks: Sequence[Chunk], rng: random.Random) -> Tensor:
+def in_two_passes(runner: TorchEngine, chunks: Sequence[Chunk], rng: random.Random) -> Tensor:
     """Logits of these chunks; the last nodes of each tree are fed in a pass of their own."""
     later = [rng.randint(0, len(one.parents or ())) for one in chunks]
     firsts, rests = [], []
@@ -205,7 +207,7 @@ def every_pass_of_the_grid_has_a_graph(device: torch.device) -> str:
     """Otherwise the engine says why, and goes on without: the other checks would pass."""
     num_sizes = len(cuda_graphs.SIZES)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        found = Runner(make_checkpoint(CONFIGS["qwen3"], dtype, device), num_pages=100).num_graphs
+        found = start(make_checkpoint(CONFIGS["qwen3"], dtype, device), num_pages=100).num_graphs
         assert found == num_sizes, f"{found} graphs instead of {num_sizes} in {dtype}; the log says why"
     return f"{num_sizes} graphs"
 
@@ -213,7 +215,7 @@ def every_pass_of_the_grid_has_a_graph(device: torch.device) -> str:
 def memory_is_a_part_of_what_is_free(device: torch.device) -> str:
     """The default of a node's `--memory-fraction`, at a small fraction, once the weights are there."""
     checkpoint = make_checkpoint(CONFIGS["llama"], torch.float32, device)
-    runner = Runner(checkpoint, memory_fraction=0.01)
+    runner = start(checkpoint, memory_fraction=0.01)
     _, shape, num_layers, _ = try_model(checkpoint, is_split=False)
     num_bytes = runner.pool.num_pages * bytes_per_page(shape, num_layers, runner.pool.page_size, torch.float32)
     assert 0 < num_bytes < 10 << 30, f"{num_bytes} bytes are no hundredth of a device's free memory"

@@ -2,8 +2,8 @@
 
 import torch
 
-from goodspeed.engine.quantized.int4_linear import ROUNDING, Int4Linear, is_right
-from goodspeed.engine.quantized.layers import Codes, LayerShape
+from goodspeed.engine.torch.quantized.int4_linear import ROUNDING, Int4Linear, is_right
+from goodspeed.engine.torch.quantized.layers import Codes, LayerShape
 
 SHAPES = [LayerShape(256, 512, 128), LayerShape(1024, 256, 64), LayerShape(512, 1024, 32)]
 

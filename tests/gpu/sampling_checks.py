@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.proposals import KINDS, decode, encode, make
 from goodspeed.exact.rejection import overlaps, ratios, verify_match, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, choose, sample, to_probs, uniform

@@ -9,7 +9,6 @@ from goodspeed.app.generate import GenerateConfig
 from goodspeed.app.profile import ProfileConfig
 from goodspeed.errors import ConfigError
 from goodspeed.serving.config import Settings, add_options, from_namespace
-from goodspeed.serving.options import draft_words
 from verify_node.config import VerifyConfig
 
 WITH_A_MODEL = [VerifyConfig, DraftConfig, GenerateConfig, ProfileConfig]
@@ -65,9 +64,3 @@ def test_an_option_may_be_given_several_times_or_never():
     words = ["--model", "m", "--served-model-name", "a", "--served-model-name", "b", "--http", "localhost:0"]
     assert from_namespace(DraftConfig, parser.parse_args(words)).served_model_name == ("a", "b")
     assert from_namespace(DraftConfig, parser.parse_args(words[:2])).served_model_name == ()
-
-
-@pytest.mark.parametrize("model", ["none", "http://127.0.0.1:8080", "small.gguf", "source:mine"])
-def test_a_draft_model_without_a_tokenizer_gets_the_targets(model: str) -> None:
-    assert draft_words(model, "target") == [f"--model={model}", "--tokenizer=target"]
-    assert draft_words("someone/small", "target") == ["--model=someone/small"]

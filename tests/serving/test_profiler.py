@@ -4,7 +4,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.torch.engine import TorchEngine
+from goodspeed.engine.torch.loading import try_model
 from goodspeed.fair.fit import fit_roofline
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import Linear
@@ -18,11 +19,13 @@ GRID = Grid(64, 32, max_sessions=4)
 FIRST_S = 0.05  # what the first pass takes on top: it warms up
 
 
-class TimedRunner(Runner):
+class TimedEngine(TorchEngine):
     """Its passes take exactly what the truth says, by a clock that only they move."""
 
     def __init__(self, **options):
-        super().__init__(CHECKPOINT, **({"num_pages": 256, "page_size": 4} | options))
+        super().__init__(
+            CHECKPOINT, try_model(CHECKPOINT, is_split=False), **({"num_pages": 256, "page_size": 4} | options)
+        )
         self.now, self.extra_s, self.passes, self.fails_at = 0.0, FIRST_S, [], None
 
     def forward(self, chunks):
@@ -45,12 +48,12 @@ def measure(runner, grid=GRID, seconds=1.0, **options):
 
 
 def test_what_is_measured_is_what_passes_take():
-    (fitted,) = fit_roofline(measure(TimedRunner()).samples, num_terms=1).terms
+    (fitted,) = fit_roofline(measure(TimedEngine()).samples, num_terms=1).terms
     assert fitted.coefficients == pytest.approx(TRUTH.coefficients, rel=1e-4)
 
 
 def test_it_covers_tokens_sessions_and_context_within_the_grid():
-    samples = measure(TimedRunner()).samples
+    samples = measure(TimedEngine()).samples
     assert {sample.num_sessions for sample in samples} == {1, 2, 4}
     assert {sample.num_tokens for sample in samples} == {1, 2, 4, 8, 16, 32, 64}
     assert max(sample.num_tokens / sample.num_sessions for sample in samples if sample.context_tokens) == 16
@@ -58,21 +61,21 @@ def test_it_covers_tokens_sessions_and_context_within_the_grid():
 
 
 def test_it_takes_about_its_time_and_repeats_every_shape():
-    runner = TimedRunner()
+    runner = TimedEngine()
     measured = measure(runner)
     assert 1.0 <= measured.wall_s < 1.0 + 0.03
     assert measured.num_passes > 2 * len(measured.samples)
 
 
 def test_too_little_time_still_gives_a_few_shapes():
-    measured = measure(TimedRunner(), Grid(64, 32, max_sessions=16), seconds=1e-3)
+    measured = measure(TimedEngine(), Grid(64, 32, max_sessions=16), seconds=1e-3)
     assert len(measured.samples) == profiler.MIN_SHAPES
     assert max(sample.num_tokens for sample in measured.samples) <= 16
 
 
 @pytest.mark.parametrize("fails_at", [None, 20])
 def test_the_pool_is_left_as_it_was_also_when_a_pass_fails(fails_at):
-    runner = TimedRunner()
+    runner = TimedEngine()
     runner.pool.extend("somebody", 10)
     free, runner.fails_at = runner.pool.num_free, fails_at
     with nullcontext() if fails_at is None else pytest.raises(RuntimeError, match="out of memory"):
@@ -82,14 +85,14 @@ def test_the_pool_is_left_as_it_was_also_when_a_pass_fails(fails_at):
 
 
 def test_a_small_pool_and_a_short_context_leave_shapes_out():
-    samples = measure(TimedRunner(num_pages=6), GRID).samples
+    samples = measure(TimedEngine(num_pages=6), GRID).samples
     assert max(sample.num_tokens + sample.context_tokens for sample in samples) <= 6 * 4
-    samples = measure(TimedRunner(num_pages=2000), Grid(1000, 1000)).samples
+    samples = measure(TimedEngine(num_pages=2000), Grid(1000, 1000)).samples
     assert max((sample.num_tokens + sample.context_tokens) / sample.num_sessions for sample in samples) <= 128
 
 
 def test_a_profile_says_on_what_it_was_measured():
-    profile = profiler.profile(TimedRunner(), Grid(16, 0, max_sessions=2), 0.05, threads=3)
+    profile = profiler.profile(TimedEngine(), Grid(16, 0, max_sessions=2), 0.05, threads=3)
     assert (profile.model, profile.device, profile.engine, profile.dtype) == ("micro", "cpu", "torch", "float32")
     assert profile.hardware
     assert profile.threads == 3
@@ -98,7 +101,7 @@ def test_a_profile_says_on_what_it_was_measured():
 
 
 def test_where_a_change_of_size_takes_time_none_is_counted():
-    class Changing(TimedRunner):
+    class Changing(TimedEngine):
         change_rows = 4.0
 
         def forward(self, chunks):

@@ -11,8 +11,8 @@ from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
-from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch.loading import start
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
@@ -40,7 +40,7 @@ def decode(tokens: Sequence[int]) -> str:
 def alone(constraint: Constraint, sampling: Sampling, most: int = 60) -> list[int]:
     matcher = CONSTRAINTS.get(constraint)
     return list(
-        generation.generate(TARGET, Runner(TARGET, num_pages=16), PROMPT, sampling, most, (END,), matcher=matcher)
+        generation.generate(TARGET, start(TARGET, num_pages=16), PROMPT, sampling, most, (END,), matcher=matcher)
     )
 
 
@@ -53,8 +53,8 @@ class Pair:
         )
         self.constraint = constraint
         CONSTRAINTS.hold(session_id(1), CONSTRAINTS.get(constraint))
-        self.drafter = Drafter(DRAFT, Runner(DRAFT, num_pages=64), k=16, constraints=CONSTRAINTS)
-        self.target = Target(TARGET, Runner(TARGET, num_pages=64), constraints=CONSTRAINTS)
+        self.drafter = Drafter(DRAFT, start(DRAFT, num_pages=64), k=16, constraints=CONSTRAINTS)
+        self.target = Target(TARGET, start(TARGET, num_pages=64), constraints=CONSTRAINTS)
         self.num_drafted = self.num_accepted = 0
 
     def write(self):
@@ -83,7 +83,7 @@ class Pair:
             assert (outcome.invalid, outcome.failed) == ("", "")
             self.num_drafted += len(proposed.tokens)
             self.num_accepted += outcome.num_accepted
-            self.target.runner.truncate(session_id(1), len(text) + outcome.num_accepted)
+            self.target.runner.pool.truncate(session_id(1), len(text) + outcome.num_accepted)
             for token in outcome.tokens:
                 if token == END:
                     return output
@@ -123,7 +123,7 @@ class FormDesk(RealDesk):
 
     def __init__(self, **options):
         constraints = Constraints(TARGET)  # in which nobody else holds anything
-        target = Target(TARGET, Runner(TARGET, num_pages=64), constraints=constraints)
+        target = Target(TARGET, start(TARGET, num_pages=64), constraints=constraints)
         super().__init__(target, context_len=200, constraints=constraints, **options)
         self.num_drafted: dict[str | None, int] = {}
 

@@ -17,9 +17,9 @@ from draft_node.core.generation import Generation
 from draft_node.core.session import Session
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
-from goodspeed.engine.engine import Checkpoint
+from goodspeed.engine.base import Checkpoint
 from goodspeed.exact import proposal_bytes, proposals
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, to_probs
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.fields import Verification

@@ -23,7 +23,7 @@ from goodspeed.embedded import models
 from goodspeed.engine import engines
 from goodspeed.engine.gguf.file import dequantised, read
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
-from goodspeed.engine.model_files import load_tokenizer
+from goodspeed.engine.model_files.finding import load_tokenizer
 from training.exporting import write_kept
 from training.run import Run, train
 from training.smollm2 import answers, draft, measuring, stored

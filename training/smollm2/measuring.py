@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.exact.noise import match_noise
 from goodspeed.exact.sampling import SamplingBatch, choose, to_probs
@@ -43,7 +43,7 @@ def _logits(engine: Engine, answer: Answer) -> Tensor:
     """Returns the logits at the place of each token of the answer."""
     text = [*answer.prompt.tolist(), *answer.tokens.tolist()][:-1]
     found = engine.forward([Chunk("text", text, len(answer.tokens))])
-    engine.free("text")
+    engine.pool.free("text")
     return found
 
 

@@ -8,7 +8,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.masks import Asked, Batch
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import NOT_NUMBERS, ConstraintError
-from goodspeed.exact.masks import Words
+from goodspeed.exact.logits.masks import Words
 from verify_node.scheduler.round import Entry, Outcome, Round
 
 Masks = Mapping[bytes, Words]

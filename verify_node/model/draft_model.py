@@ -13,10 +13,10 @@ import torch
 from msgspec.structs import replace
 
 from goodspeed.drafting.drafter import Drafter
-from goodspeed.drafting.job import Job
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.sources import OWN
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round

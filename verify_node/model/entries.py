@@ -7,8 +7,8 @@ from torch import Tensor
 
 from goodspeed.errors import InvalidProposal
 from goodspeed.exact import proposals
-from goodspeed.exact.masks import Words
-from goodspeed.exact.token_counts import TextCounts
+from goodspeed.exact.logits.masks import Words
+from goodspeed.exact.logits.token_counts import TextCounts
 from verify_node.scheduler.round import Entry, Outcome
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import trees
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.rejection import match, match_tree
 from goodspeed.exact.sampling import SamplingBatch, choose, rows_at_once
 from verify_node.model.entries import VerifiedEntry

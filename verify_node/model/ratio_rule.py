@@ -6,7 +6,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from goodspeed.exact.logit_rules import process
+from goodspeed.exact.logits.rules import process
 from goodspeed.exact.rejection import decide_ratio, overlaps, ratios, verify_ratio
 from goodspeed.exact.sampling import Role, SamplingBatch, rows_at_once, to_probs, uniform
 from verify_node.model.entries import VerifiedEntry

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.engine.engine import Checkpoint, Engine, mark
+from goodspeed.engine.base import Checkpoint, Engine, mark
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import NOT_NUMBERS
-from goodspeed.exact.token_counts import CountedTexts, TextCounts
+from goodspeed.exact.logits.token_counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
 from verify_node.model.draft_model import DraftModel
 from verify_node.model.entries import VerifiedEntry

@@ -12,8 +12,8 @@ from msgspec.structs import replace as replace_fields
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint, Engine
-from goodspeed.engine.folders import public_name
+from goodspeed.engine.base import Checkpoint, Engine
+from goodspeed.engine.model_files.checkpoint_folder import public_name
 from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.fair.refined import Refined
 from goodspeed.serving import defaults
@@ -34,7 +34,7 @@ from verify_node.process.preflight import Found
 from verify_node.watch.recorder import RoundRecorder
 
 if TYPE_CHECKING:
-    from goodspeed.engine.parallel.ranks import Ranks
+    from goodspeed.engine.torch.tensor_parallel.ranks import Ranks
 
 logger = logging.getLogger("goodspeed.verify")
 
@@ -76,9 +76,9 @@ def assemble(
 
 def _start_ranks(config: VerifyConfig) -> "Ranks":
     """Starts the processes of a split model; a named error if it cannot be split so."""
-    from goodspeed.engine.parallel.joining import RankSettings  # these import transformers' models
-    from goodspeed.engine.parallel.ranks import Ranks
-    from goodspeed.engine.parallel.splitting import refuse_split
+    from goodspeed.engine.torch.tensor_parallel.joining import RankSettings  # these import transformers' models
+    from goodspeed.engine.torch.tensor_parallel.ranks import Ranks
+    from goodspeed.engine.torch.tensor_parallel.splitting import refuse_split
 
     refuse_split(config.model, config.tp, config.device)
     part = RankSettings(model=config.model, device=config.device, dtype=config.dtype, threads=config.threads or 1)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.base import Engine
 from goodspeed.fair.round_time import describe, knee
 from goodspeed.serving.events import QUIET, Reporter
 from goodspeed.serving.measuring import profiler

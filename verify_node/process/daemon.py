@@ -29,7 +29,7 @@ from verify_node.watch.round_events import round_event
 from verify_node.watch.status_lines import status_line
 
 if TYPE_CHECKING:  # imports transformers' models
-    from goodspeed.engine.parallel.ranks import Ranks
+    from goodspeed.engine.torch.tensor_parallel.ranks import Ranks
 
 logger = logging.getLogger("goodspeed.verify")
 

@@ -61,7 +61,7 @@ def check_models(config: VerifyConfig, reporter: Reporter) -> None:
     if config.draft_model is not None:
         find_model(config.draft_model, reporter, config.device, config.dtype)
     if config.tp > 1:
-        from goodspeed.engine.parallel.splitting import refuse_folder
+        from goodspeed.engine.torch.tensor_parallel.splitting import refuse_folder
 
         refuse_folder(config.model, config.tp)
 

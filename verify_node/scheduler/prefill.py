@@ -29,6 +29,9 @@ million weights on a CPU. It is more for large ones, where the first rounds then
 FIRST = 1.0, 1.0 / FIRST_CONTEXT, 1.0
 """First costs of a row, of a row for each token before it, and of its logits: in rows of the profile."""
 
+MOST_ROWS = 1 << 16
+"""More rows than any round has room for, so that few numbers are tried."""
+
 FIRST_ROWS = 32.0
 """Rows that double the time of a round, before that is measured, where there is no profile: 20 on a CPU core, hundreds
 on a GPU."""
@@ -116,7 +119,7 @@ class Prefill:
         else:
             number, context = len(decoding), sum(len(session.tokens) for session in decoding)
             longest_s = LONGEST * self._model.round_s(number, number, context)
-            self.room = self._room(max(1, self._model.tokens_in(longest_s, number, context) - number))
+            self.room = self._room(max(1, self._model.tokens_in(longest_s, number, context, MOST_ROWS) - number))
 
     def _decodes(self, session: Session) -> bool:
         return len(session.tokens) - self._pool.length(session.session_id) <= 1

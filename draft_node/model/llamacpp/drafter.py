@@ -21,14 +21,14 @@ import numpy as np
 
 from draft_node.model.llamacpp.server import Ask, Choice, Place, Server
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.drafting.job import Job
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Proposed, banned_at
-from goodspeed.exact.confidence import AT_NO_CONFIDENCE
+from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.exact.logits.token_counts import num_common
+from goodspeed.exact.logits.truncation import Kept
 from goodspeed.exact.noise_at import match_key, noise_at
-from goodspeed.exact.token_counts import num_common
 from goodspeed.exact.trees import BASE
-from goodspeed.exact.truncation import Kept
 
 PREFILL_CHUNK = 256
 """Most tokens of a text that one request makes the server compute, so that no step takes too long."""

@@ -18,8 +18,8 @@ from experiments.simulation.settings import PAPER, Settings
 from experiments.simulation.texts import proposals
 from experiments.simulation.texts.recorded import RecordedTexts
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 from verify_node.config import PAPER_BETA
 

@@ -15,8 +15,8 @@ from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.benchmarks.rivals.ours import PLAIN, Ours
 from experiments.benchmarks.rivals.results import Turns, Way
 from goodspeed.embedded.models import PACKAGED
+from goodspeed.engine.model_files.names import draft_words
 from goodspeed.errors import PromptError
-from goodspeed.serving.options import draft_words
 from training.chats import load
 
 DRAFTERS = {"ngram": None, "same_size": "smollm2", "smollm2-draft": "smollm2-draft"}

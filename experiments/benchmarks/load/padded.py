@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from goodspeed.engine import folders
+from goodspeed.engine.model_files import checkpoint_folder
 
 
 class Shape(NamedTuple):
@@ -74,7 +74,7 @@ def pad(source: Path, shape: Shape, folder: Path, *, device: str = "cpu") -> Non
             weight[torch.meshgrid(*places, indexing="ij")] = (given.to(weight.dtype) * scale).to(weight.device)
     padded.save_pretrained(folder, max_shard_size="2GB")
     for file in source.iterdir():
-        if file.suffix in folders.BESIDE and file.name != "config.json":
+        if file.suffix in checkpoint_folder.BESIDE and file.name != "config.json":
             shutil.copyfile(file, folder / file.name)
 
 

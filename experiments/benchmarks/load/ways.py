@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, serve_all
-from goodspeed.engine import checkpoints
+from goodspeed.engine.torch import checkpoints
 from goodspeed.wire.fields import MAX_DRAFT
 
 TARGET, DRAFTS = "tiny-target", ("tiny-draft-s", "tiny-draft-m")

@@ -21,7 +21,8 @@ import msgspec
 from torch import Tensor
 
 from experiments.benchmarks.nodes import workers
-from goodspeed.engine.runner import Chunk, Runner
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch.engine import TorchEngine
 from goodspeed.fair.round_time import Linear, Roofline
 from verify_node import cli, config
 from verify_node.process import costs
@@ -81,15 +82,15 @@ def _passes(log: Path) -> list[tuple[float, ...]]:
 
 
 def slowed(
-    forward: Callable[[Runner, Sequence[Chunk]], Tensor],
+    forward: Callable[[TorchEngine, Sequence[Chunk]], Tensor],
     hardware: Hardware,
     log: TextIO,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Callable[[Runner, Sequence[Chunk]], Tensor]:
-    """Returns a `Runner.forward` that takes its emulated time, or its real one where that is longer."""
+) -> Callable[[TorchEngine, Sequence[Chunk]], Tensor]:
+    """Returns a `TorchEngine.forward` that takes its emulated time, or its real one where that is longer."""
 
-    def emulated(runner: Runner, chunks: Sequence[Chunk]) -> Tensor:
+    def emulated(runner: TorchEngine, chunks: Sequence[Chunk]) -> Tensor:
         started = clock()
         context_tokens = sum(runner.pool.length(chunk.key) for chunk in chunks)  # before they are appended
         wanted_s = hardware.pass_s(sum(len(chunk.tokens) for chunk in chunks), len(chunks), context_tokens)
@@ -110,8 +111,8 @@ def main() -> int:
     vars(config)["is_loopback"] = lambda endpoint: False  # draft nodes are elsewhere
     del sys.argv[1:3]
     with Path(hardware.log).open("a", buffering=1, encoding="ascii") as log:
-        emulated: Any = slowed(Runner.forward, hardware, log)
-        Runner.forward = emulated  # type: ignore[method-assign]
+        emulated: Any = slowed(TorchEngine.forward, hardware, log)
+        TorchEngine.forward = emulated  # type: ignore[method-assign]
         return nodes[module]() or 0
 
 

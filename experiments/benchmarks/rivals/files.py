@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.harness.benchmark import note
 from goodspeed.embedded import models
-from goodspeed.engine import model_files
+from goodspeed.engine.model_files.finding import find_model
 from goodspeed.errors import GoodSpeedError
 
 
@@ -46,7 +46,7 @@ def prepare_draft(draft: str | None, folder: Path) -> Files:
 
 def _forms(model: str, folder: Path) -> tuple[str, str | None]:
     """Returns a model's folder in safetensors, made in `folder` from a GGUF file, and this file if it is one."""
-    source = model_files.find_model(model)
+    source = find_model(model)
     if source.kind != "gguf":
         return str(source.path), None
     note(f"{source.path.name} as a plain checkpoint")

@@ -26,7 +26,7 @@ class OwnEngine:
             for number, token in zip(list(alive), self._draw(logits, alive, texts, request), strict=True):
                 texts[number].append(token)
                 if token in request.end_ids or len(texts[number]) >= request.max_tokens:
-                    self._runner.free(number)
+                    self._runner.pool.free(number)
                     alive.remove(number)
         return texts
 

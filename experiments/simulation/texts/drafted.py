@@ -15,7 +15,7 @@ from torch import Tensor
 from draft_node.core.drafts.draft_stream import NGRAM_LENGTH
 from experiments.simulation.texts.proposals import MOST, ModelPath, Proposal, written
 from experiments.simulation.texts.target_texts import TargetText, start
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.exact.sampling import SamplingBatch, choose, choose_scored, runners_up, to_probs
 from goodspeed.ngram.drafting import draft
@@ -71,7 +71,7 @@ def model_paths(
         ]
         for engine in (verifier, *drafters.values()):
             for key in range(len(some)):
-                engine.free(key)
+                engine.pool.free(key)
 
 
 def _drafted(engine: Engine, key: int, text: TargetText) -> Drafted:
@@ -133,7 +133,7 @@ def _behind_wrong(
         for name, drafter in drafters.items():
             _extend(drafter, [chain for chain in chains if chain.drafter == name])
         for chain in chains:
-            verifier.truncate(chain.key, chain.position)
+            verifier.pool.truncate(chain.key, chain.position)
         right = _draw(verifier, chains, MOST - 1)
         for chain, drawn in zip(chains, right, strict=True):
             agreed = "".join(str(int(one == other)) for one, other in zip(chain.tokens[1:], drawn, strict=True))
@@ -153,7 +153,7 @@ class Chain(NamedTuple):
 
 def _extend(drafter: Engine, chains: Sequence[Chain]) -> None:
     for chain in chains:
-        drafter.truncate(chain.key, chain.position)
+        drafter.pool.truncate(chain.key, chain.position)
     for depth in range(MOST - 1 if chains else 0):
         for chain, (token,) in zip(chains, _draw(drafter, chains, 1, depth), strict=True):
             chain.tokens.append(token)

@@ -19,8 +19,8 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.errors import ConfigError, first_line, reason
-from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.untrusted import read_bytes, sanitize
 from goodspeed.wire import probabilities
 
@@ -80,7 +80,7 @@ class ModelPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
 
     @cached_property
     def claims(self) -> list[float]:
-        """The probabilities that a draft node claims of the tokens, as `goodspeed.exact.confidence` computes them."""
+        """The probabilities that a draft node claims of the tokens (`goodspeed.drafting.confidence`)."""
         return [
             AT_NO_CONFIDENCE + (1.0 - AT_NO_CONFIDENCE) * own for own in probabilities.decode(read(self.confidence))
         ]

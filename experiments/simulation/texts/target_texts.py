@@ -11,10 +11,11 @@ from typing import NamedTuple
 import torch
 
 from goodspeed.embedded.prompts import Prompt
-from goodspeed.engine import checkpoints, engines
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine import engines
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
 from goodspeed.exact.sampling import SamplingBatch, choose
 from goodspeed.ngram.index import NgramIndex
 from goodspeed.wire.messages import Sampling
@@ -64,7 +65,7 @@ def answers(checkpoint: Checkpoint, wanted: Sequence[TargetText], num_tokens: in
                     written[row].append(token)
                 if ends or len(written[row]) == num_tokens:
                     done[row] = wanted[row]._replace(written=tuple(written.pop(row)), ended=ends)
-                    engine.free(row)
+                    engine.pool.free(row)
         yield done.pop(place)
 
 

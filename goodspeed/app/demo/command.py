@@ -1,7 +1,6 @@
 """Answers eight questions at once on this machine, with drafts and by the target alone, and compares the two."""
 
 import argparse
-import sys
 
 from goodspeed.app.demo.options import DemoConfig, clients
 from goodspeed.serving.config import add_options, from_namespace
@@ -37,11 +36,6 @@ def run(namespace: argparse.Namespace) -> int:
             print_json(result)
         else:
             print(summary.to_text(result), flush=True)
-        if config.svg is not None:
-            try:
-                view.save(config.svg, runs[0].answers, summary.to_text(result))
-            except OSError as error:
-                sys.exit(f"--svg {config.svg} cannot be written: {error.strerror}; choose another place")
 
     run_interruptible(run_nodes(config, asking, watcher, namespace.log_level, tell))
     return 0

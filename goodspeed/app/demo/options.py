@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.embedded import models
+from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving import options, prompts
 from goodspeed.serving.config import Settings, option
-from goodspeed.serving.options import NO_MODEL
 from goodspeed.serving.prompts import Prompt
 from goodspeed.untrusted import sanitize
 
@@ -57,9 +57,6 @@ class DemoConfig(Settings):
     )
     http: bool = option(
         False, "results", "open the verify node's page and a draft node's chat page; serve until Ctrl-C"
-    )
-    svg: str | None = option(
-        None, "results", "picture of the answers and the result", shown="none is drawn", metavar="FILE"
     )
 
     def check(self) -> None:

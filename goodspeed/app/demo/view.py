@@ -1,11 +1,8 @@
 """Shows answers on standard error, side by side; on a terminal as they come."""
 
 import asyncio
-import io
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -18,9 +15,6 @@ from goodspeed.app.demo.options import shown
 
 REFRESH_S = 0.125
 PANE_WIDTH, COLUMNS = 38, (4, 2)
-PICTURE_WIDTH = 160
-FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
-"""What would have a browser load a font from elsewhere."""
 
 
 def safe(text: str) -> str:
@@ -102,12 +96,3 @@ def _pane(one: Answer, width: int, num_lines: int | None) -> Panel:
 def _rate(answers: Sequence[Answer]) -> str:
     num_tokens, elapsed_s = sum(len(one.token_ids) for one in answers), max(one.elapsed_s for one in answers)
     return f"{num_tokens} tokens, {num_tokens / elapsed_s if elapsed_s else 0.0:.0f}/s"
-
-
-def save(path: str, answers: Sequence[Answer], result: str) -> None:
-    """Writes a picture of the answers and the result as an SVG file."""
-    console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
-    console.print(panes("the answers", answers, PICTURE_WIDTH))
-    console.print(Text(f"\n{result}"))
-    drawn = FONT.sub("", console.export_svg(title="goodspeed demo"))
-    Path(path).write_text(drawn, encoding="utf-8")

@@ -6,11 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.engine.engine import CPU_KEPT, Checkpoint, check_fits, masked
+from goodspeed.engine.base import Checkpoint, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
+from goodspeed.engine.paged.cache_size import make_pool
 from goodspeed.engine.paged.chunks import Chunk, TreePath, check_paths, extended
-from goodspeed.engine.paged.kv_cache import pages_for
-from goodspeed.engine.paged.pages import PagePool
 
 
 class OpenVinoEngine:
@@ -33,15 +32,15 @@ class OpenVinoEngine:
         """See `EngineKind.start`. page_size: what `num_pages` means; the engine's own pages are of PAGE_SIZE."""
         self.checkpoint = checkpoint
         compiled: Compiled = checkpoint.model
-        is_sized = num_pages is not None or memory_fraction is not None
-        if num_pages is None:
-            page_bytes = compiled.page_bytes + beside_bytes * PAGE_SIZE
-            num_pages = pages_for(page_bytes, checkpoint.device, memory_fraction)
-        else:
-            num_pages = -(-num_pages * page_size // PAGE_SIZE)
-        max_unused = num_pages if is_sized else int(num_pages * CPU_KEPT)
-        self.pool = PagePool(num_pages, PAGE_SIZE, prefix_cache=prefix_cache, max_unused=max_unused)
-        self._passes = compiled.with_caches(num_pages)
+        self.pool = make_pool(
+            compiled.page_bytes + beside_bytes * PAGE_SIZE,
+            PAGE_SIZE,
+            checkpoint.device,
+            num_pages=None if num_pages is None else -(-num_pages * page_size // PAGE_SIZE),
+            memory_fraction=memory_fraction,
+            prefix_cache=prefix_cache,
+        )
+        self._passes = compiled.with_caches(self.pool.num_pages)
 
     @property
     def change_rows(self) -> float:
@@ -69,16 +68,7 @@ class OpenVinoEngine:
             self.pool.truncate(path.key, path.end)
 
     def clear(self, keys: Sequence[Hashable]) -> None:
-        for key in keys:
-            self.pool.withdraw(key)
-        pages, counts = np.unique(np.concatenate([self.pool.table(key) for key in keys]), return_counts=True)
-        self._passes.clear(pages[counts == [self.pool.references(page) for page in pages.tolist()]])
-
-    def truncate(self, key: Hashable, length: int) -> int:
-        return self.pool.truncate(key, length)
-
-    def free(self, key: Hashable) -> None:
-        self.pool.free(key)
+        self._passes.clear(self.pool.withdraw_all(keys))
 
     def _rows(self, chunks: Sequence[Chunk], starts: Sequence[int]) -> Rows:
         tokens, positions, pages, num_pages, wanted = list[int](), list[int](), list[int](), list[int](), list[int]()

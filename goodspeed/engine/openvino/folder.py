@@ -8,10 +8,10 @@ import openvino as ov
 from openvino import opset13 as ops
 from openvino._offline_transformations import paged_attention_transformation
 
-from goodspeed.engine.folders import read_config
 from goodspeed.engine.gguf.file import shown
+from goodspeed.engine.model_files.checkpoint_folder import read_config
+from goodspeed.engine.model_files.config_checks import expected_windows, naming, refuse_rope, rope_types
 from goodspeed.engine.openvino.graph import WANTED
-from goodspeed.engine.unsupported import expected_windows, naming, refuse_rope, rope_types
 from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
 
 INPUTS = frozenset({"input_ids", "attention_mask", "position_ids", "beam_idx"})

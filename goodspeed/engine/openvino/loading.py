@@ -14,12 +14,12 @@ import openvino as ov
 import torch
 from numpy.typing import NDArray
 
-from goodspeed.engine.engine import Checkpoint, Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.gguf import vocabulary
 from goodspeed.engine.gguf.file import GgufFile
 from goodspeed.engine.gguf.file import read as read_gguf
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
-from goodspeed.engine.model_files import GRAPH, WEIGHTS, find_model, refuse_settings
+from goodspeed.engine.model_files.finding import GRAPH, WEIGHTS, find_model, refuse_settings
 from goodspeed.engine.openvino import folder as openvino_folder
 from goodspeed.engine.openvino import graph
 from goodspeed.engine.openvino.engine import OpenVinoEngine
@@ -108,7 +108,7 @@ def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: boo
         piece = Chunk("pieces", tokens[first : first + number], number)
         pieces.append(engine.forward([beside, piece] if number != 1 else [piece]))
         first += number
-    engine.truncate("whole", len(tokens) - NUM_ALONE)
+    engine.pool.truncate("whole", len(tokens) - NUM_ALONE)
     pieces += [engine.forward([Chunk("whole", [token], 1)]) for token in tokens[-NUM_ALONE:]]
     if not torch.equal(torch.cat((whole, whole[-NUM_ALONE:])), torch.cat(pieces)):
         num_threads = checkpoint.model.num_threads

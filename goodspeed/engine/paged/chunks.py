@@ -22,7 +22,7 @@ class Chunk:
     longer than the chunk are the session's final cached tokens.
 
     num_masks: masks after the tokens, of a checkpoint that predicts several tokens in one pass; the final `num_logits`
-    tokens and the tree include them. `Runner.forward` appends them, and drops them from the session after the pass.
+    tokens and the tree include them. `forward` appends them, and drops them from the session after the pass.
     """
 
     key: Hashable

@@ -198,6 +198,14 @@ class PagePool:
         """Returns the number of sessions that use a page."""
         return self._prefix_cache.references(page)
 
+    def withdraw_all(self, keys: Sequence[Hashable]) -> Pages:
+        """Withdraws several sessions' pages; returns those that no other session has."""
+        for key in keys:
+            self.withdraw(key)
+        pages, counts = np.unique(np.concatenate([self.table(key) for key in keys]), return_counts=True)
+        own: Pages = pages[counts == [self.references(page) for page in pages.tolist()]]
+        return own
+
     def owned(self, keys: Sequence[Hashable], others: Iterable[Hashable] = (), beside: Sequence[int] = ()) -> list[int]:
         """Returns each session's number of pages; a shared page counts only for the first session that has it.
 

@@ -4,6 +4,8 @@ Clients are identified by their position in the arrays. A client that is passed 
 Over many rounds equal claims therefore get equal shares, for any sets of tied clients.
 """
 
+from bisect import bisect_right
+
 import numpy as np
 
 from goodspeed.fair.policies.base import Ints
@@ -37,11 +39,5 @@ class TieBreaker:
 
 def _level(room: Ints, num: int) -> int:
     """Returns the highest level to which `num` tokens can fill all clients, each up to its room (water-filling)."""
-    low, high = 0, int(room.max(initial=0))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if int(np.minimum(room, middle).sum()) <= num:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    levels = range(1, int(room.max(initial=0)) + 1)
+    return bisect_right(levels, num, key=lambda level: int(np.minimum(room, level).sum()))

@@ -20,7 +20,7 @@ import torch
 
 from goodspeed import __version__
 from goodspeed.embedded import models
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.fair.fit import fit_roofline, r_squared
 from goodspeed.fair.round_time import Roofline, Sample
@@ -199,7 +199,7 @@ class _Passes:
     def free(self) -> None:
         for keys in self._keys.values():
             for key in keys:
-                self.runner.free(key)
+                self.runner.pool.free(key)
 
     def _run(self, keys: Sequence[Hashable], num_tokens: int, context: int) -> float:
         chunks = [Chunk(key, self._tokens(num_tokens), num_tokens) for key in keys]
@@ -209,7 +209,7 @@ class _Passes:
         self._wait()
         took = self.clock() - started
         for key in keys:
-            self.runner.truncate(key, context)
+            self.runner.pool.truncate(key, context)
         return max(took, SHORTEST_S)
 
     def _new_key(self, context: int) -> Hashable:

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -69,12 +68,3 @@ def test_on_a_terminal_panes_go_and_what_a_run_came_to_stays(answers: list[Answe
     assert "the answers: 80 tokens" in told
     hide, show = "\x1b[?25l", "\x1b[?25h"
     assert told.count(hide) == told.count(show) > 0  # the cursor is back
-
-
-def test_the_picture_has_answers_and_result(answers: list[Answer], tmp_path: Path) -> None:
-    view.save(str(tmp_path / "x.svg"), answers, "With drafts")
-    drawn = (tmp_path / "x.svg").read_text("utf-8").replace("&#160;", " ")
-    assert drawn.startswith("<svg")
-    assert "word99" in drawn
-    assert "With drafts" in drawn
-    assert "url(http" not in drawn  # it loads nothing from elsewhere

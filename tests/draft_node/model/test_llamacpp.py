@@ -20,14 +20,14 @@ from draft_node.model.llamacpp import connecting, server
 from draft_node.model.llamacpp import drafter as module
 from draft_node.model.llamacpp.drafter import LlamaDrafter
 from draft_node.model.llamacpp.server import Ask, Server
+from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.engine import checkpoints
-from goodspeed.engine.runner import Runner
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import num_tokens
+from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import CheckpointError, ConfigError, MalformedMessage, TransportError
-from goodspeed.exact.confidence import AT_NO_CONFIDENCE
 from goodspeed.wire.generation import LogitRules, TokenBias
 from goodspeed.wire.messages import Sampling
 from tests import gguf_files, llama_server
@@ -72,7 +72,7 @@ def wanted(number: int = 1, length: int = 12, text: tuple[int, ...] = TEXT, **ch
 
 def ours(*proposes: Propose) -> list[Proposed]:
     checkpoint = checkpoints.load("tiny-draft-s")
-    found: list[Proposed] = run(Drafter(checkpoint, Runner(checkpoint, num_pages=256), max_width=1), *proposes)
+    found: list[Proposed] = run(Drafter(checkpoint, start(checkpoint, num_pages=256), max_width=1), *proposes)
     return found
 
 

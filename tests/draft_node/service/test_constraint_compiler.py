@@ -12,9 +12,9 @@ from draft_node.core.generation import Generation
 from draft_node.service.constraint_compiler import ConstraintCompiler
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Compiled, Constraints
-from goodspeed.drafting.job import Job
-from goodspeed.drafting.model import DraftModel
+from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
+from goodspeed.drafting.unfinished_proposal import Job
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling

@@ -12,8 +12,8 @@ from draft_node.core.actions import Deliver, Finish
 from draft_node.core.generation import Generation
 from draft_node.service.output_processor import OutputProcessor, Piece
 from draft_node.service.token_text import Token, TokenTexts
-from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
+from goodspeed.engine.torch.checkpoints import load_vocabulary
 from goodspeed.wire.messages import Sampling, TokenLogprobs
 
 texts = st.lists(st.sampled_from(["river", " the", "日本", "😀", "\n\n", "e", "é", " 12", "."]), max_size=12).map(

@@ -21,9 +21,9 @@ from draft_node.core.generation import Generation
 from draft_node.core.request_queue import RequestQueue
 from draft_node.service import async_tokenizer
 from draft_node.service.prompt_batch import PromptBatch
-from goodspeed.engine import checkpoints
-from goodspeed.engine.engine import Checkpoint
+from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch import checkpoints
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
 from goodspeed.wire.handshake import Defaults, SloTerms

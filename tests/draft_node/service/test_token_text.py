@@ -10,8 +10,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from draft_node.service.token_text import TokenTexts
-from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
+from goodspeed.engine.torch.checkpoints import load_vocabulary
 from tests.strategies import plain_text
 
 LLAMA_2 = decoders.Sequence(

@@ -10,10 +10,10 @@ from tokenizers import Regex, pre_tokenizers
 from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
 
 from goodspeed.embedded import models
-from goodspeed.engine import checkpoints
 from goodspeed.engine.gguf import vocabulary as reading
 from goodspeed.engine.gguf.file import read
 from goodspeed.engine.tokenizing.text import encode_part
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import UnsupportedModelError
 from tests import llama_server
 from tests.engine.conftest import SMALL, Save, make_tokenizer

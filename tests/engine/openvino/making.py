@@ -11,7 +11,7 @@ from openvino import opset13 as ops
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goodspeed.engine.model_files import GRAPH
+from goodspeed.engine.model_files.finding import GRAPH
 from tests.engine.conftest import Save
 
 VOCAB, HIDDEN, HEADS, HEAD, LONGEST = 258, 64, 2, 32, 512

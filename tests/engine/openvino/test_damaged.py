@@ -13,7 +13,7 @@ from gguf import GGMLQuantizationType as Kind
 from openvino import opset13 as ops
 
 from goodspeed.engine import engines
-from goodspeed.engine.model_files import GRAPH, WEIGHTS
+from goodspeed.engine.model_files.finding import GRAPH, WEIGHTS
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 from tests.engine import gguf_models
 from tests.engine.conftest import Save

@@ -12,7 +12,7 @@ import torch
 from openvino import opset13 as ops
 
 from goodspeed.engine import engines
-from goodspeed.engine.model_files import GRAPH
+from goodspeed.engine.model_files.finding import GRAPH
 from goodspeed.engine.openvino.folder import WINDOW, context_len, read
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing.generation_settings import FOR_ALL, FOR_PEOPLE, GenerationSettings, TextDefaults

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.generation_settings import (
     FOR_ALL,
@@ -19,6 +18,7 @@ from goodspeed.engine.tokenizing.generation_settings import (
     TextDefaults,
     read,
 )
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import CheckpointError
 from tests.engine.conftest import Save
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing.text import decode
 from goodspeed.engine.tokenizing.text_stream import MAX_OPEN, MAX_PENDING, TextStream
+from goodspeed.engine.torch.checkpoints import load_vocabulary
 from tests.strategies import plain_text
 
 

@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from goodspeed.engine import checkpoints
 from goodspeed.engine.tokenizing import text
 from goodspeed.engine.tokenizing.text_stream import TextStream
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import PromptError
 from tests.engine.conftest import Save
 

@@ -14,10 +14,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from goodspeed.embedded import models
-from goodspeed.engine import checkpoints
-from goodspeed.engine.checkpoints import load_vocabulary
 from goodspeed.engine.tokenizing import text, tokenizer_folder
 from goodspeed.engine.tokenizing.text import Inputs
+from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch.checkpoints import load_vocabulary
 from goodspeed.errors import CheckpointError, PromptError
 from tests import chats
 from tests.engine.conftest import Save

@@ -19,8 +19,9 @@ from goodspeed.app.generation import generate
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints, engines
+from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import PromptError
 from goodspeed.ngram.index import NgramIndex
 from goodspeed.wire import probabilities
@@ -121,7 +122,7 @@ def test_every_figure_is_that_of_the_models(target, draft, texts) -> None:
             assert (chain[0] == right) == (path.agreed[place] == "1")
             for engine, codes in ((drafter_runner, path.q), (runner, path.p)):
                 logits = engine.forward([Chunk("alone", whole, 1)])[0]
-                engine.free("alone")
+                engine.pool.free("alone")
                 own = _probability(logits, chain[0], text.sampling.temperature)
                 assert probabilities.decode(proposals.read(codes[place]))[0] == pytest.approx(own, rel=0.03, abs=1e-4)
                 if engine is drafter_runner:

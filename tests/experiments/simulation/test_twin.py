@@ -27,7 +27,7 @@ from experiments.simulation.texts.target_texts import asked
 from experiments.simulation.twin import Recording, twin
 from experiments.simulation.world import World
 from goodspeed.embedded import prompts
-from goodspeed.engine import checkpoints
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import ConfigError
 from goodspeed.serving.measuring.recording import AnyLine, Opened, Round
 from goodspeed.wire.messages import Verdict

@@ -110,7 +110,7 @@ def test_only_command_lines_have_a_rule_imported() -> None:
         ("experiments/harness/experiment.py", "policies.load("),
         ("goodspeed/app/demo/options.py", "policies.load("),
         ("draft_node/process/assembly.py", "drafting.custom import"),
-        ("goodspeed/drafting/custom.py", "SOURCES.load("),
+        ("goodspeed/drafting/custom_source.py", "SOURCES.load("),
         ("verify_node/config.py", "policies.load("),
         ("verify_node/config.py", "ORDERS.load("),
         ("verify_node/config.py", "ADMISSION.load("),

@@ -22,9 +22,9 @@ from draft_node.process.daemon import DraftDaemon
 from goodspeed.app.generation import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Checkpoint
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
+from goodspeed.engine.torch.loading import start
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
@@ -65,7 +65,7 @@ def alone(
 ) -> tuple[int, ...]:
     """Returns the tokens that the target alone writes with that seed."""
     target = load("tiny-target")
-    runner = Runner(target, num_pages=64)
+    runner = start(target, num_pages=64)
     return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
 
 

@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM
 from draft_node.core.actions import Finish
 from draft_node.core.generation import Generation
 from goodspeed.embedded.models import path
-from goodspeed.engine.runner import Chunk, Runner
-from goodspeed.exact.logit_rules import TextRows, process
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch.loading import start
+from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.proposal_bytes import HEADER
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, TokenBias
@@ -43,7 +44,7 @@ def is_near_tie(request: Generation, tokens: tuple[int, ...]) -> bool:
     """True if the target's two best choices after these tokens are too near for float32 to tell apart."""
     target = load("tiny-target")
     text = [*request.prompt, *tokens]
-    logits = Runner(target, num_pages=256).forward([Chunk("", text, 1)]).double()
+    logits = start(target, num_pages=256).forward([Chunk("", text, 1)]).double()
     rows = TextRows(
         rules=request.logit_rules, temperature=request.sampling.temperature, prompt=request.prompt, output=tokens
     )

@@ -22,7 +22,7 @@ from draft_node.process.daemon import DraftDaemon
 from draft_node.service.output_processor import Ended
 from draft_node.service.service import Service
 from goodspeed.drafting.proposing import Proposed
-from goodspeed.engine import checkpoints
+from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.defaults import SamplingRequest

@@ -7,8 +7,8 @@ import pytest
 
 from goodspeed.app.generate import GenerateConfig, generate, ignore
 from goodspeed.embedded.models import path
-from goodspeed.engine import checkpoints
-from tests.engine.quantized.making import awq_pair
+from goodspeed.engine.torch import checkpoints
+from tests.engine.torch.quantized.making import awq_pair
 from tests.nodes import DraftNode, VerifyNode
 from tests.together.http.conftest import official
 

@@ -11,7 +11,7 @@ import torch
 
 from goodspeed.app import generation
 from goodspeed.engine import engines
-from goodspeed.engine.engine import Engine
+from goodspeed.engine.base import Engine
 from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.drafting.test_drafter import record_passes
@@ -254,7 +254,7 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     desk.round()
     assert session_id(1) not in pool
     assert session_id(2) in pool
-    desk.real.runner.free(session_id(2))  # as a preemption does
+    desk.real.runner.pool.free(session_id(2))  # as a preemption does
     desk.own.keep(desk.real.runner.pool)
     assert pool.num_free == pool.num_pages
 
@@ -288,7 +288,7 @@ def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any,
             raise RuntimeError("the pass failed") from error
 
     monkeypatch.setattr(own.runner, "forward", fail)
-    monkeypatch.setattr(own.runner, "free", lambda key: free.append(tensors[0]() is None))
+    monkeypatch.setattr(own.runner.pool, "free", lambda key: free.append(tensors[0]() is None))
     with caplog.at_level(logging.CRITICAL, "goodspeed.verify"):  # else pytest's own record of the error holds them
         assert draft(own, request_of()) == [()]
     assert free == [True]

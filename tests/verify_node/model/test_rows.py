@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.proposal_bytes import certain
-from goodspeed.exact.token_counts import TextCounts
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, Sampling
 from tests.fakes import session_id

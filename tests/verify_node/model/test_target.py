@@ -255,7 +255,7 @@ def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed(
         number, epoch = (each, 1) if noise_by == "round" else (1, each)
         entry = ratio_entry(1, proposed.tokens, proposed.proposal, epoch=epoch)
         outcomes += target.run(Round(number, (entry,))).outcomes
-        target.runner.free(session_id(1))
+        target.runner.pool.free(session_id(1))
     assert len({one.num_accepted for one in outcomes}) > 1
     assert len({round(one.agreement, 6) for one in outcomes}) == 1
     assert len({one.evidence for one in outcomes}) == 1
@@ -335,7 +335,7 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
     for drafted, failed in ((wrong, ""), (right[0], "its rules leave no token to draw")):
         planned = Round(1, (entry(1, (1, 2, 3, drafted), 1),))
         logits = target.forward(planned)
-        target.runner.free(session_id(1))
+        target.runner.pool.free(session_id(1))
         words = np.array([[-1, -1], [0, 0]], np.int32)
         with torch.inference_mode():
             [outcome] = decide_match_round(target._verified(planned, {session_id(1): words}), logits, VOCAB)
@@ -359,7 +359,7 @@ def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_m
     [outcome] = target.run(Round(2, (drafted,))).outcomes
     assert (outcome.failed, outcome.tokens) == (failed, () if failed else (right,))
     if not failed:
-        target.runner.truncate(session_id(2), 3)
+        target.runner.pool.truncate(session_id(2), 3)
         rest = replace(entry(2, (right,), **likeliest), start=3), entry(3, (1, 2, 3, right), **likeliest)
         continued, whole = target.run(Round(3, rest)).outcomes
         assert continued.tokens == whole.tokens != ()
@@ -371,7 +371,7 @@ def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
     planned = Round(1, (entry(1, (1, 2, 3)), entry(2, (1, 2, 3))))
     expected = target.run(planned).outcomes
     for number in (1, 2):
-        target.runner.free(session_id(number))
+        target.runner.pool.free(session_id(number))
     model: Any = checkpoint.model
     weights = model.get_input_embeddings().weight
     with torch.no_grad():
@@ -381,7 +381,7 @@ def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
     with torch.no_grad():
         weights[9] = kept
     for number in (1, 2):
-        target.runner.free(session_id(number))
+        target.runner.pool.free(session_id(number))
     assert target.run(planned).outcomes == expected
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from goodspeed.engine import engines
-from goodspeed.engine.runner import Runner
+from goodspeed.engine.torch.loading import start
 from goodspeed.errors import ConfigError
 from tests import gguf_files
 from tests.micro import make_checkpoint
@@ -46,7 +46,7 @@ def test_a_draft_model_draws_only_what_both_models_have_rows_for(
 
 def test_both_models_share_the_memory() -> None:
     target, draft = make_checkpoint(1), make_checkpoint(2)
-    alone = Runner(target, memory_fraction=1e-3).pool.num_pages
+    alone = start(target, memory_fraction=1e-3).pool.num_pages
     config = VerifyConfig(model="t", draft_model="d", memory_fraction=1e-3)
     assert assembly.make_runner(config, target, draft=draft).pool.num_pages == alone // 2
 

@@ -1,0 +1,36 @@
+"""What of the torch engine `any_engine.py` does not try: a pass that fails, and the memory that it keeps."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from goodspeed.engine.paged import cache_size
+from goodspeed.engine.paged.chunks import Chunk
+from goodspeed.engine.torch import checkpoints
+from goodspeed.engine.torch.loading import start, try_model
+from tests.engine.conftest import Save
+from tests.micro import make_checkpoint
+
+
+def test_a_failing_pass_leaves_the_pool_as_it_was(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = start(checkpoints.load(str(save_checkpoint())), num_pages=100)
+    runner.forward([Chunk("kept", [1, 2, 3], 0)])
+    free = runner.pool.num_free
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise torch.OutOfMemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(try_model(runner.checkpoint, is_split=False)[0], "forward", fail)
+        with pytest.raises(torch.OutOfMemoryError):
+            runner.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
+    assert (runner.pool.length("kept"), runner.pool.num_free, "fresh" in runner.pool) == (3, free, False)
+
+
+@pytest.mark.parametrize(("options", "kept"), [({}, 25), ({"memory_fraction": 0.5}, 100), ({"num_pages": 8}, 8)])
+def test_on_a_cpu_where_nobody_said_how_much_there_is_a_part_is_kept_without_a_session(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kept: int
+) -> None:
+    monkeypatch.setattr(cache_size, "pages_for", lambda *_: 100)
+    assert start(make_checkpoint(1), prefix_cache=True, **options).pool.max_unused == kept
