@@ -103,13 +103,19 @@ def test_only_command_lines_have_a_rule_imported() -> None:
     asking = {
         (str(path.relative_to(ROOT)), call)
         for path in files
-        for call in ("policies.load(", "ORDERS.load(", "ADMISSION.load(", "SOURCES.load(", "drafting.custom import")
+        for call in (
+            "policies.load(",
+            "ORDERS.load(",
+            "ADMISSION.load(",
+            "SOURCES.load(",
+            "drafting.custom_source import",
+        )
         if call in path.read_text("utf-8")
     }
     assert asking == {
         ("experiments/harness/experiment.py", "policies.load("),
         ("goodspeed/app/demo/options.py", "policies.load("),
-        ("draft_node/process/assembly.py", "drafting.custom import"),
+        ("draft_node/process/assembly.py", "drafting.custom_source import"),
         ("goodspeed/drafting/custom_source.py", "SOURCES.load("),
         ("verify_node/config.py", "policies.load("),
         ("verify_node/config.py", "ORDERS.load("),
