@@ -9,7 +9,11 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("goodspeed", "draft_node", "verify_node")
@@ -46,9 +50,8 @@ BANNED_BUT_NEEDED = {
 IN_PYTHON = re.compile(
     r"\b(?:recv|send)_pyobj\b"
     r"|\b(?:trust_remote_code|allow_pickle)\b(?!=False)|\bweights_only\b(?!=True)"
-    r"|(?<![\w.])(?<!def )(?:compile|__import__)\("
 )
-"""Pickle by other names, keyword arguments that may have one value only, and built-ins of which ruff sees no call."""
+"""Pickle by other names, and keyword arguments that may have one value only."""
 
 IN_SCRIPTS = re.compile(
     r"\b(pickle|marshal|shelve|dill|joblib|torch\.load|torch\.hub|(recv|send)_pyobj)\b"
@@ -67,6 +70,16 @@ PRIVATE_BUT_NEEDED = {
 
 RULES = {"S101", "S102", "S301", "S302", "S307", "S506", "S602", "S604", "S605", "TID251"}
 """Those of ruff that our settings select for this."""
+
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"]["lint"]
+BANNED = {name.rpartition(".")[2] for name in SETTINGS["flake8-tidy-imports"]["banned-api"]} | {"__import__"}
+"""The last words of names that ruff bans."""
+
+BUILTINS = {"eval", "exec", "compile", "__import__"}
+"""Ruff sees only calls of the first two."""
+
+COMMANDS = {f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")}
+"""Take a list of words, never one text."""
 
 REFUSED = """\
 import pickle
@@ -131,21 +144,95 @@ def code_of(path: Path, line: int) -> tuple[str, str]:
     return str(path.relative_to(ROOT)), path.read_text("utf-8").splitlines()[line - 1].partition("  #")[0].strip()
 
 
+def unseen(tree: ast.Module) -> Iterator[int]:
+    """The lines of what ruff does not see."""
+    meant: dict[str, str] = {}  # names that are imported from subprocess, or are it
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                meant |= {name.asname: name.name for name in names if name.asname}
+            case ast.ImportFrom("subprocess", names):
+                meant |= {name.asname or name.name: f"subprocess.{name.name}" for name in names}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name) if name in BUILTINS:
+                yield node.lineno
+            case ast.Call(ast.Name("getattr"), [_, ast.Constant(name), *_]) if name in BANNED:
+                yield node.lineno
+            case ast.Call(function, arguments, keywords):
+                owner, dot, name = ast.unparse(function).partition(".")
+                given = [*arguments[:1], *(word.value for word in keywords if word.arg == "args")]
+                if meant.get(owner, owner) + dot + name in COMMANDS and any(map(is_text, given)):
+                    yield node.lineno
+
+
+def is_text(node: ast.expr) -> bool:
+    """True if an expression is a text for certain: written out, put together, or formatted."""
+    match node:
+        case ast.BinOp(left, ast.Add() | ast.Mod(), right):
+            return is_text(left) or is_text(right)
+        case ast.Constant(str()) | ast.JoinedStr() | ast.Call(ast.Attribute(ast.Constant(str()), "join" | "format")):
+            return True
+    return False
+
+
 def test_bytes_never_become_code() -> None:
     found = {code_of(path, line) for path, line, _ in by_ruff(*ROOMS)}
     assert found == set(BANNED_BUT_NEEDED)
 
 
 def test_nor_do_they_where_ruff_does_not_see_it() -> None:
-    texts = {path: path.read_text("utf-8") for path in files(*ROOMS) if "tests" not in path.parts}
-    assert {path.relative_to(ROOT).parts[0] for path in texts} >= {*PACKAGES, "experiments", "training"}
-    assert not [path for path, text in texts.items() if IN_PYTHON.search(text)]
+    paths = files(*ROOMS)
+    assert {path.relative_to(ROOT).parts[0] for path in paths} >= {*PACKAGES, "experiments", "tests"}
+    found = {code_of(path, line) for path in paths for line in unseen(ast.parse(path.read_text("utf-8")))}
+    assert found <= set(BANNED_BUT_NEEDED)
+    assert not [path for path in paths if IN_PYTHON.search(path.read_text("utf-8"))]
 
 
 def test_ruff_sees_every_other_way_to_run_bytes() -> None:
     found = by_ruff("--stdin-filename=goodspeed/x.py", "-", text=IMPORTS + REFUSED + ALLOWED)
     assert {line for _, line, _ in found} == {*range(2, 2 + len(REFUSED.splitlines()))}, found
     assert {rule for _, _, rule in found} == RULES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "compile(text, 'x', 'exec')",
+        "run = eval",
+        "list(map(exec, texts))",
+        "__import__(name)",
+        "getattr(torch, 'load')(path)",
+        "getattr(builtins, '__import__', None)",
+        "subprocess.run('ls -l')",
+        "subprocess.Popen(f'ls {folder}')",
+        "from subprocess import check_output as ask\nask(args='ls ' + folder)",
+        "import subprocess as s\ns.call(' '.join(words))",
+        "subprocess.run('ls %s' % folder)",
+    ],
+)
+def test_what_ruff_does_not_see_is_seen(text: str) -> None:
+    assert list(unseen(ast.parse(text)))
+
+
+@pytest.mark.parametrize("text", [*ALLOWED.splitlines(), "getattr(model, 'eval_batch')", "run('x')"])
+def test_harmless_code_is_left_alone(text: str) -> None:
+    assert not list(unseen(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "load(name, trust_remote_code=True)",
+        "load(name, trust_remote_code=option)",
+        "options = {'trust_remote_code': True}",
+        "numpy.load(path, allow_pickle=0)",
+        "load(path, weights_only=False)",
+        "send = socket.send_pyobj",
+    ],
+)
+def test_every_such_way_is_seen(text: str) -> None:
+    assert IN_PYTHON.search(text)
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -174,3 +261,23 @@ def test_scripts_run_nothing_that_comes_from_elsewhere() -> None:
     paths = [ROOT / "Makefile", ROOT / ".ci/run", *(path for path in (ROOT / "docker").rglob("*") if path.is_file())]
     assert {"Makefile", "run", "try.sh", "verify.Dockerfile"} <= {path.name for path in paths}
     assert not [(path.name, found) for path in paths for found in IN_SCRIPTS.findall(path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python3 -c 'import pickle'",
+        'eval "$(cat file)"',
+        "python -c 'exec(x)'",
+        "load(name, trust_remote_code=True)",
+        "curl https://example.org/install | sh",
+        "wget -O - https://example.org/install | bash",
+    ],
+)
+def test_every_way_to_run_bytes_is_seen_in_scripts(text: str) -> None:
+    assert IN_SCRIPTS.search(text)
+
+
+@pytest.mark.parametrize("text", ["exec goodspeed-verify", "trust_remote_code=False", "curl -s localhost | python3 -c"])
+def test_harmless_scripts_are_left_alone(text: str) -> None:
+    assert not IN_SCRIPTS.search(text)
