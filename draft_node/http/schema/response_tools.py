@@ -104,14 +104,33 @@ Tools: TypeAlias = Annotated[list[AnyTool], listed(MAX_TOOLS)]
 
 
 class NamedTool(Strict):
-    """The tool that the model must call."""
+    """The tool that the model must call, or one that it may call."""
 
     type: Literal["function", "custom"]
     name: Name
     namespace: Name | None = None
 
 
-ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool, ByType("auto")]
+class WholeNamespace(Strict):
+    type: Literal["namespace"]
+    name: Name
+
+
+class NamedSearch(Strict):
+    type: Literal["tool_search"]
+
+
+class AllowedTools(Strict):
+    """Some of the tools, to which calls are restricted."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[
+        list[Annotated[NamedTool | WholeNamespace | NamedSearch | HostedTool, ByType("function")]], listed(MAX_TOOLS)
+    ]
+
+
+ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool | AllowedTools, ByType("auto")]
 
 
 def shown_name(name: str, namespace: str | None) -> str:
@@ -149,6 +168,29 @@ class Toolbox:
         """Returns the tool of this shown name; a plain function if the model made the name up."""
         return next((one for one in self.served if one.function["name"] == shown), Served({}, "", shown))
 
+    def choice(self, asked: ToolChoice | None) -> Any:
+        """Returns the `tool_choice` of the chat."""
+        match asked:
+            case NamedTool():
+                return _named(shown_name(asked.name, asked.namespace))
+            case AllowedTools():
+                return self._allowed(asked)
+        return asked
+
+    def _allowed(self, asked: AllowedTools) -> Any:
+        names = list[str]()
+        for one in asked.tools:
+            if isinstance(one, WholeNamespace):
+                found = [each.function["name"] for each in self.served if each.namespace == one.name]
+                names += found or [shown_name("", one.name)]  # the chat refuses a name that no tool has
+            elif isinstance(one, NamedSearch):
+                names += [SEARCH for each in self.served if each.kind == "tool_search"]
+            elif isinstance(one, NamedTool):
+                names.append(shown_name(one.name, one.namespace))
+        if not names and asked.mode == "auto":
+            return "none"
+        return {"type": "allowed_tools", "allowed_tools": {"mode": asked.mode, "tools": [*map(_named, names)]}}
+
     def names(self) -> Names:
         """Returns the pattern of the chat's names of tools, which become their places in the request."""
 
@@ -157,6 +199,10 @@ class Toolbox:
             return self.served[i].place if i < len(self.served) else found[0]
 
         return [(r"(?<!\.)\btools\.(\d+)(?:\.function\b)?", place)]
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
 
 
 def _served(tools: Iterable[AnyTool], place: str, within: NamespaceTool | None = None) -> Iterator[Served]:

@@ -30,7 +30,6 @@ from draft_node.http.schema.errors import Names
 from draft_node.http.schema.response_tools import (
     DATED,
     SEARCH,
-    NamedTool,
     Toolbox,
     ToolChoice,
     Tools,
@@ -307,6 +306,7 @@ class ResponsesRequest(Asking):
             (r"\bmax_completion_tokens\b", "max_output_tokens"),
             (r"\breasoning_effort\b", "reasoning.effort"),
             (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
+            (r"\btool_choice\.allowed_tools\b", "tool_choice"),
             (r"(?<=\.)function\.", ""),
         )
 
@@ -314,16 +314,13 @@ class ResponsesRequest(Asking):
         """Returns the chat request for the same text; ApiError if chats refuse it."""
         given = self.text.format if self.text is not None else None
         form = given.model_dump(by_alias=True, exclude_none=True, exclude={"type"}) if given is not None else {}
-        choice: Any = self.tool_choice
-        if isinstance(choice, NamedTool):
-            choice = {"type": "function", "function": {"name": shown_name(choice.name, choice.namespace)}}
         system = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
         asked = {
             "messages": [*system, *turns_of(self.items)],
             "max_completion_tokens": self.max_output_tokens,
             "reasoning_effort": self.reasoning.effort if self.reasoning is not None else None,
             "tools": self.toolbox.functions(),
-            "tool_choice": choice,
+            "tool_choice": self.toolbox.choice(self.tool_choice),
             "parallel_tool_calls": self.parallel_tool_calls,
             "response_format": given and {"type": given.type, **({"json_schema": form} if form else {})},
             "service_tier": self.service_tier,

@@ -307,8 +307,12 @@ OTHER = called("exec_command", cmd="ls")
 CLOSING = called("mcp__tracker__close", number=7)
 
 
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
 LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
-APPLY = {"type": "custom", "name": "apply_patch"}
+APPLY, TRACKER = {"type": "custom", "name": "apply_patch"}, {"type": "namespace", "name": "mcp__tracker__"}
 
 
 @pytest.mark.parametrize(
@@ -320,6 +324,16 @@ APPLY = {"type": "custom", "name": "apply_patch"}
         (APPLY, OWN, True),
         (APPLY, OTHER, False),
         ({"type": "function", "name": "close", "namespace": "mcp__tracker__"}, CLOSING, True),
+        (allowed("auto", APPLY, {"type": "web_search"}), "hi " + OWN, True),
+        (allowed("auto", APPLY), OTHER, False),
+        (allowed("auto", APPLY), "hi", True),
+        (allowed("required", APPLY, {"type": "function", "name": "wait"}), OWN, True),
+        (allowed("required", APPLY), "hi", False),
+        (allowed("required", APPLY), OTHER, False),
+        (allowed("auto", TRACKER), CLOSING, True),
+        (allowed("auto", TRACKER), OWN, False),
+        (allowed("auto", APPLY, {"type": "tool_search"}), called("tool_search", query="logs"), True),
+        (allowed("required", {"type": "tool_search"}), OWN, False),
     ],
 )
 def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> None:
@@ -332,6 +346,8 @@ def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> 
 
 def test_tools_that_are_only_hosted_are_none() -> None:
     session = Session(OWN)
+    session.post(**asked(stream=False, tool_choice=allowed("auto", {"type": "web_search"})))
+    assert "# Tools" not in session.prompt
     session.post(**asked(stream=False, tools=[{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]))
     assert "# Tools" not in session.prompt
 
@@ -348,8 +364,20 @@ def test_tools_that_are_only_hosted_are_none() -> None:
             'must be "object"',
         ),
         ({"tool_choice": {"type": "custom", "name": "close"}}, "tool_choice.name", "choose one of tools"),
-        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice", "has the type 'allowed_tools', which is not"),
+        (
+            {"tool_choice": allowed("auto", APPLY, {**APPLY, "name": "oh"})},
+            "tool_choice.tools",
+            "no tool is named 'oh'",
+        ),
+        ({"tool_choice": allowed("auto", {**TRACKER, "name": "crm"})}, "tool_choice.tools", "no tool is named 'crm__'"),
+        ({"tool_choice": allowed("required", {"type": "mcp"})}, "tool_choice.tools", "must not be empty"),
+        (
+            {"tool_choice": allowed("required", {**TRACKER, "name": "exec_command"})},
+            "tool_choice.tools",
+            "no tool is named 'exec_command__'",
+        ),
         ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools", "shorten a name"),
+        ({"tool_choice": allowed("sometimes", APPLY)}, "tool_choice.mode", "'auto' or 'required'"),
         ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3", "not supported; send one of 'message'"),
         ({"input": [said("user"), {"type": "compaction_trigger"}]}, "input.1", "not supported"),
         ({"previous_response_id": "r"}, "previous_response_id", "send all of it as input"),
@@ -360,3 +388,15 @@ def test_what_would_change_the_text_is_refused_by_its_own_name(body: Any, param:
     assert error["param"] == param
     assert error["message"].startswith(param)
     assert words in error["message"]
+
+
+def test_chats_restrict_their_tools_likewise() -> None:
+    api = Session(OTHER).api
+    tools = [{"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}} for tool in TOOLS[:2]]
+    wait = {"type": "function", "function": {"name": "write_stdin"}}
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [wait]}}
+    assert api.chat(tools=tools, tool_choice=choice).status_code == 200
+    assert not may_end_after(api, OTHER)
+    assert may_end_after(api, called("write_stdin", session_id=1))
+    wait["function"] = {"name": "oh"}
+    assert error_of(api.chat(tools=tools, tool_choice=choice))["param"] == "tool_choice.allowed_tools.tools"
