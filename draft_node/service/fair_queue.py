@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from goodspeed.errors import Busy
@@ -58,16 +60,26 @@ class FairQueue:
         self._next()
         try:
             await turn
-            return await loop.run_in_executor(self._executor, work)
-        finally:
-            account.size -= size
-            account.turns.remove(turn)
-            if self._running is turn:
-                self._running = None
-                self._users[user] = self._users.pop(user)  # to the end of the round-robin order
-            if not account.turns:
-                del self._users[user]
-            self._next()
+            future = self._executor.submit(work)
+        except BaseException:
+            self._end(user, size, turn)
+            raise
+        result = asyncio.wrap_future(future)
+        end = partial(self._end, user, size, turn)
+        future.add_done_callback(lambda _: _later(loop, end))  # whether or not the caller still waits
+        return await result
+
+    def _end(self, user: str, size: int, turn: "asyncio.Future[None]") -> None:
+        """Ends the turn of work that is done, or will not begin."""
+        account = self._users[user]
+        account.size -= size
+        account.turns.remove(turn)
+        if self._running is turn:
+            self._running = None
+            self._users[user] = self._users.pop(user)  # to the end of the round-robin order
+        if not account.turns:
+            del self._users[user]
+        self._next()
 
     def _next(self) -> None:
         """Gives the thread to the next one who waits, unless it is in use."""
@@ -84,3 +96,9 @@ class FairQueue:
             for turn in account.turns:
                 turn.cancel()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _later(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Has the loop call this after what is ready, and after what that makes ready."""
+    with suppress(RuntimeError):  # the loop has ended, and the node with it
+        loop.call_soon_threadsafe(loop.call_soon, call)

@@ -29,7 +29,7 @@ WANTED = "wanted_rows"
 LAST = np.iinfo(np.int64).max
 
 HIDDEN = 2
-"""Dimension of the features."""
+"""Dimension of the features, and of the heads once features are split into [num_rows, 1, heads, head]."""
 
 
 def build(file: GgufFile, *, in_float32: bool = False) -> tuple[ov.Model, Constants]:
@@ -95,7 +95,7 @@ class Builder:
         heads = ops.reshape(joined, _integers(0, 0, sum(counts), shape.head), True)
         if self.file.architecture in NORMED:
             query, key, value = ops.variadic_split(heads, _integer(HIDDEN), _integers(*counts)).outputs()
-            query, key = (self._norm(f"{prefix}attn_{q}_norm.weight", one) for q, one in (("q", query), ("k", key)))
+            query, key = (self._norm(f"{prefix}attn_{of}_norm.weight", one) for of, one in (("q", query), ("k", key)))
             heads = ops.concat([query, key, value], HIDDEN)
         sizes = _integers(*(count * shape.head for count in counts))
         query, key, value = ops.variadic_split(self._rotated(heads, cos, sin), _integer(1), sizes).outputs()
@@ -154,8 +154,8 @@ class Builder:
     def _angles(self) -> tuple[Node, Node]:
         """Returns the cosine and sine of each row's angles [num_rows, heads, 1, head], for queries, keys and values.
 
-        Values turn by an angle of zero, which changes no bit of them. So one rotation serves all three, and a layer has
-        four operations less, of which each takes time, above all in a pass of another size than the one before.
+        Values turn by an angle of zero, which leaves them as they are. So one rotation serves all three, and a layer
+        has fewer operations. Each takes time, above all in a pass of another size than the one before.
         """
         shape = self.shape
         is_turned = np.arange(shape.heads + 2 * shape.key_heads) < shape.heads + shape.key_heads

@@ -24,8 +24,8 @@ GROUP = 32
 """Weights of a row that share a scale."""
 
 SEGMENT_BYTES, ALIGNMENT = 64 << 20, 64
-"""Constants share mappings of the file of this size: each mapping takes a descriptor of the process, and a model has
-hundreds of constants."""
+"""Constants share mappings of the file of this size, each at such a boundary: a mapping takes a descriptor of the
+process, and a model has hundreds of constants."""
 
 Node = Any  # openvino's nodes have no types of their own
 
@@ -96,10 +96,11 @@ class Constants:
         if not self._segments or array.nbytes > len(self._segments[-1]) - self._used:
             self._start, self._used = -(-file.seek(0, 2) // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY, 0
             size = max(SEGMENT_BYTES, array.nbytes)
-            file.truncate(self._start + size)  # takes no room on the disk yet
+            file.truncate(self._start + size)  # takes no room on the disk; what is written does
             self._segments.append(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY, offset=self._start))
         file.seek(self._start + self._used)
-        array.tofile(file)
+        file.write(array.reshape(-1).view(np.uint8).data)
+        file.flush()  # raises OSError if the disk is full; `tofile` may not
         found = np.frombuffer(self._segments[-1], array.dtype, array.size, self._used).reshape(array.shape)
         self._used += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
         return found

@@ -94,6 +94,20 @@ async def test_what_has_begun_ends_before_the_next_begins(bench: Bench) -> None:
 
 
 @run_async
+async def test_what_runs_counts_after_its_caller_left(bench: Bench) -> None:
+    bench.turns = FairQueue(10, "come again later", "bench")
+    first = bench.ask("a", "a1", 10)
+    await until(lambda: bench.begun)
+    first.cancel()
+    await asyncio.wait([first])
+    with pytest.raises(Busy):
+        await bench.ask("a", "a2")
+    waiting = bench.ask("b", "b1")
+    bench.end(2)
+    assert (await waiting, bench.most_at_once, bench.turns.num_users) == ("B1", 1, 0)
+
+
+@run_async
 async def test_an_error_is_its_own_users_and_the_next_goes_on(bench: Bench) -> None:
     def broken() -> None:
         raise ValueError("as ordered")

@@ -3,8 +3,8 @@
 `test_any_engine.py` compares the bits themselves.
 """
 
-import mmap
 import os
+import tempfile
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from goodspeed.engine import engines
 from goodspeed.engine.gguf.file import read
-from goodspeed.engine.openvino import loading, weights
+from goodspeed.engine.openvino import loading
 from goodspeed.engine.openvino.model import Passes, Rows
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import UnsupportedModelError
@@ -71,17 +71,22 @@ def test_without_room_for_weights_on_the_disk_they_stay_in_memory(
     text = [Chunk("it", list(range(40)), 40)]
     files = [gguf_models.made(stored) for stored in ("Q4_1", "Q8_0")]
     expected = [engines.start(engines.load(str(file)), num_pages=2).forward(text) for file in files]
-    written, whole = list[int](), mmap.mmap
+    written, whole = list[int](), tempfile.TemporaryFile
 
-    def full(descriptor: int, *given: Any, **named: Any) -> mmap.mmap:
-        if "offset" in named:
+    def full(**named: Any) -> Any:
+        file = whole(**named)
+        write = file.write
+
+        def fail(data: Any) -> int:
             if len(written) == num_written:
                 raise OSError("No space left on device")
             written.append(1)
-        return whole(descriptor, *given, **named)
+            return int(write(data))
 
-    monkeypatch.setattr(weights, "SEGMENT_BYTES", 1)
-    monkeypatch.setattr(mmap, "mmap", full)
+        vars(file)["write"] = fail
+        return file
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     for file, logits in zip(files, expected, strict=True):
         written.clear()
         assert torch.equal(engines.start(engines.load(str(file)), num_pages=2).forward(text), logits)
