@@ -30,7 +30,7 @@ from experiments.harness import styles
 from experiments.harness.experiment import Finding, Outcome, Results
 from experiments.harness.progress import parts
 from experiments.simulation.accounts import Accounts, Seen
-from experiments.simulation.nodes.own_drafts import best_length
+from experiments.simulation.nodes.own_drafter import best_length
 from experiments.simulation.presets import FAMILIES, H100, PARALLEL_DECAY, Family, charged, roofline
 from experiments.simulation.settings import Settings, Work
 from experiments.simulation.texts import proposals

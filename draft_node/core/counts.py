@@ -1,4 +1,4 @@
-"""Counters of the draft node since its start, for metrics: plain numbers that only grow. No I/O, no clock."""
+"""Counters of sessions, and of the draft node since its start: plain numbers that only grow. No I/O, no clock."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields

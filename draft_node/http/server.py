@@ -52,7 +52,7 @@ class HttpServer:
             refuses_control_tokens=self.config.refuse_control_tokens,
         )
         answers = ResponseCounts()
-        exposition = partial(metrics.exposition, create_registry(self.daemon, service.texts, answers))
+        exposition = partial(metrics.exposition, create_registry(self.daemon, service.stats, answers))
         app = create_app(service, self.config, exposition, keys)
         counted = web.Counted(web.LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:

@@ -85,6 +85,8 @@ async def tell(
             events.write("connected", name=config.name, verify=", ".join(config.verify))
             if url is not None:
                 reporter.say("ready at %s", url)
-        with suppress(TimeoutError):  # report the first connection at once: a short text may end before the next look
-            async with asyncio.timeout(LOOK_S):
-                await (asyncio.sleep(LOOK_S) if has_connected else daemon.connected.wait())
+        if has_connected:
+            await asyncio.sleep(LOOK_S)
+        else:  # report the first connection at once: a short text may end before the next look
+            with suppress(TimeoutError):
+                await asyncio.wait_for(daemon.connected.wait(), LOOK_S)

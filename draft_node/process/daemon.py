@@ -73,9 +73,10 @@ class DraftDaemon:
     # -- for users -------------------------------------------------------------------------------------------------
 
     async def generate(self, request: Generation) -> AsyncGenerator[Deliver | Finish | Fail, None]:
-        """Yields tokens as they are verified, then Finish or Fail. May wait for a place first (`core/queue.py`).
+        """Yields tokens as they are verified, then Finish or Fail.
 
-        Leaving the iteration early closes the session at both nodes.
+        May wait for a place first (`core/request_queue.py`). Leaving the iteration early closes the session at both
+        nodes.
         """
         outbox = self._outboxes[request.session_id] = asyncio.Queue()
         try:

@@ -19,7 +19,7 @@ from goodspeed.errors import ConfigError
 MAX_SETTINGS, MAX_SETTINGS_CHARS, MAX_DEPTH = 16, 1 << 14, 8
 """Bounds of `chat_template_kwargs`: members, characters of JSON, and nesting depth."""
 
-SPELLED = "hermes"
+FALLBACK = "hermes"
 """Format of calls where the chat template knows no tools."""
 
 SWITCHES = ("enable_thinking", "thinking")
@@ -55,10 +55,10 @@ class ChatSupport:
         templates = getattr(tokenizer, "chat_template", None)
         plain, tooled = (chat_template.for_tools(templates, tools=one) for one in (False, True))
         if tools == AUTO and tooled and not mentions(tooled, "tools"):
-            tools = SPELLED
+            tools = FALLBACK
         formats = Formats(formats_of(plain, thinking=thinking).thinking, formats_of(tooled, tools=tools).tools)
         added = tokenizer.added_tokens_decoder
-        forms = cls(
+        found = cls(
             tokenizer=tokenizer,
             plain=plain,
             tooled=tooled,
@@ -67,9 +67,9 @@ class ChatSupport:
             markers={token.content: i for i, token in added.items() if token.content in formats.markers},
             system=_system_of(tokenizer) if plain else "any",
         )
-        if wrong := forms.settings_error(settings or {}):
+        if wrong := found.settings_error(settings or {}):
             raise ConfigError(f"--chat-template-kwargs {wrong}")
-        return replace(forms, settings=settings or {})
+        return replace(found, settings=settings or {})
 
     def knows(self, name: str, *, tools: bool = False) -> bool:
         """True if the template mentions a variable of this name. tools: the template for conversations with tools."""
@@ -91,12 +91,12 @@ class ChatSupport:
             return "this model has no chat template"
         if self.knows("tools", tools=True) or self.formats.tools is None:
             return "this node cannot read the model's calls (--tool-parser)"
-        return f"this model's chat template knows none, so its calls are {SPELLED}, but --tool-parser says otherwise"
+        return f"this model's chat template knows none, so its calls are {FALLBACK}, but --tool-parser says otherwise"
 
     @property
     def spells_tools(self) -> bool:
         """True if tools, calls and results are spelled in messages, since the template knows no tools."""
-        return bool(self.tooled) and not self.knows("tools", tools=True) and self.formats.tools is TOOLS[SPELLED]
+        return bool(self.tooled) and not self.knows("tools", tools=True) and self.formats.tools is TOOLS[FALLBACK]
 
     def shown(self, turns: Sequence[Turn], inputs: Inputs) -> tuple[Sequence[Turn], Inputs]:
         """Returns messages and inputs as the template takes them."""

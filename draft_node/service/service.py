@@ -5,7 +5,7 @@
     async with aclosing(service.write(generation)) as pieces:
         async for piece in pieces: ...
 
-`service.texts` (`request_stats.py`) counts every text's outcome for `/metrics`.
+`service.stats` (`request_stats.py`) counts every text's outcome for `/metrics`.
 """
 
 import logging
@@ -102,7 +102,7 @@ class Service:
         self._vocabulary = vocabulary
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self.max_waiting = max_waiting
-        self.texts = RequestStats()
+        self.stats = RequestStats()
         self.chats = chats or ChatSupport.of(vocabulary.tokenizer)
         self._token_texts = TokenTexts(vocabulary.tokenizer)
         self._secret = secrets.token_bytes(32)  # of the salts: a new process has others
@@ -231,13 +231,13 @@ class Service:
         try:
             yield
         except ServiceError as error:
-            self.texts.count_failure(error.code)
+            self.stats.count_failure(error.code)
             raise
 
     @contextmanager
     def _counted(self, generation: Generation) -> Iterator[RequestRecord]:
         """Counts a text from request to end."""
-        text = self.texts.begin(len(generation.prompt), generation.asked_at, generation.slo)
+        text = self.stats.begin(len(generation.prompt), generation.asked_at, generation.slo)
         try:
             yield text
         except Exception as error:

@@ -286,18 +286,29 @@ def rounded_after_sampling(kind: str) -> Setup:
     return Setup(setup.target, setup.sampled, honest("lattice", 1.0).sent)
 
 
+def sent_another_temperature(kind: str) -> Setup:
+    """Drafts at 0.7 and sends the probabilities at 1."""
+    setup = honest(kind, 0.7)
+    return Setup(setup.target, setup.sampled, honest(kind, 1.0).sent)
+
+
 def shared_noise(kind: str) -> Setup:
     """One number decides what is drafted and whether that is accepted."""
     setup = honest(kind, 1.0)
     return Setup(setup.target, setup.sampled, setup.sent, Role.DRAFT)
 
 
-@pytest.mark.thorough
+FAULTS = [
+    *[(rounded_after_sampling, kind) for kind in ("dense-fp32", "dense-fp16")],
+    *[(shared_noise, kind) for kind in KINDS],
+]
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        *[(rounded_after_sampling, kind) for kind in ("dense-fp32", "dense-fp16")],
-        *[(shared_noise, kind) for kind in KINDS],
+        (sent_another_temperature, "dense-fp32"),
+        *[pytest.param(fault, kind, marks=pytest.mark.thorough) for fault, kind in FAULTS],
     ],
 )
 def test_the_test_of_the_joint_distribution_catches(fault, kind):

@@ -34,6 +34,7 @@ CHANGING = {
     *("append", "appendleft", "add", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove"),
     *("reverse", "rotate", "setdefault", "sort", "subtract", "update", "observe"),
 }
+CHANGED_BY_EACH_CALL = {"timer"}
 
 
 def writes(tree: ast.AST, names: set[str]) -> list[str]:
@@ -49,10 +50,15 @@ def _targets(tree: ast.AST) -> Iterator[ast.expr]:
             yield from _parts(node.target)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             yield from _parts(node.optional_vars)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _changes(node.func):
             yield node.func.value
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"setattr", "delattr", "object.__setattr__"}:
             yield ast.Attribute(node.args[0], ast.literal_eval(node.args[1]), ast.Store())
+
+
+def _changes(method: ast.Attribute) -> bool:
+    owner = method.value
+    return method.attr in CHANGING or (isinstance(owner, ast.Attribute) and owner.attr in CHANGED_BY_EACH_CALL)
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:
@@ -94,6 +100,7 @@ def test_only_its_own_room_writes_the_state(file: str) -> None:
         "session.sent.append((1, 2.0))",
         "self.session.sent.popleft()",
         "seen.session.acceptance.observe(1.0, 2)",
+        "session.drafts.timer.end_round(1, None)",
         "session.acceptance.worth = 1.0",
         "for session.drafts.may_draft in (1, 2): pass",
         "setattr(client, 'weight', 2.0)",

@@ -32,12 +32,14 @@ class ClientEvents:
     def __init__(self) -> None:
         self._visits: deque[ClientEvent] = deque(maxlen=MAX_VISITS)
         self._refusals: dict[tuple[str, str, str], ClientEvent] = {}  # by client, code and reason, the newest last
-        self._news: deque[ClientEvent] = deque(maxlen=MAX_VISITS)  # of these, what operators were not told yet
+        # What operators were not told yet. Strangers' refusals must not push out the visits of clients.
+        self._new_visits: deque[ClientEvent] = deque(maxlen=MAX_VISITS)
+        self._new_refusals: deque[ClientEvent] = deque(maxlen=MAX_REFUSALS)
 
     def visit(self, kind: Kind, client: str, what: str, now: float) -> None:
         """Records that a client joined, left (sent Leave), was lost (silent for its lease), or was barred."""
         self._visits.append(ClientEvent(now, kind, client, what))
-        self._news.append(self._visits[-1])
+        self._new_visits.append(self._visits[-1])
 
     def refused(self, client: str, code: str, now: float, why: str = "") -> None:
         """Records a refused message. why: for operators, why the draft node is kept out; empty: it is not."""
@@ -45,21 +47,23 @@ class ClientEvents:
         event = ClientEvent(now, "refused", client, code, known.num_times + 1 if known else 1, why)
         self._refusals[client, code, why] = event
         if why and known is None:
-            self._news.append(event)
+            self._new_refusals.append(event)
         if len(self._refusals) > MAX_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
 
     def __len__(self) -> int:
-        """Number of retained events."""
-        return len(self._visits) + len(self._refusals)
+        """Number of retained events; untold ones count twice."""
+        return len(self._visits) + len(self._refusals) + len(self._new_visits) + len(self._new_refusals)
 
     def take_news(self) -> list[ClientEvent]:
         """Returns the visits, and the first refusals that keep a draft node out, since the previous call.
 
-        Of very many, only the newest. A draft node that is refused repeatedly for the same reason is news once.
+        Oldest first; of very many visits or refusals, only the newest. A draft node that is refused repeatedly for the
+        same reason is news once.
         """
-        news = list(self._news)
-        self._news.clear()
+        news = sorted([*self._new_visits, *self._new_refusals], key=lambda event: event.at)
+        self._new_visits.clear()
+        self._new_refusals.clear()
         return news
 
     def newest_first(self) -> list[ClientEvent]:

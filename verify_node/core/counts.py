@@ -1,4 +1,7 @@
-"""Counters since the start, for monitoring. They decide nothing."""
+"""Counters since the start, for monitoring.
+
+They decide nothing, except that the daemon takes the node's own work for a round (`Rounds.work_s`) from `WallTime`.
+"""
 
 from collections import Counter
 from collections.abc import Iterable

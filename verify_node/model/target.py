@@ -16,10 +16,10 @@ from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact.logits.token_counts import CountedTexts, TextCounts
 from verify_node.model.constraints import ConstraintMasks, Masks
-from verify_node.model.draft_model import DraftModel
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.logprobs import with_logprobs, with_prompts
 from verify_node.model.match_rule import decide_match_round
+from verify_node.model.own_drafter import OwnDrafter
 from verify_node.model.ratio_rule import decide_ratio_round
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Entry, Outcome, Round
 
@@ -46,7 +46,7 @@ class Target:
         *,
         records: bool = False,
         constraints: Constraints | None = None,
-        draft_model: DraftModel | None = None,
+        draft_model: OwnDrafter | None = None,
     ) -> None:
         """records: outcomes contain the decision at each position. constraints: None if none are served. draft_model:
         None if the verify node has no draft model."""

@@ -25,7 +25,7 @@ from goodspeed.wire.handshake import Welcome
 from goodspeed.wire.zmq.transport import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
-from verify_node.model.draft_model import DraftModel
+from verify_node.model.own_drafter import OwnDrafter
 from verify_node.model.target import Target
 from verify_node.process import costs
 from verify_node.process.daemon import VerifyDaemon
@@ -85,7 +85,7 @@ def _start_ranks(config: VerifyConfig) -> "Ranks":
     return Ranks.start(part, config.tp)
 
 
-def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, DraftModel | None]:
+def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafter | None]:
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     split: dict[str, Any] = {} if ranks is None else {"split": ranks.split}
     with nullcontext() if ranks is None else ranks.together():
@@ -100,7 +100,7 @@ def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, D
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         engines.set_threads(config.threads or 1, *(one.engine for one in (checkpoint, draft) if one is not None))
         runner = make_runner(config, checkpoint, ranks, draft)
-        return runner, None if draft is None else DraftModel(draft, make_draft_runner(draft, runner))
+        return runner, None if draft is None else OwnDrafter(draft, make_draft_runner(draft, runner))
 
 
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
@@ -151,7 +151,7 @@ def build(
     events: EventLog,
     cost: Refined,
     enrolment: Enrolment | None = None,
-    draft_model: DraftModel | None = None,
+    draft_model: OwnDrafter | None = None,
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(runner.checkpoint)

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -76,10 +77,12 @@ class Enrolment:
             states, is_there = self._states(), True
             self._trouble = ""
         except (FileNotFoundError, NotADirectoryError) as error:
-            self._tell_trouble("the folder is gone: nobody is enrolled", error)
+            what_to_do = "make the folder again, or mount it"
+            self._tell_trouble("the folder is gone: nobody is enrolled", error, what_to_do)
             states, is_there = {}, False
         except OSError as error:
-            self._tell_trouble("cannot read the folder: all stays as it was", error)
+            what_to_do = "let this node's user read the folder, or mount it again"
+            self._tell_trouble("cannot read the folder: all stays as it was", error, what_to_do)
             return
         if self._is_told and states == {name: state for name, (state, _) in self._files.items()}:
             return
@@ -97,15 +100,22 @@ class Enrolment:
             self._is_told = True
             self.say(changes(before, enrolled))
 
-    def _tell_trouble(self, what: str, error: OSError) -> None:
+    def _tell_trouble(self, what: str, error: OSError, what_to_do: str) -> None:
         if what != self._trouble:
-            logger.error(what, extra={"folder": self.folder, "why": error})
+            logger.error(what, extra={"folder": self.folder, "why": error, "what_to_do": what_to_do})
         self._trouble = what
 
     def _states(self) -> dict[str, State]:
         """Returns the files' states by name, without hidden files, which editors and secret mounts create."""
         self._looked_at = time.monotonic()
-        return {path.name: file_state(path) for path in self.folder.iterdir() if not path.name.startswith(".")}
+        states: dict[str, State] = {}
+        for path in self.folder.iterdir():
+            if not path.name.startswith("."):
+                state = file_state(path)
+                with suppress(FileNotFoundError):  # it was removed after it was listed
+                    path.lstat()
+                    states[path.name] = state
+        return states
 
     def _read(self, states: dict[str, State]) -> None:
         before, self._files = self._files, {}
@@ -136,11 +146,12 @@ class Enrolment:
             name: one for name, (_, one) in self._files.items() if one is not None and self._refused.get(name) != one
         }
 
-        def is_newcomer(name: str) -> tuple[bool, bool]:
+        def newness(name: str) -> tuple[bool, bool]:
+            """Whether the file enrols anything new, and whether another file, or none, enrolled its key."""
             key = files[name].public_key
             return self.enrolled.get(key) != files[name], self._enrolled_by.get(key) != name
 
-        newcomers_last = sorted(files, key=lambda name: (is_newcomer(name), name))
+        newcomers_last = sorted(files, key=lambda name: (newness(name), name))
         keys: dict[str, str] = {}
         names: dict[str, str] = {}
         enrolled: dict[str, Enrolled] = {}

@@ -2,18 +2,8 @@
 
 from goodspeed.exact import trees
 from goodspeed.fair.selection import Candidate, path_probability, rank
-from verify_node.session.draft_tokens import NOTHING, DraftTokens
+from verify_node.session.draft_tokens import DraftTokens
 from verify_node.session.session import Session
-
-
-def of_draft(session: Session) -> DraftTokens:
-    """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens."""
-    drafted = session.drafts.newest
-    if drafted is None or not session.allows_drafts_of(drafted.source):
-        return NOTHING
-    if session.verification == "match" and drafted.proposal is not None:  # its client was found to lie since it came
-        drafted = drafted._replace(proposal=None)
-    return drafted if drafted.parents is not None else drafted.cut(session.max_length)
 
 
 def calibrated_probabilities(session: Session, drafted: DraftTokens) -> list[float]:
@@ -32,16 +22,6 @@ def num_expected(session: Session, drafted: DraftTokens) -> float:
     candidate = Candidate(calibrated_probabilities(session, drafted), parents=drafted.parents)
     ranked = rank(candidate.odds, candidate.parents) if candidate.parents is not None else None
     return float(sum(path_probability(candidate, ranked)))
-
-
-def best(session: Session, drafted: DraftTokens, other: DraftTokens | None) -> DraftTokens:
-    """Returns the draft of which more tokens will be accepted."""
-    if other is None or not other.tokens:
-        return drafted
-    other = other.cut(session.max_length)
-    if not drafted.tokens:
-        return other
-    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
 
 
 def _probabilities_in_tree(session: Session, drafted: DraftTokens, parents: tuple[int, ...]) -> list[float]:

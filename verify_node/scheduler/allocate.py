@@ -119,7 +119,7 @@ class Allocator:
                 session.drafts.observe_claims(source, codes, num_accepted)
             if move.entry.answered is not None:
                 client.observe_answer(move.outcome.num_accepted, in_time=move.entry.answered)
-            session.drafts.timer.end_round(move.outcome.num_accepted, move.entry.model_drafted)
+            session.drafts.end_round(move.outcome.num_accepted, move.entry.model_drafted)
         for name, num_tokens in tokens.items():
             self.clients[name].observe_goodput(num_tokens, number)
 

@@ -1,7 +1,7 @@
 """Chooses the drafted tokens that the next round verifies: those that are worth their time, or all permitted ones.
 
-Considered is every drafted token that is available when a round is packed: from draft nodes, from a session's own text,
-and from the verify node's draft model. Verified are the tokens that bring the most for the time that they add
+Every drafted token that is available when a round is packed is considered: from draft nodes, from a session's own text,
+and from the verify node's draft model. The tokens that bring the most for the time that they add are verified
 (`fair/selection.py`): a token's worth is w U'(X) of its client, and its probability is its draft node's claim,
 calibrated by the outcomes of such claims. The other tokens are dropped, never deferred: under match a truncated draft
 is exact. Under ratio the choice must not depend on the tokens themselves, so the probability of every token is the
@@ -35,11 +35,11 @@ from goodspeed.fair.selection import (
 )
 from goodspeed.wire import probabilities
 from verify_node.clients.client import Client
-from verify_node.scheduler.acceptance import best, calibrated_probabilities, of_draft
+from verify_node.scheduler.acceptance import calibrated_probabilities, num_expected
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.prompt_lookup import PromptLookup, Wanting
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
-from verify_node.session.draft_tokens import DraftTokens
+from verify_node.session.draft_tokens import NOTHING, DraftTokens
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.needs import NONE, Needs
 
@@ -142,9 +142,8 @@ class Choice:
     ) -> None:
         """worth: of one token of a client, w U'(X). prompt_lookup: the verify node's own drafts; None: it has none.
         change_rows: `Engine.change_rows`. is_barrier: rounds verify drafts up to their permitted length."""
-        self.passed_over: Mapping[
-            bytes, DraftTokens
-        ] = {}  # of the newest round, by session: drafts without a chosen token
+        # Of the newest round, by session: drafts without a chosen token.
+        self.passed_over: Mapping[bytes, DraftTokens] = {}
         self._cost, self._limits, self._is_barrier = cost, limits, is_barrier
         self._worth = worth
         self._prompt_lookup = prompt_lookup
@@ -244,9 +243,8 @@ class Choice:
     def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
         """Notes which draft models may draft in the rounds that follow.
 
-        A trial learns its steady number anew: the known one may be of other texts. Each mode
-        has a steady number of its own: else rounds without draft models would teach the others that drafts bring
-        nothing.
+        A trial learns its steady number anew: the known one may be of other texts. Each mode has a steady number of its
+        own: else rounds without draft models would teach the others that drafts bring nothing.
         """
         if modes != self._modes and is_trial and self._steady is not None:
             self._steady[modes].outdate()
@@ -302,7 +300,7 @@ class Choice:
         wanting: list[Wanting] = []
         for session in ready:
             if session.takes_drafts:
-                drafted = best(session, of_draft(session), session.drafts.own)
+                drafted = _better(session, of_draft(session), session.drafts.own)
                 if drafted.tokens:
                     found.append((session, drafted))
                 lacks_draft = not drafted.tokens or drafted.source == OWN
@@ -311,7 +309,7 @@ class Choice:
                     wanting.append(Wanting(session, worth, self._price(session, worth)))
         if self._prompt_lookup is not None:
             texts = dict(self._prompt_lookup.draft(wanting))
-            found = [(session, best(session, one, texts.pop(session, None))) for session, one in found]
+            found = [(session, _better(session, one, texts.pop(session, None))) for session, one in found]
             found += texts.items()
         return [(session, one) for session, one in found if one.tokens]
 
@@ -342,6 +340,26 @@ class Choice:
             found = found - found[0] + self._cost.round_s(num_sessions, num_sessions, context)
         seconds: list[float] = (found + self._drafting_s).tolist()
         return seconds
+
+
+def of_draft(session: Session) -> DraftTokens:
+    """Returns the rest of the session's newest draft, up to the text's limit; of a tree, all remaining tokens."""
+    drafted = session.drafts.newest
+    if drafted is None or not session.allows_drafts_of(drafted.source):
+        return NOTHING
+    if session.verification == "match" and drafted.proposal is not None:  # its client was found to lie since it came
+        drafted = drafted._replace(proposal=None)
+    return drafted if drafted.parents is not None else drafted.cut(session.max_length)
+
+
+def _better(session: Session, drafted: DraftTokens, other: DraftTokens | None) -> DraftTokens:
+    """Returns the draft of which more tokens will be accepted."""
+    if other is None or not other.tokens:
+        return drafted
+    other = other.cut(session.max_length)
+    if not drafted.tokens:
+        return other
+    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
 
 
 def _candidates(

@@ -101,6 +101,10 @@ class DraftState:
         elif self.zero_since is None:
             self.zero_since = number
 
+    def end_round(self, num_accepted: int, drafted: bool | None) -> None:
+        """Updates the gain of model drafts, as `DraftTimer.end_round` does."""
+        self.timer.end_round(num_accepted, drafted)
+
     def call(self, may_draft: int, now: float, *, waits: bool) -> None:
         """Starts the wait for an answer to a verdict. waits: rounds wait until the draft is complete, if permitted."""
         self.is_needed = self.newest is None

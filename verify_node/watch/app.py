@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goodspeed import __version__
 from goodspeed.serving import web
 from goodspeed.serving.api_keys import Keys
-from goodspeed.serving.measuring import metrics as exposing
+from goodspeed.serving.measuring import metrics
 from goodspeed.serving.web import KeyCheck, LocalHost, error_answer, error_body
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.channels import VerifyChannel
@@ -142,7 +142,7 @@ async def serve(
         budget=core.limits.budget,
     )
     feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
-    exposition = partial(exposing.exposition, create_registry(core, channel))
+    exposition = partial(metrics.exposition, create_registry(core, channel))
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(web.serve(guarded(app, bound.keys), bound.listener))
@@ -172,7 +172,7 @@ def create_app(
             return JSONResponse({"status": "ok"})
         return JSONResponse(error_body("not ready: stopping", type="server_error", code="draining"), 503)
 
-    async def metrics(request: Request) -> Response:
+    async def serve_metrics(request: Request) -> Response:
         content, media_type = exposition()
         return Response(content, headers={"Content-Type": media_type})
 
@@ -183,7 +183,7 @@ def create_app(
         routes=[
             Route("/health", health),
             Route("/ready", ready),
-            Route("/metrics", metrics),
+            Route("/metrics", serve_metrics),
             Route("/events", feed.answer),
             Route("/debug", debug),
             *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),

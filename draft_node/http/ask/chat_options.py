@@ -77,7 +77,8 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
             what = f'{param}.type must be "object", or left out: the arguments of a call are an object'
             raise ApiError(400, what, param=param)
         if '"x-guidance"' in json.dumps(function.parameters):  # llguidance takes its options from there
-            raise wrong(f"{param} must not have x-guidance, which would change how schemas are enforced; leave it out")
+            what = 'must not have "x-guidance" anywhere, be it a name or a text: it changes how schemas are enforced'
+            raise wrong(f"{param} {what}; leave it out")
     return () if choice == "none" else functions
 
 

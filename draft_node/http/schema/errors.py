@@ -86,14 +86,17 @@ def of_validation(error: ValidationError) -> ApiError:
         return ApiError(400, "the body must be a JSON object", code="invalid_json")
     if kind == "union_tag_invalid":
         tags = re.findall(r"\[(.*?)\]", context["expected_tags"])
-        types = ", ".join(repr(tag) for tag in tags if not tag.startswith(LEFT_OUT))
-        what = f"{param} has the type {context['tag'][1:-1][:64]!a}, which is not supported; send one of {types}"
-        return ApiError(400, what, param=param)
+        types, given = ", ".join(repr(tag) for tag in tags if not tag.startswith(LEFT_OUT)), context["tag"][1:-1]
+        advice = INSTEAD_OF_TYPES.get(given) or f"send one of {types}"
+        return ApiError(400, f"{param} has the type {given[:64]!a}, which is not supported; {advice}", param=param)
     place = param.rpartition(".")[2]
     says = UNIONS[place] if kind.endswith("_type") and place in UNIONS and len(alike) > 1 else _sentence(found["msg"])
     code = "missing_parameter" if kind == "missing" else None
     return ApiError(400, f"{param} {says}", param=param, code=code)
 
+
+INSTEAD_OF_TYPES = {"item_reference": "no item is kept here; send the item itself"}
+"""Advice for unsupported types of parts; for others the supported types are named."""
 
 UNIONS = {
     "prompt": "must be a string, a list of strings, a list of token ids, or a list of such lists; none of them empty",

@@ -79,7 +79,7 @@ def _claims(core: VerifyCore) -> Iterator[Claim]:
         yield from _pool(core.pool, core.register)
     yield from _promises(core)
     kept, remembered = len(core.client_events), core.rate_limiter.num_senders
-    yield "client_events", kept <= MAX_VISITS + MAX_REFUSALS, f"keeps {kept} entries"
+    yield "client_events", kept <= 2 * (MAX_VISITS + MAX_REFUSALS), f"keeps {kept} entries"
     yield "rate limiter", remembered <= MAX_SENDERS, f"remembers {remembered} senders"
 
 

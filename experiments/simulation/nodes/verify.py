@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from experiments.simulation.network import MAX_BYTES, verdict_bytes
 from experiments.simulation.nodes.failures import WHY, Failures
 from experiments.simulation.nodes.invariants import CheckedCore
-from experiments.simulation.nodes.own_drafts import drafting_s, priced
+from experiments.simulation.nodes.own_drafter import drafting_s, priced
 from experiments.simulation.nodes.surroundings import Finished, Surroundings
 from experiments.simulation.settings import Settings, of_client
 from experiments.simulation.texts.recorded import RecordedLookup

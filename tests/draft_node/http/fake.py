@@ -34,7 +34,7 @@ from goodspeed.wire.messages import TokenLogprobs
 from tests.draft_node.service.test_slo_tiers import levels
 
 CONTEXT_LEN = 1000
-FORMS = Constraints(tokenizer_folder.load("tiny-target"))
+CONSTRAINTS = Constraints(tokenizer_folder.load("tiny-target"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -70,7 +70,7 @@ class FakeService(Service):
         self.draining = False
         self.tokenizer = cast(Any, self)  # it encodes and decodes itself
         self.num_encoded = 0
-        self.texts = RequestStats()
+        self.stats = RequestStats()
         self.outputs = set[OutputBuffer]()
         self.bodies, self.answers = body_queue(), answer_queue()
         self._secret = secrets.token_bytes(32)
@@ -127,7 +127,7 @@ class FakeService(Service):
         return Token(ord(letter), letter, letter.encode(), -0.25, tuple(others))
 
     async def check_constraint(self, constraint: Constraint, user: str) -> None:
-        FORMS.get(constraint)
+        CONSTRAINTS.get(constraint)
 
     async def encode(self, text: str, user: str) -> tuple[int, ...]:
         if not text:

@@ -68,57 +68,57 @@ def progress() -> Iterator[Progress]:
 
 
 LENGTHY: dict[str, Callable[[AsyncTokenizer, int], Any]] = {
-    "prompt": lambda encoder, size: encoder.encode("x" * size, "greedy"),
-    "content": lambda encoder, size: encoder.encode_chat([{"content": "x" * size}], "greedy"),
-    "names": lambda encoder, size: encoder.encode_chat(
+    "prompt": lambda async_tokenizer, size: async_tokenizer.encode("x" * size, "greedy"),
+    "content": lambda async_tokenizer, size: async_tokenizer.encode_chat([{"content": "x" * size}], "greedy"),
+    "names": lambda async_tokenizer, size: async_tokenizer.encode_chat(
         [{"content": "", "name": "x" * 512}] * (size // 512) + [{"content": "", "name": "x" * (size % 512)}], "greedy"
     ),
-    "token ids": lambda encoder, size: encoder.decode([1] * size, "greedy"),
+    "token ids": lambda async_tokenizer, size: async_tokenizer.decode([1] * size, "greedy"),
 }
 
 
 @pytest.mark.parametrize("kind", LENGTHY)
 @run_async
 async def test_a_long_text_does_not_hold_up_short_ones(kind: str, progress: Progress) -> None:
-    encoder = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
-    long = [asyncio.create_task(LENGTHY[kind](encoder, LONG + i)) for i in range(3)]
+    async_tokenizer = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
+    long = [asyncio.create_task(LENGTHY[kind](async_tokenizer, LONG + i)) for i in range(3)]
     try:
         await until(lambda: progress.begun)
-        assert await encoder.encode("hello", "other") == (5,)
-        assert await encoder.encode("hello", "greedy") == (5,)
-        assert await encoder.decode([1, 2], "other") == "xx"
+        assert await async_tokenizer.encode("hello", "other") == (5,)
+        assert await async_tokenizer.encode("hello", "greedy") == (5,)
+        assert await async_tokenizer.decode([1, 2], "other") == "xx"
         assert len(progress.begun) == 4
     finally:
         progress.may_end.set()
     done = await asyncio.gather(*long)
     assert [len(each) if isinstance(each, str) else each[0] for each in done] == [LONG, LONG + 1, LONG + 2]
-    encoder.close()
+    async_tokenizer.close()
 
 
 @run_async
 async def test_both_tokenizers_give_the_same_ids() -> None:
     tokenizer = load("tiny-draft-s").tokenizer
-    encoder = AsyncTokenizer(tokenizer, lambda: 1 << 31)
+    async_tokenizer = AsyncTokenizer(tokenizer, lambda: 1 << 31)
     text = "The river runs, quickly; over 1,234 stones. " * (LONG // 40)
     assert len(text) > LONG
-    ids = await encoder.encode(text, "user")
+    ids = await async_tokenizer.encode(text, "user")
     assert ids == tuple(encode_prompt(tokenizer, text))
-    assert await encoder.decode(ids, "user") == text
-    assert await encoder.encode_chat([{"role": "user", "content": text}], "user") == await encoder.encode_chat(
-        [{"role": "user", "content": text}], "other"
-    )
-    encoder.close()
+    assert await async_tokenizer.decode(ids, "user") == text
+    assert await async_tokenizer.encode_chat(
+        [{"role": "user", "content": text}], "user"
+    ) == await async_tokenizer.encode_chat([{"role": "user", "content": text}], "other")
+    async_tokenizer.close()
 
 
 @run_async
 async def test_the_end_ends_the_threads(progress: Progress) -> None:
     before = set(threading.enumerate())
-    encoder = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
+    async_tokenizer = AsyncTokenizer(Slow(progress), lambda: 1 << 31)
     progress.may_end.set()
-    await asyncio.gather(encoder.encode("short", "user"), encoder.encode("x" * LONG, "user"))
+    await asyncio.gather(async_tokenizer.encode("short", "user"), async_tokenizer.encode("x" * LONG, "user"))
     own = set(threading.enumerate()) - before
     assert {each.name.partition("_")[0] for each in own} == {"short-texts", "long-texts"}
-    encoder.close()
+    async_tokenizer.close()
     await until(lambda: not any(each.is_alive() for each in own))
 
 
@@ -144,13 +144,13 @@ async def test_a_prompt_with_a_token_that_the_target_lacks_is_refused_by_name() 
 @run_async
 async def test_control_tokens_of_users_are_refused_where_the_node_is_told_to() -> None:
     for refuses in (False, True):
-        encoder = AsyncTokenizer(chats.tokenizer(), lambda: 1 << 31, refuses_control_tokens=refuses)
-        assert await encoder.encode_chat([{"role": "user", "content": "a"}], "")
-        encoding = encoder.encode_chat([{"role": "user", "content": "a<|im_end|>"}], "")
+        async_tokenizer = AsyncTokenizer(chats.tokenizer(), lambda: 1 << 31, refuses_control_tokens=refuses)
+        assert await async_tokenizer.encode_chat([{"role": "user", "content": "a"}], "")
+        encoding = async_tokenizer.encode_chat([{"role": "user", "content": "a<|im_end|>"}], "")
         if refuses:
             with pytest.raises(PromptError, match="spells the control token"):
                 await encoding
         else:
             assert await encoding
-        assert await encoder.encode("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
-        encoder.close()
+        assert await async_tokenizer.encode("<|im_start|>user a<|im_end|>", ""), "a prompt is the client's own template"
+        async_tokenizer.close()

@@ -167,7 +167,7 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
         fourth = asyncio.create_task(user(4))
         await asyncio.gather(first, third, fourth)
         assert order == [0, 2, 4]
-        assert here.service.texts.failed == {"busy": 1}
+        assert here.service.stats.failed == {"busy": 1}
 
 
 @run_async
@@ -262,5 +262,5 @@ async def test_a_refused_text_says_why(prompt: tuple[int, ...], code: str) -> No
         with pytest.raises(RequestRefused) as refused:
             await write(here.service, generation_of(prompt, GREEDY, 4))
         assert refused.value.code == code
-        assert here.service.texts.failed == {code: 1}
+        assert here.service.stats.failed == {code: 1}
         await here.until_free()

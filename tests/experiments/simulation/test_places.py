@@ -19,7 +19,10 @@ SLOW = Linear(fixed_s=0.1, token_s=0.01)
 @pytest.mark.parametrize("cost", [Settings.round_cost, SLOW], ids=["quick", "slow"])
 def test_every_text_is_the_targets_and_ends_whatever_befalls(order: str, cost: Linear) -> None:
     """The pool holds one longest text. `play` validates the verify node after every event, and Unfinished is found."""
+    num_preempted = 0
     for seed in range(8):
         world, found = play(seed, replace(some_settings(seed), order=order, round_cost=cost, **TINY_POOL))
         assert found.what == [], f"seed {seed}"
         assert world.num_left == 0
+        num_preempted += world.verify.core.counts.num_preempted if world.verify.core is not None else 0
+    assert num_preempted > 0, "memory is taken in these worlds"

@@ -25,19 +25,22 @@ def compare(wanted: Wanted, got: Sequence[str], is_complete: bool) -> Comparison
 @pytest.mark.parametrize(
     ("verdict", "tokens", "rule", "ending", "episode"),
     [
-        ("exact", OWN, "match", "finished", None),
-        ("near_tie", ["?", *OWN[1:]], "match", "finished", None),
-        ("wrong", ["x", *OWN[1:]], "match", "finished", None),
-        ("wrong", OWN[:-1], "match", "finished", None),
-        ("complete", ["x"] * len(OWN), "ratio", "finished", None),
-        ("wrong", ["x"] * (len(OWN) - 1), "ratio", "finished", None),
+        ("exact", OWN, "match", "finished length", None),
+        ("near_tie", ["?", *OWN[1:]], "match", "finished length", None),
+        ("wrong", ["x", *OWN[1:]], "match", "finished length", None),
+        ("wrong", OWN[:-1], "match", "finished length", None),
+        ("wrong", OWN, "match", "finished stop", None),  # nothing may stop it
+        ("complete", ["x"] * len(OWN), "ratio", "finished length", None),
+        ("wrong", ["x"] * (len(OWN) - 1), "ratio", "finished length", None),
         ("left", OWN[:5], "match", "left", None),
         ("wrong", ["x"], "match", "left", None),
         ("wrong", ["x"], "match", "broke", KILL),  # a kill excuses no wrong token
         ("late", OWN[:5], "match", "late", None),
         ("broken", OWN[:5], "match", "broke", None),
         ("excused", OWN[:5], "match", "broke", KILL),
+        ("excused", OWN[:5], "match", "broke", Episode("kill", "a", 99.9, 130.0)),  # begun while its node was dying
         ("broken", OWN[:5], "match", "broke", Episode("kill", "a", 50.0, 70.0)),
+        ("broken", OWN[:5], "match", "broke", Episode("kill", "a", 111.0, 130.0)),  # after its end
         ("broken", OWN[:5], "match", "broke", Episode("kill", "b", 105.0, 120.0)),
         ("broken", OWN[:5], "match", "broke", Episode("kill", VERIFY, 105.0, 120.0)),  # texts wait for the verify node
         ("excused", OWN[:5], "match", "broke", Episode("kill", VERIFY, 30.0, 30.0 + LONG_S)),  # but not for ever
@@ -47,7 +50,9 @@ def compare(wanted: Wanted, got: Sequence[str], is_complete: bool) -> Comparison
 )
 def test_a_text_is_judged(verdict: str, tokens: list[str], rule: str, ending: str, episode: Episode | None) -> None:
     text = Text("a", rule, WANTED, 100.0, list(tokens))  # type: ignore[arg-type]
-    text.end(ending, "length" if ending == "finished" else "", 110.0)  # type: ignore[arg-type]
+    how, _, reason = ending.partition(" ")
+    text.end(how, reason, 110.0)  # type: ignore[arg-type]
+    text.end("broke", "the first end counts", 111.0)
     tally = Tally()
     assert tally.take(text, Weather([episode] if episode else []), compare) == verdict
     assert tally.num_broken == len(tally.broken) == (verdict in ("wrong", "broken", "late"))

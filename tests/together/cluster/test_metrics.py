@@ -117,7 +117,7 @@ class Pair:
         self.answered = ResponseCounts()
         self.service = Service(self.draft, self.checkpoint, max_waiting=1)
         self.verify_registry = verify_metrics.create_registry(self.verify.core, self.verify.channel)
-        self.draft_registry = draft_metrics.create_registry(self.draft, self.service.texts, self.answered)
+        self.draft_registry = draft_metrics.create_registry(self.draft, self.service.stats, self.answered)
 
     def _verify(self) -> VerifyDaemon:
         config = VerifyConfig(
@@ -278,7 +278,7 @@ def test_alternatives_are_told_by_what_became_of_them() -> None:
 
 def test_promises_are_told_by_what_became_of_them() -> None:
     pair = Pair()
-    counts, texts = pair.verify.core.counts, pair.service.texts
+    counts, texts = pair.verify.core.counts, pair.service.stats
     counts.promises["easy", "promised"], counts.broken["easy", "memory"] = 5, 2
     texts.slo_tokens["easy"], texts.promised["easy", "attained"] = 9, 3
     told = served(pair.verify_registry)

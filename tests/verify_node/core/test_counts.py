@@ -89,7 +89,10 @@ def test_refusals_push_nobody_out():
     client_events = ClientEvents()
     client_events.visit("lost", "a", "", 1.0)
     for number in range(2 * MAX_VISITS):
-        client_events.refused("b", f"code-{number}", 2.0 + number)
+        client_events.refused("b", f"code-{number}", 2.0 + number, why="another release")
     assert [entry.client for entry in client_events.losses_since(0.0)] == ["a"]
     assert client_events.losses_since(2.0) == []
+    assert len(client_events) == 2 * (1 + MAX_REFUSALS)
+    news = client_events.take_news()
+    assert (len(news), news[0].client) == (1 + MAX_REFUSALS, "a")
     assert len(client_events) == 1 + MAX_REFUSALS

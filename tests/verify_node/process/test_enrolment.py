@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.errors import ConfigError
+from goodspeed.untrusted import file_state
 from goodspeed.wire import keys
 from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.zmq.authentication import new_pair
@@ -207,6 +208,22 @@ def test_a_folder_that_is_gone_enrols_nobody_and_is_reported_once(
         found.look()
     assert told == [set(), {"a"}] * 2
     assert [line.getMessage() for line in caplog.records] == ["the folder is gone: nobody is enrolled"] * 2
+    assert {vars(line)["what_to_do"] for line in caplog.records} == {"make the folder again, or mount it"}
+
+
+def test_a_file_that_is_removed_while_the_folder_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found, _ = watched(tmp_path)
+    enrol(tmp_path, "a")
+
+    def removed(path: Path) -> object:
+        path.unlink()
+        return file_state(path)
+
+    monkeypatch.setattr(enrolment, "file_state", removed)
+    found.look()
+    assert (found.enrolled, caplog.records) == ({}, [])
 
 
 def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Sampling, Slo
 from tests.fakes import Desk, session_id
-from verify_node.model.draft_model import LEAST_PREFILL
+from verify_node.model.own_drafter import LEAST_PREFILL
 from verify_node.scheduler.prefill import FIRST, LONGEST, UNMEASURED, Prefill, attended
 from verify_node.scheduler.round import Entry, Round
 

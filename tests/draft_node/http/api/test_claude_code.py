@@ -99,16 +99,18 @@ def test_what_other_models_and_their_service_did_is_left_out() -> None:
     assert names >= {"redacted_thinking", "server_tool_use", "web_search_tool_result", "citations", "tool_reference"}
 
 
-def test_tools_that_a_later_message_adds_or_removes_are_there_from_the_beginning() -> None:
+@pytest.mark.parametrize("role", ["system", "assistant"])
+def test_tools_that_a_later_message_adds_or_removes_are_there_from_the_beginning(role: str) -> None:
     changes = [
         {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "Read"}},
         {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Edit"}},
+        {"type": "redacted_thinking", "data": "eA=="},
     ]
-    system = {"role": "system", "content": changes, "clear_at": "next_user_message", "output_config": {"effort": "low"}}
-    prompt, names = prompt_of(*turn(1), system, {"role": "user", "content": "Well?"})
+    later = {"role": role, "content": changes, "clear_at": "next_user_message", "output_config": {"effort": "low"}}
+    prompt, names = prompt_of(*turn(1), later, {"role": "user", "content": "Well?"})
     for name in ("Read", "Edit"):
         assert prompt.count(f'"name": "{name}"') == 1 + (name == "Read")  # the call has it, too
-    assert names >= {"tool_addition", "tool_removal", "clear_at", "output_config"}
+    assert names >= {"tool_addition", "tool_removal", "redacted_thinking", "clear_at", "output_config"}
 
 
 def test_a_summary_is_what_the_assistant_said() -> None:

@@ -378,8 +378,8 @@ def test_tools_that_are_only_hosted_are_none() -> None:
         ),
         ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools", "shorten a name"),
         ({"tool_choice": allowed("sometimes", APPLY)}, "tool_choice.mode", "'auto' or 'required'"),
-        ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3", "not supported; send one of 'message'"),
-        ({"input": [said("user"), {"type": "compaction_trigger"}]}, "input.1", "not supported"),
+        ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3", "send the item itself"),
+        ({"input": [said("user"), {"type": "compaction_trigger"}]}, "input.1", "send one of 'message'"),
         ({"previous_response_id": "r"}, "previous_response_id", "send all of it as input"),
     ],
 )

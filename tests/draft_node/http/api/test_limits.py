@@ -187,7 +187,7 @@ def test_nothing_is_encoded_that_cannot_be_written_now(api: Api) -> None:
     for answer in (api.complete(), api.chat()):
         assert error_of(answer, 503)["code"] == "verify_away"
     assert api.service.num_encoded == 0
-    assert api.service.texts.failed == {"verify_away": 2}
+    assert api.service.stats.failed == {"verify_away": 2}
 
 
 def test_whose_work_a_text_is() -> None:

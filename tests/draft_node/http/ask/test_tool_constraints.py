@@ -104,6 +104,7 @@ def test_without_strict_tools_texts_are_free() -> None:
         ({"tools": [function(strict=True, a=UNIQUE)]}, "tools", "uniqueItems"),
         ({"tools": [function(strict=True, a={"enum": ["x" * 70_000]})]}, "tools", "too long"),
         ({"tools": [function(a={"items": {"x-guidance": {"lenient": True}}})]}, "tools.0.function.parameters", "x-gui"),
+        ({"tools": [function(a={"enum": ["x-guidance"]})]}, "tools.0.function.parameters", "be it a name or a text"),
         ({"tools": STRICT, "ignore_eos": True}, "ignore_eos", "ends where its form ends"),
         *(
             ({"tools": TOOLS, "structured_outputs": {"regex": "a"}, **choice}, "structured_outputs", "must be JSON")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from draft_node.core.generation import Generation
-from experiments.simulation.nodes.own_drafts import best_length, drafting_s, priced
+from experiments.simulation.nodes.own_drafter import best_length, drafting_s, priced
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from experiments.simulation.texts.draft_model import DraftModel

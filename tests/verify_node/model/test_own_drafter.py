@@ -19,7 +19,7 @@ from tests.fakes import make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_runner
 from tests.verify_node.model.desk import TARGET, RealDesk
 from verify_node.clients.calibration import Calibration
-from verify_node.model.draft_model import RESTED_ROUNDS, DraftModel
+from verify_node.model.own_drafter import RESTED_ROUNDS, OwnDrafter
 from verify_node.model.target import Target
 from verify_node.process.assembly import make_draft_runner
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
@@ -34,7 +34,7 @@ class OwnDesk(RealDesk):
     def __init__(self, draft: Any = DRAFT, runners: tuple[Engine, Engine] | None = None, **options: Any) -> None:
         """runners: of target and draft model, in place of those of TARGET and `draft`."""
         runner, own = runners or (make_runner(TARGET), make_runner(draft))
-        self.own = DraftModel(own.checkpoint, own)
+        self.own = OwnDrafter(own.checkpoint, own)
         target = Target(runner.checkpoint, runner, draft_model=self.own)
         super().__init__(target, has_draft_model=True, self_draft=False, **options)
         self.planned: list[Round] = []
@@ -135,7 +135,7 @@ def test_one_slow_pass_does_not_end_drafting() -> None:
 
 
 def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_parts(monkeypatch: Any) -> None:
-    monkeypatch.setattr("verify_node.model.draft_model.PREFILL", 24)
+    monkeypatch.setattr("verify_node.model.own_drafter.PREFILL", 24)
     desk = OwnDesk(TARGET)
     prompts = {number: tuple(range(number, number + 40)) for number in range(1, 6)}
     for number, prompt in prompts.items():
@@ -190,7 +190,7 @@ def request_of(**changes: Any) -> DraftRequest:
     return DraftRequest(**values | changes)
 
 
-def draft(own: DraftModel, *requests: DraftRequest, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
+def draft(own: OwnDrafter, *requests: DraftRequest, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
     """Drafts after the target's next token in each of these texts."""
     outcomes = [Outcome(one.session_id, alone(GREEDY, 1, tuple(one.text)), 0, 0.0) for one in requests]
     planned = Round(number, (), draft_requests=tuple(requests), worth_per_s=worth_per_s)
@@ -198,14 +198,14 @@ def draft(own: DraftModel, *requests: DraftRequest, number: int = 1, worth_per_s
 
 
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
-    own, text = DraftModel(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
+    own, text = OwnDrafter(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
     assert draft(own, request_of(most=4)) == [text[1:4]]
     assert draft(own, request_of(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
     assert draft(own, request_of(most=1)) == [()]
 
 
 def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
-    own = DraftModel(TARGET, make_runner(TARGET))
+    own = OwnDrafter(TARGET, make_runner(TARGET))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
     assert draft(own, request_of(least_probability=0.65), worth_per_s=10.0) == [()]  # verifying takes 0.65 of 0.7
@@ -216,7 +216,7 @@ def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
 
 def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
     draft_model = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
-    own = DraftModel(draft_model, make_runner(draft_model))
+    own = OwnDrafter(draft_model, make_runner(draft_model))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) != [
         ()
@@ -226,7 +226,7 @@ def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
 
 
 def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
-    own = DraftModel(TARGET, make_runner(TARGET, prefix_cache=True))
+    own = OwnDrafter(TARGET, make_runner(TARGET, prefix_cache=True))
     fed = record_passes(own.drafter, monkeypatch)
     text = tuple(range(2, 32))
     expected = draft(own, request_of(text=text, prefix_scope=b"ann"))
@@ -237,7 +237,7 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
 
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:
-    own = DraftModel(TARGET, make_runner(TARGET))
+    own = OwnDrafter(TARGET, make_runner(TARGET))
     draft(own, request_of(text=(9, 8, 7, 6)))
     own.keep({session_id(1)})
     assert own.runner.pool.length(session_id(1)) > 0
@@ -276,7 +276,7 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
 
 
 def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any, monkeypatch: Any) -> None:
-    own, free = DraftModel(TARGET, make_runner(TARGET)), list[bool]()
+    own, free = OwnDrafter(TARGET, make_runner(TARGET)), list[bool]()
     tensors: list[weakref.ref[torch.Tensor]] = []
 
     def fail(chunks: Any) -> torch.Tensor:
@@ -308,7 +308,7 @@ def test_its_time_is_no_time_of_the_target() -> None:
 
 
 def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round() -> None:
-    own = DraftModel(TARGET, make_runner(TARGET))
+    own = OwnDrafter(TARGET, make_runner(TARGET))
     text = request_of(text=tuple(range(2, 62)))
     lengths = []
     for room_left in (0.0, 20.0, inf):

@@ -42,7 +42,7 @@ RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 """Rounds without own drafts after a failure; twice as many after each further one, at most MAX_RESTED_ROUNDS."""
 
 
-class DraftModel:
+class OwnDrafter:
     """The draft model and its KV caches, by session of the target."""
 
     def __init__(self, checkpoint: Checkpoint, runner: Engine) -> None:
@@ -97,8 +97,7 @@ class DraftModel:
         decided = {outcome.session_id: outcome.tokens for outcome in outcomes if not outcome.failed}
         for request in planned.draft_requests:
             new, opened = decided.get(request.session_id, ()), request.opened
-            text = [*request.text, *new]
-            room = min(request.most - len(new), self.checkpoint.context_len - len(text))
+            room = min(request.most, self.checkpoint.context_len - len(request.text)) - len(new)
             length = min(MAX_LENGTH, opened.max_draft, room)
             if not new or length <= 0 or any(token in opened.stop_ids for token in new):
                 continue
@@ -107,7 +106,7 @@ class DraftModel:
                     opened if opened.verification == "match" else replace(opened, verification="match"),
                     opened.epoch,
                     planned.number,
-                    text,
+                    [*request.text, *new],
                     length,
                     least_probability=min(1.0, request.least_probability),  # the first token is drafted in any case
                     calibrated=request.calibrated,

@@ -1,4 +1,4 @@
-"""Texts in a form by the embedded models: drafted or not they are what the target writes alone in its masks."""
+"""Constrained texts by the embedded models: drafted or not they are what the target writes alone in its masks."""
 
 import json
 from collections.abc import Sequence
@@ -173,7 +173,7 @@ def test_no_form_is_compiled_in_a_round_for_a_text_that_is_preempted_or_opened_a
         assert decode(desk.text(number)) in ("the red one", "the green one")
 
 
-def test_forms_are_announced_and_texts_keep_them():
+def test_constraints_are_announced_and_texts_keep_them():
     desk = FormDesk()
     assert desk.hello("b").constraints
     assert not Desk().hello().constraints
