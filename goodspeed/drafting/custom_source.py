@@ -144,9 +144,11 @@ def _checked(answer: Any) -> list[tuple[int, float, int]]:
         tokens, claimed, *tree = answer
         [parents] = tree or [range(BASE, len(tokens) + BASE)]
         drafted = list(zip(map(index, tokens), map(float, claimed), map(index, parents), strict=True))
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError) as error:
         wanted = "token ids, as many probabilities, and of a tree as many predecessors"
-        raise ValueError(f"draft returned {reprlib.repr(answer)}; it must return lists: {wanted}; see {PAGE}") from None
+        raise ValueError(
+            f"draft returned {reprlib.repr(answer)}; it must return lists: {wanted}; see {PAGE}"
+        ) from error
     for node, (token, probability, above) in enumerate(drafted):
         if token < 0:
             raise ValueError(f"draft returned the token id {token}; it must be 0 or more")
