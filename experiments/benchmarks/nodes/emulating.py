@@ -3,9 +3,10 @@
     python -m experiments.benchmarks.nodes.emulating HARDWARE MODULE OPTIONS...
 
 runs MODULE, `verify_node` or a draft worker's, with its options. A real pass goes on by sleeping until its emulated
-time is over; all else, such as sampling, messages and timers, takes its real time. The measurement of a verify node at
-its start has that factor more time, so that it is as good as there. A verify node takes its draft nodes, which are on
-loopback, for processes of other machines. A line is written for every pass.
+time is over, also the few that try a model at its load; all else, such as sampling, messages and timers, takes its
+real time. The measurement of a verify node at its start has that factor more time, so that it is as good as there. A
+verify node takes its draft nodes, which are on loopback, for processes of other machines. A line is written for every
+pass.
 """
 
 import sys
