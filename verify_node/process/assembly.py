@@ -22,7 +22,7 @@ from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
 from verify_node.model.draft_model import DraftModel

@@ -28,7 +28,7 @@ from goodspeed.engine.torch.loading import start
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
-from goodspeed.wire.zmq.transport import bind_verify, connect_draft
+from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
 from verify_node.process import preflight as verify_preflight
