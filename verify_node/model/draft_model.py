@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.sources import OWN
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
@@ -136,7 +136,7 @@ class DraftModel:
         return done + drafter.give_up(empty=False)
 
 
-def _expected(job: Job, request: DraftRequest, num_parallel: int) -> float:
+def _expected(job: UnfinishedProposal, request: DraftRequest, num_parallel: int) -> float:
     """Returns what a draft's next pass is expected to bring, less the time to verify its tokens.
 
     Assumes that each token is as probable as the previous ones.
