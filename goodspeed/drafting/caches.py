@@ -77,10 +77,10 @@ class _Cache:
 class Caches:
     """The caches of all sessions; iterates over session ids, oldest session first."""
 
-    def __init__(self, runner: Engine) -> None:
-        self._runner = runner
-        self._context_len = runner.checkpoint.context_len
-        self._num_parallel = runner.checkpoint.num_parallel
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._context_len = engine.checkpoint.context_len
+        self._num_parallel = engine.checkpoint.num_parallel
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
         self._reserved = 0  # pages reserved for the jobs of this step
@@ -94,7 +94,7 @@ class Caches:
 
     @property
     def pool(self) -> PagePool:
-        return self._runner.pool
+        return self._engine.pool
 
     def rewind(self, job: UnfinishedProposal) -> None:
         """Truncates the cache to the rows that the job needs: the text, and nodes with children.
@@ -109,9 +109,9 @@ class Caches:
             num_kept, way = (num_kept, way[:-1]) if way else (num_kept - 1, way)
         kept = sorted({*way, *needed.values()})
         if kept:
-            self._runner.keep([TreePath(job.session_id, num_kept, tuple(kept))])
+            self._engine.keep([TreePath(job.session_id, num_kept, tuple(kept))])
         else:
-            num_kept = self._runner.pool.truncate(job.session_id, num_kept)
+            num_kept = self._engine.pool.truncate(job.session_id, num_kept)
         moved = {row: place - len(way) for place, row in enumerate(kept)} | dict.fromkeys((BASE, *way), BASE)
         cache.nodes = [(cache.nodes[row][0], moved[cache.nodes[row][1]]) for row in kept[len(way) :]]
         cache.rows = {node: moved[row] for node, row in needed.items()}
@@ -142,7 +142,7 @@ class Caches:
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
             self.pool.withdraw(session_id)
-        self._runner.pool.free(session_id)
+        self._engine.pool.free(session_id)
 
     def lags(self, job: UnfinishedProposal) -> bool:
         """True if much of the job's text is not cached."""
@@ -178,7 +178,7 @@ class Caches:
             job.is_narrow = True
             self.rewind(job)
             feed = self._feed(job, 1)
-        if self._is_too_long(job, feed) or max(feed.text, default=0) >= self._runner.checkpoint.num_tokens:
+        if self._is_too_long(job, feed) or max(feed.text, default=0) >= self._engine.checkpoint.num_tokens:
             return None
         while self._num_free < self._needed(job, feed):
             idle = [key for key in self._caches if key in pool and key not in jobs]
@@ -262,7 +262,7 @@ class Caches:
         return self.pool.upcoming(job.session_id, job.propose.scope, job.text)
 
     def _evict(self, session_id: bytes) -> None:
-        self._runner.pool.free(session_id)
+        self._engine.pool.free(session_id)
         cache = self._caches[session_id]
         self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 

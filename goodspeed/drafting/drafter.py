@@ -39,7 +39,7 @@ class Drafter(DraftModel):
     def __init__(
         self,
         checkpoint: Checkpoint,
-        runner: Engine,
+        engine: Engine,
         *,
         kind: str = "lattice",
         k: int = 64,
@@ -53,17 +53,17 @@ class Drafter(DraftModel):
         """
         super().__init__(constraints)
         self.checkpoint = checkpoint
-        self.runner = runner
+        self.engine = engine
         self.vocab_size = checkpoint.num_tokens
         self.num_parallel = checkpoint.num_parallel
-        self.context_len = min(checkpoint.context_len, runner.pool.num_pages * runner.pool.page_size)
+        self.context_len = min(checkpoint.context_len, engine.pool.num_pages * engine.pool.page_size)
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
         self.num_passes = 0
         self._counted = CountedTexts()
-        self.caches: Caches = Caches(runner)
-        self.widths = Widths(max_width if runner.has_trees else 1, checkpoint.num_parallel)
+        self.caches: Caches = Caches(engine)
+        self.widths = Widths(max_width if engine.has_trees else 1, checkpoint.num_parallel)
         self.prefill_rows = PrefillRows(PREFILL_CHUNK)
 
     @property
@@ -89,7 +89,7 @@ class Drafter(DraftModel):
         """Gives up after the model failed, and drops all caches: their contents are uncertain."""
         given_up = self.give_up()
         for session_id in list(self.caches):
-            self.runner.pool.withdraw(session_id)
+            self.engine.pool.withdraw(session_id)
             self.forget(session_id)
         return given_up
 
@@ -117,7 +117,7 @@ class Drafter(DraftModel):
                 done.append(job)
         if fed:
             self.num_passes += 1
-            logits = self.runner.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
+            logits = self.engine.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
             for job, _ in fed:
                 self.caches.publish(job)
             self._draw_all([row for job, feed in fed for row in _rows(job, feed)], logits)

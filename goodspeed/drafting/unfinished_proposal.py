@@ -1,4 +1,4 @@
-"""A proposal in the making, with the tree drafted so far."""
+"""An unfinished proposal with the tree drafted so far, and the rows of logits that extend it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

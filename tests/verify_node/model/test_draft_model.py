@@ -16,12 +16,12 @@ from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.drafting.test_drafter import record_passes
 from tests.fakes import make_open, session_id
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.verify_node.model.desk import TARGET, RealDesk
 from verify_node.clients.calibration import Calibration
 from verify_node.model.draft_model import RESTED_ROUNDS, DraftModel
 from verify_node.model.target import Target
-from verify_node.process.assembly import make_draft_runner
+from verify_node.process.assembly import make_draft_engine
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
 
 DRAFT = make_checkpoint(1, shift=0.05)
@@ -33,7 +33,7 @@ class OwnDesk(RealDesk):
 
     def __init__(self, draft: Any = DRAFT, runners: tuple[Engine, Engine] | None = None, **options: Any) -> None:
         """runners: of target and draft model, in place of those of TARGET and `draft`."""
-        runner, own = runners or (make_runner(TARGET), make_runner(draft))
+        runner, own = runners or (make_engine(TARGET), make_engine(draft))
         self.own = DraftModel(own.checkpoint, own)
         target = Target(runner.checkpoint, runner, draft_model=self.own)
         super().__init__(target, has_draft_model=True, self_draft=False, **options)
@@ -74,7 +74,7 @@ class OwnDesk(RealDesk):
 
 
 def alone(sampling: Sampling, max_tokens: int = 20, prompt: tuple[int, ...] = (3, 1, 4)) -> tuple[int, ...]:
-    return tuple(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, max_tokens, ()))
+    return tuple(generation.generate(TARGET, make_engine(TARGET), prompt, sampling, max_tokens, ()))
 
 
 @pytest.mark.parametrize("draft", [TARGET, DRAFT, make_checkpoint(9)], ids=["the target", "near", "unlike"])
@@ -91,7 +91,7 @@ def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(ha
     names = ["tiny-draft-s", gguf_files.made("tiny-draft-s")]
     target, draft = map(engines.load, names if has_torch else reversed(names))
     runner = engines.start(target, num_pages=16, prefix_cache=True)
-    own = make_draft_runner(draft, runner)
+    own = make_draft_engine(draft, runner)
     assert {runner.pool.page_size, own.pool.page_size} == ({16, 32} if has_torch else {32})
     assert own.pool.has_prefix_cache
     for number in ("num_pages", "max_unused"):
@@ -198,14 +198,14 @@ def draft(own: DraftModel, *requests: DraftRequest, number: int = 1, worth_per_s
 
 
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
-    own, text = DraftModel(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
+    own, text = DraftModel(TARGET, make_engine(TARGET)), alone(GREEDY, 9)
     assert draft(own, request_of(most=4)) == [text[1:4]]
     assert draft(own, request_of(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
     assert draft(own, request_of(most=1)) == [()]
 
 
 def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
-    own = DraftModel(TARGET, make_runner(TARGET))
+    own = DraftModel(TARGET, make_engine(TARGET))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
     assert draft(own, request_of(least_probability=0.65), worth_per_s=10.0) == [()]  # verifying takes 0.65 of 0.7
@@ -216,7 +216,7 @@ def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
 
 def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
     draft_model = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
-    own = DraftModel(draft_model, make_runner(draft_model))
+    own = DraftModel(draft_model, make_engine(draft_model))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) != [
         ()
@@ -226,7 +226,7 @@ def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
 
 
 def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
-    own = DraftModel(TARGET, make_runner(TARGET, prefix_cache=True))
+    own = DraftModel(TARGET, make_engine(TARGET, prefix_cache=True))
     fed = record_passes(own.drafter, monkeypatch)
     text = tuple(range(2, 32))
     expected = draft(own, request_of(text=text, prefix_scope=b"ann"))
@@ -237,7 +237,7 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
 
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:
-    own = DraftModel(TARGET, make_runner(TARGET))
+    own = DraftModel(TARGET, make_engine(TARGET))
     draft(own, request_of(text=(9, 8, 7, 6)))
     own.keep({session_id(1)})
     assert own.runner.pool.length(session_id(1)) > 0
@@ -254,8 +254,8 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     desk.round()
     assert session_id(1) not in pool
     assert session_id(2) in pool
-    desk.real.runner.pool.free(session_id(2))  # as a preemption does
-    desk.own.keep(desk.real.runner.pool)
+    desk.real.engine.pool.free(session_id(2))  # as a preemption does
+    desk.own.keep(desk.real.engine.pool)
     assert pool.num_free == pool.num_pages
 
 
@@ -276,7 +276,7 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
 
 
 def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any, monkeypatch: Any) -> None:
-    own, free = DraftModel(TARGET, make_runner(TARGET)), list[bool]()
+    own, free = DraftModel(TARGET, make_engine(TARGET)), list[bool]()
     tensors: list[weakref.ref[torch.Tensor]] = []
 
     def fail(chunks: Any) -> torch.Tensor:
@@ -308,7 +308,7 @@ def test_its_time_is_no_time_of_the_target() -> None:
 
 
 def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round() -> None:
-    own = DraftModel(TARGET, make_runner(TARGET))
+    own = DraftModel(TARGET, make_engine(TARGET))
     text = request_of(text=tuple(range(2, 62)))
     lengths = []
     for room_left in (0.0, 20.0, inf):
