@@ -149,6 +149,12 @@ def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any, told: str, capl
     assert [each.tokens for each in drafter.step()] == [(1,)]
 
 
+def test_an_error_inside_of_an_answer_keeps_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    assert drafted(Fixed([1], (1 + one for one in [None])), asked()).tokens == ()  # type: ignore[operator]
+    assert "unsupported operand type" in caplog.text
+    assert "1 + one for one in [None]" in caplog.text
+
+
 def test_what_begin_returns_must_draft(caplog: pytest.LogCaptureFixture) -> None:
     class Unfit:
         def begin(self, asked: Any) -> Any:
