@@ -92,8 +92,8 @@ class Registry(Generic[T]):
         module = self._imported(name, place, lambda: _file(place) if place.endswith(".py") else _module(place))
         found = getattr(module, attribute, None)
         if not callable(found):
-            file = "" if place.endswith(".py") else f" ({getattr(module, '__file__', None) or 'a part of Python'})"
-            what = f"{place}{file} has no {self._own} {attribute!r}; name the {self._own} after the colon"
+            at = "" if place.endswith(".py") else f" ({_origin(module)})"
+            what = f"{place}{at} has no {self._own} {attribute!r}; name the {self._own} after the colon"
             raise ConfigError(f"the {self.kind} {name}: {what}")
         self._known[name] = self._guard(name, found)
 
@@ -141,6 +141,13 @@ def _module(name: str) -> ModuleType:
     if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     return importlib.import_module(name)  # noqa: TID251 what a person names on the command line
+
+
+def _origin(module: ModuleType) -> str:
+    """Returns the file of a module, or the folder if it has no `__init__.py`."""
+    if (file := getattr(module, "__file__", None)) is not None:
+        return str(file)
+    return "a part of Python" if module.__name__ in sys.stdlib_module_names else ", ".join(module.__path__)
 
 
 def _file(place: str) -> ModuleType:

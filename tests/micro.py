@@ -47,7 +47,7 @@ def make_checkpoint(seed: int = 0, *, shift: float = 0.0, num_tokens: int = VOCA
     )
 
 
-def make_runner(
+def make_engine(
     checkpoint: Checkpoint, num_pages: int = 256, page_size: int = 4, *, prefix_cache: bool = False
 ) -> TorchEngine:
     return start(checkpoint, num_pages=num_pages, page_size=page_size, prefix_cache=prefix_cache)

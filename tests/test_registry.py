@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from goodspeed.errors import ConfigError
@@ -76,6 +77,13 @@ def test_the_rules_of_the_document_may_be_named_in_their_file(package: Path) -> 
         VerifyConfig(model="none", admission="rules:Shortest")
 
 
+def test_an_error_says_what_was_imported(package: Path) -> None:
+    (bare := package / "bare").mkdir()
+    for module, origin in (("sys", "a part of Python"), ("bare", bare), ("rules", package / "rules.py")):
+        with pytest.raises(ConfigError, match=re.escape(f"{module} ({origin}) has no function 'dearest'; name")):
+            ADMISSION.load(f"{module}:dearest")
+
+
 def test_names_import_nothing(package: Path) -> None:
     (package / "rules.py").write_text("import a_missing_library")
     assert ({"fcfs", "laps", "shortest"} - {*ORDERS.names}, ADMISSION.names) == (set(), NAMES)
@@ -136,6 +144,7 @@ def test_an_order_that_does_wrong_ranks_by_arrival(
         (lambda ordered, now: [False] * len(ordered), "broke a promise"),
         (lambda ordered, now: [True], "1 answers to 2 requests"),
         (lambda ordered, now: [0, 1], "it answered 0; each answer must be True or False"),
+        (lambda ordered, now: None, "it returned None; it must return a list of True and False"),
         (lambda ordered, now: 1 / 0, "ZeroDivisionError"),
     ],
 )
@@ -149,6 +158,14 @@ def test_an_admission_policy_that_does_wrong_promises_nothing_new(
     [record] = caplog.records
     assert "the admission policy wrong failed" in record.getMessage()
     assert what in record.getMessage()
+
+
+def test_an_admission_policy_may_answer_with_numpys_bools(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = OwnPolicy("arrays", lambda ordered, now: np.array([ask.deadline_s > 1.0 for ask in ordered]))  # type: ignore[arg-type, return-value]
+    monkeypatch.setitem(ADMISSION._known, "arrays", policy)
+    asks = [Ask(1.0, 60, None), Ask(2.0, 60, None)]
+    admitted = admit(asks, tokens_in=lambda seconds: 100 * seconds, policy="arrays")
+    assert [one is True for one in admitted] == [False, True]
 
 
 def test_an_order_that_cannot_be_made_is_refused() -> None:

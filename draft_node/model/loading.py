@@ -76,7 +76,7 @@ def make_drafting(config: DraftConfig, checkpoint: Vocabulary) -> Drafting:
     """Allocates the model's memory and thread; TypeError for a vocabulary without a model."""
     if not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"{checkpoint.name} was loaded without its model, which cannot draft")
-    runner = engines.start(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)
+    engine = engines.start(checkpoint, memory_fraction=config.memory_fraction, prefix_cache=True)
     constraints = Constraints(checkpoint, Trial(checkpoint))
-    drafter = Drafter(checkpoint, runner, kind=config.proposal, constraints=constraints)
+    drafter = Drafter(checkpoint, engine, kind=config.proposal, constraints=constraints)
     return Drafting(drafter)

@@ -24,7 +24,7 @@ from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.zmq.authentication import ClientKeys
-from goodspeed.wire.zmq.transport import connect_draft
+from goodspeed.wire.zmq.opening_channels import connect_draft
 
 VERIFY_TIMEOUT_S = 3.0
 """Silence after which the verify node counts as away; at least three of its heartbeat intervals."""

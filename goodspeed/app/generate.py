@@ -88,13 +88,13 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
     prompt_ids = encode(tokenizer, config.prompt, chat=config.chat)
     wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
-    runner = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
+    engine = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
     sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = StoppingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
     started = time.perf_counter()
-    tokens = generation.generate(checkpoint, runner, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
+    tokens = generation.generate(checkpoint, engine, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)

@@ -24,7 +24,7 @@ PREFILL_CHUNK = 512
 
 def generate(
     checkpoint: Checkpoint,
-    runner: Engine,
+    engine: Engine,
     prompt_ids: Sequence[int],
     sampling: Sampling,
     max_tokens: int,
@@ -48,7 +48,7 @@ def generate(
     def tokens() -> Generator[int, None, None]:
         session, output = object(), list[int]()
         try:
-            logits = _prefill(runner, session, prompt, prefill_chunk)
+            logits = _prefill(engine, session, prompt, prefill_chunk)
             while True:
                 banned = [stop_ids] if len(output) < min_tokens else None
                 allowed = None if matcher is None else matcher.allowed(output)
@@ -60,9 +60,9 @@ def generate(
                 yield token
                 if len(output) >= most:
                     return
-                logits = runner.forward([Chunk(session, (token,), 1)])
+                logits = engine.forward([Chunk(session, (token,), 1)])
         finally:
-            runner.pool.free(session)
+            engine.pool.free(session)
 
     return tokens()
 
@@ -86,12 +86,12 @@ def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
     return "length" if num_tokens >= wanted else "stop"
 
 
-def _prefill(runner: Engine, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
+def _prefill(engine: Engine, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:
     """Prefills the prompt; returns logits [1, vocab] after its final token."""
     for first in range(0, len(tokens), chunk_len):
         chunk = tokens[first : first + chunk_len]
         is_last = first + chunk_len >= len(tokens)
-        logits = runner.forward([Chunk(session, chunk, int(is_last))])
+        logits = engine.forward([Chunk(session, chunk, int(is_last))])
     return logits
 
 

@@ -56,9 +56,9 @@ def run(namespace: argparse.Namespace) -> int:
         dtype=config.dtype,
         num_threads=config.threads or 1,
     )
-    runner = engines.start(checkpoint)
+    engine = engines.start(checkpoint)
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
-    profile = profiler.profile(runner, grid, config.seconds, threads=config.threads or 1)
+    profile = profiler.profile(engine, grid, config.seconds, threads=config.threads or 1)
     show(profile, sys.stderr if namespace.json else sys.stdout)
     if namespace.json:
         print_json(msgspec.to_builtins(profile) | {"budget": knee(profile.roofline, profile.trusted_tokens)})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
 from goodspeed.engine.paged.pages import PagePool
@@ -77,10 +77,10 @@ class _Cache:
 class Caches:
     """The caches of all sessions; iterates over session ids, oldest session first."""
 
-    def __init__(self, runner: Engine) -> None:
-        self._runner = runner
-        self._context_len = runner.checkpoint.context_len
-        self._num_parallel = runner.checkpoint.num_parallel
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._context_len = engine.checkpoint.context_len
+        self._num_parallel = engine.checkpoint.num_parallel
         self._caches: dict[bytes, _Cache] = {}
         self._num_steps = 0
         self._reserved = 0  # pages reserved for the jobs of this step
@@ -94,9 +94,9 @@ class Caches:
 
     @property
     def pool(self) -> PagePool:
-        return self._runner.pool
+        return self._engine.pool
 
-    def rewind(self, job: Job) -> None:
+    def rewind(self, job: UnfinishedProposal) -> None:
         """Truncates the cache to the rows that the job needs: the text, and nodes with children.
 
         If nothing is drafted after the base, the text's final token is fed again, because its logits are needed.
@@ -109,15 +109,15 @@ class Caches:
             num_kept, way = (num_kept, way[:-1]) if way else (num_kept - 1, way)
         kept = sorted({*way, *needed.values()})
         if kept:
-            self._runner.keep([TreePath(job.session_id, num_kept, tuple(kept))])
+            self._engine.keep([TreePath(job.session_id, num_kept, tuple(kept))])
         else:
-            num_kept = self._runner.pool.truncate(job.session_id, num_kept)
+            num_kept = self._engine.pool.truncate(job.session_id, num_kept)
         moved = {row: place - len(way) for place, row in enumerate(kept)} | dict.fromkeys((BASE, *way), BASE)
         cache.nodes = [(cache.nodes[row][0], moved[cache.nodes[row][1]]) for row in kept[len(way) :]]
         cache.rows = {node: moved[row] for node, row in needed.items()}
         cache.tokens[num_kept:] = job.text[num_kept : num_kept + len(way)]
 
-    def _rows_to_keep(self, cache: _Cache, job: Job, num_kept: int) -> tuple[list[int], dict[int, int]]:
+    def _rows_to_keep(self, cache: _Cache, job: UnfinishedProposal, num_kept: int) -> tuple[list[int], dict[int, int]]:
         """Returns the rows that belong to the text now, in order, and the rows of the job's nodes."""
         way: list[int] = []
         at, needed = BASE, dict[int, int]()
@@ -142,9 +142,9 @@ class Caches:
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
             self.pool.withdraw(session_id)
-        self._runner.pool.free(session_id)
+        self._engine.pool.free(session_id)
 
-    def lags(self, job: Job) -> bool:
+    def lags(self, job: UnfinishedProposal) -> bool:
         """True if much of the job's text is not cached."""
         return len(job.text) - self.num_cached(job) > FEW
 
@@ -155,13 +155,13 @@ class Caches:
         self._reserved = 0
         self._being_prefilled.clear()
 
-    def waits_for_another(self, job: Job) -> bool:
+    def waits_for_another(self, job: UnfinishedProposal) -> bool:
         """Returns True if another job of this step prefills the same prefix: one step later it is cached."""
         if job.session_id in self.pool:
             return False
         return self._upcoming(job) in self._being_prefilled
 
-    def reserve(self, job: Job, jobs: Mapping[bytes, Job], width: int) -> Feed | None:
+    def reserve(self, job: UnfinishedProposal, jobs: Mapping[bytes, UnfinishedProposal], width: int) -> Feed | None:
         """Reserves pages for a job's input of this step. None: the context or the pool does not suffice, or the text
         has a token that this model lacks. An input without rows: the job has nothing to feed; or it lags, and others
         prefill all that this step may.
@@ -178,7 +178,7 @@ class Caches:
             job.is_narrow = True
             self.rewind(job)
             feed = self._feed(job, 1)
-        if self._is_too_long(job, feed) or max(feed.text, default=0) >= self._runner.checkpoint.num_tokens:
+        if self._is_too_long(job, feed) or max(feed.text, default=0) >= self._engine.checkpoint.num_tokens:
             return None
         while self._num_free < self._needed(job, feed):
             idle = [key for key in self._caches if key in pool and key not in jobs]
@@ -196,13 +196,13 @@ class Caches:
     def _num_free(self) -> int:
         return self.pool.num_free - self._reserved
 
-    def _needed(self, job: Job, feed: Feed) -> int:
+    def _needed(self, job: UnfinishedProposal, feed: Feed) -> int:
         return self.pool.pages_needed(job.session_id, feed.num_rows)
 
-    def _is_too_long(self, job: Job, feed: Feed) -> bool:
+    def _is_too_long(self, job: UnfinishedProposal, feed: Feed) -> bool:
         return self._caches[job.session_id].length + feed.num_rows > self._context_len
 
-    def _feed(self, job: Job, width: int) -> Feed:
+    def _feed(self, job: UnfinishedProposal, width: int) -> Feed:
         """Returns the next uncached tokens of the text, as many as there is room for.
 
         If they reach the end of the text, also returns the leaves to extend and their uncached ancestors.
@@ -220,12 +220,12 @@ class Caches:
         num_masks = self._num_masks(job, leaves[0], cache.length + len(text) + len(nodes))
         return Feed(text, nodes, leaves, num_masks, num_prefill)
 
-    def _num_masks(self, job: Job, leaf: int, num_rows: int) -> int:
+    def _num_masks(self, job: UnfinishedProposal, leaf: int, num_rows: int) -> int:
         """Returns the number of mask tokens after the first leaf: one less than the tokens of one forward pass."""
         most = min(job.length - job.num_drafted, job.propose.max_depth - job.tree.depth(leaf))
         return max(0, min(self._num_parallel, most, self._context_len + 1 - num_rows) - 1)
 
-    def chunk(self, job: Job, feed: Feed) -> Chunk:
+    def chunk(self, job: UnfinishedProposal, feed: Feed) -> Chunk:
         """Returns the tokens of a step as a chunk, and notes the rows of its nodes."""
         cache, tree = self._caches[job.session_id], job.tree
         for node in feed.nodes:
@@ -244,7 +244,7 @@ class Caches:
             feed.num_masks,
         )
 
-    def _begin(self, job: Job, cache: _Cache) -> None:
+    def _begin(self, job: UnfinishedProposal, cache: _Cache) -> None:
         """Fills a session's empty cache from the prefix cache, if this step's reservations leave enough pages free."""
         pool = self.pool
         hit = pool.find(job.session_id, job.propose.scope, job.text)
@@ -258,18 +258,18 @@ class Caches:
             pool.adopt(job.session_id, hit)
             cache.tokens = list(job.text[: hit.num_tokens])
 
-    def _upcoming(self, job: Job) -> bytes | None:
+    def _upcoming(self, job: UnfinishedProposal) -> bytes | None:
         return self.pool.upcoming(job.session_id, job.propose.scope, job.text)
 
     def _evict(self, session_id: bytes) -> None:
-        self._runner.pool.free(session_id)
+        self._engine.pool.free(session_id)
         cache = self._caches[session_id]
         self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 
-    def num_cached(self, job: Job) -> int:
+    def num_cached(self, job: UnfinishedProposal) -> int:
         """Returns how many tokens of the job's text are cached."""
         return len(self._caches[job.session_id].tokens)
 
-    def publish(self, job: Job) -> None:
+    def publish(self, job: UnfinishedProposal) -> None:
         """Publishes the text's full pages in the prefix cache."""
         self.pool.publish(job.session_id, job.propose.scope, job.text)

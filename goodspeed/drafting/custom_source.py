@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Asked, Proposed
 from goodspeed.drafting.tree import Tree
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.errors import first_line
 from goodspeed.exact.trees import BASE
 from goodspeed.registry import Registry, created
@@ -87,7 +87,7 @@ class SourceDrafter(DraftModel):
 
     def step(self) -> list[Proposed]:
         """Asks for one draft, so that no text waits for another's; returns the finished proposals."""
-        done: list[Job] = []
+        done: list[UnfinishedProposal] = []
         for job in self.unfinished:
             done.append(job)
             leaf = next(iter(job.leaves(1)), None)
@@ -96,7 +96,7 @@ class SourceDrafter(DraftModel):
                 break
         return self._end(done)
 
-    def _ask(self, job: Job, leaf: int) -> None:
+    def _ask(self, job: UnfinishedProposal, leaf: int) -> None:
         """Asks the source for one text. Raises what the source raises unless only this text may be to blame."""
         self._asked = job.session_id
         try:
@@ -112,7 +112,7 @@ class SourceDrafter(DraftModel):
             told = "the draft source failed for one text, which continues without drafts: %s: %s"
             logger.exception(told, type(error).__name__, first_line(error))
 
-    def _extend(self, job: Job, leaf: int) -> None:
+    def _extend(self, job: UnfinishedProposal, leaf: int) -> None:
         """Adds what the source drafts after a leaf. Raises what the source raises, and ValueError or TypeError for what
         is no draft."""
         if job.session_id not in self._texts:
@@ -144,9 +144,11 @@ def _checked(answer: Any) -> list[tuple[int, float, int]]:
         tokens, claimed, *tree = answer
         [parents] = tree or [range(BASE, len(tokens) + BASE)]
         drafted = list(zip(map(index, tokens), map(float, claimed), map(index, parents), strict=True))
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError) as error:
         wanted = "token ids, as many probabilities, and of a tree as many predecessors"
-        raise ValueError(f"draft returned {reprlib.repr(answer)}; it must return lists: {wanted}; see {PAGE}") from None
+        raise ValueError(
+            f"draft returned {reprlib.repr(answer)}; it must return lists: {wanted}; see {PAGE}"
+        ) from error
     for node, (token, probability, above) in enumerate(drafted):
         if token < 0:
             raise ValueError(f"draft returned the token id {token}; it must be 0 or more")

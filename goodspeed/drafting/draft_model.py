@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
 
 if TYPE_CHECKING:  # torch
@@ -32,11 +32,11 @@ class DraftModel(ABC):
     def __init__(self, constraints: Constraints | None) -> None:
         """constraints: compiler for structured output; None: drafts ignore constraints."""
         self.constraints = constraints
-        self._jobs: dict[bytes, Job] = {}
+        self._jobs: dict[bytes, UnfinishedProposal] = {}
 
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
-        self._begin(Job(propose, min(propose.length, MAX_DRAFT)))
+        self._begin(UnfinishedProposal(propose, min(propose.length, MAX_DRAFT)))
 
     @property
     def busy(self) -> bool:
@@ -51,7 +51,7 @@ class DraftModel(ABC):
         """Goes on with every unfinished proposal; returns those that are complete."""
 
     @property
-    def unfinished(self) -> Collection[Job]:
+    def unfinished(self) -> Collection[UnfinishedProposal]:
         return self._jobs.values()
 
     def give_up(self, *, empty: bool = True) -> list[Proposed]:
@@ -67,19 +67,19 @@ class DraftModel(ABC):
     def close(self) -> None:  # noqa: B027, most have nothing to release
         """Releases what the end of the process does not."""
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: UnfinishedProposal) -> None:
         """Adds a proposal, which replaces an unfinished one of the same session."""
         if (replaced := self._jobs.get(job.session_id)) is not None:
             job.take_over(replaced)
         self._jobs[job.session_id] = job
 
-    def _end(self, done: Sequence[Job]) -> list[Proposed]:
+    def _end(self, done: Sequence[UnfinishedProposal]) -> list[Proposed]:
         """Removes complete proposals, and returns them."""
         for job in done:
             del self._jobs[job.session_id]
         return [job.proposed() for job in done]
 
-    def _allowed(self, job: Job, path: Sequence[int]) -> NDArray[np.int32] | None:
+    def _allowed(self, job: UnfinishedProposal, path: Sequence[int]) -> NDArray[np.int32] | None:
         """Returns the bit mask of what may follow a job's text and these drafted tokens [1, num_words]; None: anything.
 
         The verify node applies its own masks, so that a missing mask here only costs acceptance.

@@ -23,7 +23,7 @@ from goodspeed.drafting.confidence import acceptance_probabilities
 from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Asked, Propose, Proposed, banned_at
 from goodspeed.drafting.step_size import MAX_WIDTH, PrefillRows, Widths
-from goodspeed.drafting.unfinished_proposal import Job, Row
+from goodspeed.drafting.unfinished_proposal import Row, UnfinishedProposal
 from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.exact import proposals
 from goodspeed.exact.logits.rules import TextRows, process
@@ -39,7 +39,7 @@ class Drafter(DraftModel):
     def __init__(
         self,
         checkpoint: Checkpoint,
-        runner: Engine,
+        engine: Engine,
         *,
         kind: str = "lattice",
         k: int = 64,
@@ -53,17 +53,17 @@ class Drafter(DraftModel):
         """
         super().__init__(constraints)
         self.checkpoint = checkpoint
-        self.runner = runner
+        self.engine = engine
         self.vocab_size = checkpoint.num_tokens
         self.num_parallel = checkpoint.num_parallel
-        self.context_len = min(checkpoint.context_len, runner.pool.num_pages * runner.pool.page_size)
+        self.context_len = min(checkpoint.context_len, engine.pool.num_pages * engine.pool.page_size)
         self.max_proposal_bytes = MAX_MESSAGE_BYTES
         self.kind = kind
         self.k = k
         self.num_passes = 0
         self._counted = CountedTexts()
-        self.caches: Caches = Caches(runner)
-        self.widths = Widths(max_width if runner.has_trees else 1, checkpoint.num_parallel)
+        self.caches: Caches = Caches(engine)
+        self.widths = Widths(max_width if engine.has_trees else 1, checkpoint.num_parallel)
         self.prefill_rows = PrefillRows(PREFILL_CHUNK)
 
     @property
@@ -73,7 +73,9 @@ class Drafter(DraftModel):
 
     def add(self, propose: Propose) -> None:
         """Starts a proposal, which replaces an unfinished one of the same session."""
-        job = Job(propose, min(propose.length, self._longest(propose.request)), is_narrow=self.widths.max_width == 1)
+        job = UnfinishedProposal(
+            propose, min(propose.length, self._longest(propose.request)), is_narrow=self.widths.max_width == 1
+        )
         self._begin(job)  # first: a request is answered even if the cache cannot be rewound
         self.caches.rewind(job)
 
@@ -87,7 +89,7 @@ class Drafter(DraftModel):
         """Gives up after the model failed, and drops all caches: their contents are uncertain."""
         given_up = self.give_up()
         for session_id in list(self.caches):
-            self.runner.pool.withdraw(session_id)
+            self.engine.pool.withdraw(session_id)
             self.forget(session_id)
         return given_up
 
@@ -103,8 +105,8 @@ class Drafter(DraftModel):
         self.caches.begin_step(room)
         began = time.monotonic()
         width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
-        fed: list[tuple[Job, Feed]] = []
-        done: list[Job] = []
+        fed: list[tuple[UnfinishedProposal, Feed]] = []
+        done: list[UnfinishedProposal] = []
         for job in [self._jobs[key] for key in self.caches if key in self._jobs]:  # the oldest sessions first
             if self.caches.waits_for_another(job):
                 continue
@@ -115,7 +117,7 @@ class Drafter(DraftModel):
                 done.append(job)
         if fed:
             self.num_passes += 1
-            logits = self.runner.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
+            logits = self.engine.forward([self.caches.chunk(job, feed) for job, feed in fed])  # [tokens to draw, vocab]
             for job, _ in fed:
                 self.caches.publish(job)
             self._draw_all([row for job, feed in fed for row in _rows(job, feed)], logits)
@@ -232,13 +234,13 @@ class Drafter(DraftModel):
         batch = SamplingBatch.of([row.job.propose.request.sampling for row in rows], device=logits.device)
         return batch, batch.tensor([row.position for row in rows], torch.int64)
 
-    def _is_complete(self, job: Job) -> bool:
+    def _is_complete(self, job: UnfinishedProposal) -> bool:
         if job.length == 0:
             return self.caches.num_cached(job) >= len(job.text) - 1
         return job.is_complete
 
 
-def _rows(job: Job, feed: Feed) -> list[Row]:
+def _rows(job: UnfinishedProposal, feed: Feed) -> list[Row]:
     """Returns the rows of logits of a step."""
     rows = [Row(job, leaf, is_first=place == 0) for place, leaf in enumerate(feed.leaves)]
     return rows + [Row(job, feed.leaves[0], place) for place in range(1, feed.num_masks + 1)]

@@ -1,4 +1,4 @@
-"""An unfinished proposal with the tree drafted so far."""
+"""An unfinished proposal with the tree drafted so far, and the rows of logits that extend it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from goodspeed.wire import probabilities
 
 
 @dataclass(slots=True)
-class Job:
-    """One unfinished proposal."""
+class UnfinishedProposal:
+    """A Propose, and what is drafted for it so far."""
 
     propose: Propose
     length: int  # tokens to draft on one path; 0 only updates the KV cache
@@ -32,7 +32,7 @@ class Job:
         self.by_match = request.verification == "match"
         self.has_rules = request.logit_rules is not None or request.constraint is not None or request.min_tokens > 0
 
-    def take_over(self, older: "Job") -> None:
+    def take_over(self, older: "UnfinishedProposal") -> None:
         """Takes the nodes that a replaced proposal has drafted after the text."""
         length = len(older.text)
         if self.propose.wants_alternatives and older.propose.wants_alternatives and self.text[:length] == older.text:
@@ -117,7 +117,7 @@ class Job:
 class Row(NamedTuple):
     """A row of logits, and where its token goes."""
 
-    job: Job
+    job: UnfinishedProposal
     leaf: int  # the node (or the base) that the step extends
     place: int = 0  # number of mask tokens from the leaf to this row
     is_first: bool = True  # the leaf is its job's likeliest

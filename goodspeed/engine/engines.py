@@ -5,17 +5,14 @@ methods of `EngineKind`. `--engine NAME` chooses it; `auto` is OpenVINO for GGUF
 for checkpoints.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 
-from goodspeed.engine.base import Engine
+from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.model_files.finding import kind_of
 from goodspeed.errors import ConfigError
 from goodspeed.registry import Registry
-
-if TYPE_CHECKING:
-    from goodspeed.engine.base import Checkpoint
 
 
 class EngineKind(Protocol):
@@ -23,12 +20,12 @@ class EngineKind(Protocol):
 
     def load(
         self, name: str, *, device: str, dtype: str, generation_config: str, num_threads: int, **more: Any
-    ) -> "Checkpoint":
-        """Loads a model; raises CheckpointError, UnsupportedModelError or ConfigError. See `checkpoints.load`."""
+    ) -> Checkpoint:
+        """Loads a model; raises CheckpointError, UnsupportedModelError or ConfigError. See `torch/checkpoints.py`."""
 
     def start(
         self,
-        checkpoint: "Checkpoint",
+        checkpoint: Checkpoint,
         *,
         num_pages: int | None = None,
         memory_fraction: float | None = None,
@@ -44,11 +41,11 @@ class EngineKind(Protocol):
         model, which will get pages for equally many tokens from the same share of memory.
         """
 
-    def token_bytes(self, checkpoint: "Checkpoint") -> int:
+    def token_bytes(self, checkpoint: Checkpoint) -> int:
         """Returns the bytes of a token in the model's KV cache."""
 
 
-def _whole(name: str, found: Any) -> EngineKind:
+def _checked(name: str, found: Any) -> EngineKind:
     """Returns an engine of another package. ConfigError if it lacks one of the functions."""
     missing = [method for method in ("load", "start", "token_bytes") if not callable(getattr(found, method, None))]
     if missing:
@@ -59,7 +56,7 @@ def _whole(name: str, found: Any) -> EngineKind:
 ENGINES: Registry[EngineKind] = Registry(
     "engine",
     "goodspeed.engines",
-    _whole,
+    _checked,
     modules={"torch": "goodspeed.engine.torch.loading", "openvino": "goodspeed.engine.openvino.loading"},
 )
 
@@ -73,7 +70,7 @@ def load(
     generation_config: str = "auto",
     num_threads: int = 1,
     **more: Any,
-) -> "Checkpoint":
+) -> Checkpoint:
     """Loads a model with the engine of that name; ConfigError if that returns no checkpoint of its own. more: what only
     this engine knows.
 
@@ -100,12 +97,12 @@ def set_threads(num_threads: int, *engines: str) -> None:
     torch.set_num_threads(1 if {*engines} == {"openvino"} else num_threads)
 
 
-def start(checkpoint: "Checkpoint", **size: Any) -> Engine:
+def start(checkpoint: Checkpoint, **size: Any) -> Engine:
     """Starts the engine that loaded this checkpoint; see `EngineKind.start`."""
     return ENGINES.find(checkpoint.engine).start(checkpoint, **size)
 
 
-def token_bytes(checkpoint: "Checkpoint") -> int:
+def token_bytes(checkpoint: Checkpoint) -> int:
     """Returns the bytes of a token in a model's KV cache."""
     return ENGINES.find(checkpoint.engine).token_bytes(checkpoint)
 

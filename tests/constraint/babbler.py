@@ -67,11 +67,11 @@ class Babbler:
         self.more = more  # of its entries
         self.forced: tuple[int, ...] = ()  # what must follow, by the last round
         self.num_rounds = 0
-        runner: Any = SimpleNamespace(
+        engine: Any = SimpleNamespace(
             keep=lambda paths: None, clear=lambda keys: None, pool={SESSION}, has_finite_keys=False, computed=None
         )
         checkpoint: Any = SimpleNamespace(num_tokens=NUM_TOKENS)
-        self.target = Target(checkpoint, runner, constraints=CONSTRAINTS)
+        self.target = Target(checkpoint, engine, constraints=CONSTRAINTS)
 
     def logits(self, output: Sequence[int]) -> Any:
         """Returns a row [num_tokens]."""

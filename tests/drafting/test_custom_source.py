@@ -22,7 +22,7 @@ from goodspeed.errors import ConfigError
 from goodspeed.wire.messages import Sampling
 from tests.fakes import session_id
 from tests.memory_network import MemoryNetwork
-from tests.micro import make_runner
+from tests.micro import make_engine
 from tests.together.line import Line
 from tests.verify_node.model.desk import TARGET
 from tests.waiting import run_async
@@ -78,7 +78,7 @@ def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: s
     prompts = [(number, *(1, 2, 3, 4) * 3) for number in range(1, 4)]
     line.run(*(Generation(session_id(n), prompt, sampling, max_tokens=60) for n, prompt in enumerate(prompts)))
     for user, prompt in zip(line.users.values(), prompts, strict=True):
-        assert user.tokens == list(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, 60, ()))
+        assert user.tokens == list(generation.generate(TARGET, make_engine(TARGET), prompt, sampling, 60, ()))
     assert sum(user.session.statistics.drafted["model"] for user in line.users.values()) > 0
     assert not drafter._texts
 
@@ -147,6 +147,12 @@ def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any, told: str, capl
     drafter.forget(session_id(1))
     drafter.add(asked())
     assert [each.tokens for each in drafter.step()] == [(1,)]
+
+
+def test_an_error_inside_of_an_answer_keeps_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    assert drafted(Fixed([1], (1 + one for one in [None])), asked()).tokens == ()  # type: ignore[operator]
+    assert "unsupported operand type" in caplog.text
+    assert "1 + one for one in [None]" in caplog.text
 
 
 def test_what_begin_returns_must_draft(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,7 @@ from goodspeed.wire.messages import LogitRules, Sampling
 from tests import gguf_files
 from tests.engine import gguf_models
 from tests.fakes import session_id
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 
 CHECKPOINT = make_checkpoint(1)
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=3), Sampling(temperature=0.8, top_k=9, top_p=0.9, seed=4)]
@@ -47,7 +47,7 @@ class Fixed(Widths):
 
 
 def make_drafter(num_pages=256, width=8, **options):
-    drafter = Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages), **options)
+    drafter = Drafter(CHECKPOINT, make_engine(CHECKPOINT, num_pages), **options)
     drafter.widths = Fixed(width)
     return drafter
 
@@ -111,8 +111,8 @@ def test_greedy_by_hand():
 def test_it_drafts_what_the_model_alone_would_write(sampling, rules):
     """Same noise, same model, same rules: then every token would be accepted."""
     request = make_request(sampling=sampling, logit_rules=rules)
-    runner = make_runner(CHECKPOINT)
-    alone = list(generation.generate(CHECKPOINT, runner, request.prompt, sampling, 12, rules=rules))
+    engine = make_engine(CHECKPOINT)
+    alone = list(generation.generate(CHECKPOINT, engine, request.prompt, sampling, 12, rules=rules))
     assert fresh(wanted(request, request.prompt, 12)) == tuple(alone)
 
 
@@ -144,13 +144,13 @@ def test_sessions_in_one_step_propose_what_each_would_alone(num_pages):
 def record_passes(drafter, monkeypatch):
     """The chunks of every forward pass from now on."""
     fed = []
-    forward = drafter.runner.forward
+    forward = drafter.engine.forward
 
     def recorded(chunks):
         fed.append(chunks)
         return forward(chunks)
 
-    monkeypatch.setattr(drafter.runner, "forward", recorded)
+    monkeypatch.setattr(drafter.engine, "forward", recorded)
     return fed
 
 
@@ -232,7 +232,7 @@ def test_memory_is_taken_from_idle_sessions_and_from_no_other():
     run(drafter, wanted(first, first.prompt, 3))  # idle now, with two of the four pages of four tokens
     [proposed] = run(drafter, wanted(second, (1,) * 12, 3))
     assert proposed.tokens == fresh(wanted(second, (1,) * 12, 3))
-    assert first.session_id not in drafter.runner.pool
+    assert first.session_id not in drafter.engine.pool
     drafter.add(wanted(second, (1,) * 12, 4))
     drafter.step()
     [none, drafted] = run(drafter, wanted(first, (*first.prompt, *(4,) * 6), 3), wanted(second, (1,) * 12, 3))
@@ -291,7 +291,7 @@ def test_forgotten_sessions_leave_no_memory():
         run(drafter, wanted(request, request.prompt, 3))
         drafter.forget(request.session_id)
         drafter.forget(request.session_id)
-    assert drafter.runner.pool.num_free == drafter.runner.pool.num_pages
+    assert drafter.engine.pool.num_free == drafter.engine.pool.num_pages
 
 
 def test_when_the_model_fails_everybody_goes_on_without_drafts():
@@ -303,7 +303,7 @@ def test_when_the_model_fails_everybody_goes_on_without_drafts():
     given_up = drafter.abandon()
     assert {(each.session_id, each.tokens) for each in given_up} == {(each.session_id, ()) for each in requests}
     assert not drafter.busy
-    assert drafter.runner.pool.num_free == drafter.runner.pool.num_pages
+    assert drafter.engine.pool.num_free == drafter.engine.pool.num_pages
     again = wanted(requests[0], requests[0].prompt, 5)
     assert run(drafter, again)[0].tokens == fresh(again)
 
@@ -346,7 +346,7 @@ def ranked(request, texts, rules=None):
     """The draft model's tokens after each text, the likeliest over the noise of its position first, by hand."""
     with torch.inference_mode():
         chunks = [Chunk(session_id(number), tokens, 1) for number, tokens in enumerate(texts)]
-        logits = make_runner(CHECKPOINT, num_pages=8192).forward(chunks)
+        logits = make_engine(CHECKPOINT, num_pages=8192).forward(chunks)
         if rules is not None:
             num, temperature = len(request.prompt), request.sampling.temperature
             rows = [
@@ -466,7 +466,7 @@ def test_whatever_way_the_text_takes_the_tree_goes_on_as_a_fresh_one_would(sampl
         way = list(rng.choice(ways)) if ways and rng.random() < 0.8 else [rng.randrange(VOCAB)]
         text, known = [*text, *way], known.after(way) or NOTHING
         known = known.likeliest(24)
-    assert drafter.runner.pool.length(request.session_id) <= 128
+    assert drafter.engine.pool.length(request.session_id) <= 128
 
 
 # -- rules that leave nothing ------------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_a_draft_ends_where_nothing_may_be_drawn_and_others_go_on(verification):
 
 def test_the_context_is_the_models_or_what_fits_into_the_memory():
     small = make_drafter(num_pages=3)
-    assert small.context_len == 3 * small.runner.pool.page_size < CHECKPOINT.context_len
+    assert small.context_len == 3 * small.engine.pool.page_size < CHECKPOINT.context_len
     assert make_drafter(num_pages=4096).context_len == CHECKPOINT.context_len
 
 
@@ -502,7 +502,7 @@ def test_no_token_that_the_target_lacks_is_drafted(verification):
 
 def test_a_text_with_a_token_that_the_draft_model_lacks_gets_no_draft_and_others_do():
     narrow = make_checkpoint(1, num_tokens=VOCAB - 1)
-    drafter = Drafter(narrow, make_runner(narrow))
+    drafter = Drafter(narrow, make_engine(narrow))
     lacking, ordinary = make_request(1, prompt=(5, VOCAB - 1)), make_request(2)
     found = run(drafter, wanted(lacking, lacking.prompt, 4), wanted(ordinary, ordinary.prompt, 4))
     assert [len(each.tokens) for each in found] == [0, 4]

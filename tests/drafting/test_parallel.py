@@ -26,7 +26,7 @@ from tests.drafting.test_drafter import (
     verdict,
     wanted,
 )
-from tests.micro import make_checkpoint, make_runner
+from tests.micro import make_checkpoint, make_engine
 
 MASK, NUM_TOKENS, K = 60, 60, 4
 CHECKPOINT = with_changes(make_checkpoint(1, num_tokens=NUM_TOKENS), mask_id=MASK, num_parallel=K)
@@ -34,7 +34,7 @@ RULES = [None, LogitRules(logit_bias=(TokenBias(9, 2.0),))]
 
 
 def make_drafter(num_pages=256, checkpoint=CHECKPOINT, **options):
-    drafter = Drafter(checkpoint, make_runner(checkpoint, num_pages), **options)
+    drafter = Drafter(checkpoint, make_engine(checkpoint, num_pages), **options)
     drafter.widths = Fixed(4)
     return drafter
 
@@ -93,11 +93,11 @@ def test_tokens_behind_masks_are_claimed_for_what_they_are():
 def test_masks_leave_no_keys_and_values():
     """After a pass with masks, logits go on as in a session that never had any; pages are those of the tokens alone."""
     text, more = list(range(11)), [20, 21]
-    runner, other = make_runner(CHECKPOINT), make_runner(CHECKPOINT)
-    runner.forward([Chunk("a", text, K, num_masks=K - 1)])
+    engine, other = make_engine(CHECKPOINT), make_engine(CHECKPOINT)
+    engine.forward([Chunk("a", text, K, num_masks=K - 1)])
     other.forward([Chunk("a", text, 1)])
-    assert (runner.pool.length("a"), runner.pool.num_free) == (other.pool.length("a"), other.pool.num_free)
-    found, expected = (each.forward([Chunk("a", more, 2)]) for each in (runner, other))
+    assert (engine.pool.length("a"), engine.pool.num_free) == (other.pool.length("a"), other.pool.num_free)
+    found, expected = (each.forward([Chunk("a", more, 2)]) for each in (engine, other))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
@@ -179,6 +179,6 @@ def test_a_mask_is_never_drafted(mask_id, verification):
 
 def test_masks_count_towards_context_and_need_a_checkpoint_with_one():
     with pytest.raises(PromptError, match="129 tokens do not fit"):
-        make_runner(CHECKPOINT).forward([Chunk("a", [1] * 126, 1, num_masks=3)])
+        make_engine(CHECKPOINT).forward([Chunk("a", [1] * 126, 1, num_masks=3)])
     with pytest.raises(ValueError, match="masks need a checkpoint"):
-        make_runner(make_checkpoint(1)).forward([Chunk("a", [1], 1, num_masks=3)])
+        make_engine(make_checkpoint(1)).forward([Chunk("a", [1], 1, num_masks=3)])

@@ -13,14 +13,14 @@ from goodspeed.drafting.tree import Nodes
 from goodspeed.wire.messages import Sampling
 from tests.drafting.test_drafter import fresh, make_request, record_passes, run, verdict, wanted
 from tests.fakes import session_id
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 
 CHECKPOINT = make_checkpoint(1)
 PROMPT = tuple(random.Random(4).randrange(VOCAB) for _ in range(30))
 
 
 def make_drafter(num_pages: int = 256) -> Drafter:
-    return Drafter(CHECKPOINT, make_runner(CHECKPOINT, num_pages, prefix_cache=True))
+    return Drafter(CHECKPOINT, make_engine(CHECKPOINT, num_pages, prefix_cache=True))
 
 
 def request_of(number: int, salt: bytes = b"alice", **changes: Any) -> Generation:
@@ -48,8 +48,8 @@ def test_what_nobody_can_find_any_more_is_not_kept(salt: bytes, num_kept: int) -
     drafter = make_drafter()
     run(drafter, wanted(request_of(1, salt), PROMPT, 1))
     drafter.forget(session_id(1))
-    assert drafter.runner.pool.num_unused == num_kept
-    assert drafter.runner.pool.num_free == 256
+    assert drafter.engine.pool.num_unused == num_kept
+    assert drafter.engine.pool.num_free == 256
 
 
 def test_prompts_that_come_at_once_are_fed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +71,9 @@ def test_drafted_tokens_are_not_kept() -> None:
     tree = Nodes(proposed.tokens, proposed.probabilities or (), proposed.parents or ())
     run(drafter, replace(wanted(request, PROMPT, 9, 2), tree=tree))
     text = (*PROMPT, *proposed.tokens, 1)
-    assert drafter.runner.pool.find(session_id(9), b"salt\0alice", text).num_tokens == 28
+    assert drafter.engine.pool.find(session_id(9), b"salt\0alice", text).num_tokens == 28
     run(drafter, wanted(request, text, 1, 3))
-    assert drafter.runner.pool.find(session_id(9), b"salt\0alice", (*text, 1)).num_tokens == 40
+    assert drafter.engine.pool.find(session_id(9), b"salt\0alice", (*text, 1)).num_tokens == 40
 
 
 @pytest.mark.thorough

@@ -34,7 +34,7 @@ def test_a_pass_sleeps_until_its_time_is_over(hardware, real_s, slept_s):
     slept: list[float] = []
     lengths = {"a": 8, "b": 0}  # what is in memory before the pass
 
-    def forward(runner, chunks):
+    def forward(engine, chunks):
         now[0] += real_s
         lengths.update(a=11, b=1)
         return "logits"

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.alone
 
 PROGRAM = """
 import socket, struct, sys, time
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from tests.fuzz.attack import GREETING, READY
 
 PING, MESSAGE = b"\\x04\\x07\\x04PING\\x00\\x00", b"\\x00\\x01x"
@@ -34,7 +34,7 @@ channel.close()
 
 TWO_OF_ONE_NAME = """
 import time, zmq
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 
 channel = bind_verify("tcp://127.0.0.1:0")
 context = zmq.Context()

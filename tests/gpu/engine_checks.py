@@ -75,15 +75,15 @@ def make_checkpoint(config: PreTrainedConfig, dtype: torch.dtype, device: torch.
 def run_schedule(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Differences:
     """Rounds of random chunks after random rollbacks; the reference is made of the same weights, in float32."""
     reference = make_checkpoint(config, dtype, torch.device("cpu")).model.float()
-    runner = start(make_checkpoint(config, dtype, device), num_pages=1000)
+    engine = start(make_checkpoint(config, dtype, device), num_pages=1000)
     rng, cached = random.Random(seed), {key: list[int]() for key in range(12)}
     rows, expected = [], []
     for _ in range(8):
         for key, tokens in cached.items():
             del tokens[len(tokens) - rng.randint(0, min(9, len(tokens))) :]
-            runner.pool.truncate(key, len(tokens))
+            engine.pool.truncate(key, len(tokens))
         chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.7]
-        rows.append(runner.forward(chunks).cpu())
+        rows.append(engine.forward(chunks).cpu())
         for chunk in chunks:
             cached[int(str(chunk.key))] += chunk.tokens
         texts = [cached[int(str(chunk.key))] for chunk in chunks]
@@ -102,12 +102,12 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
     In every second round a part of the nodes follows in a second pass, as drafts behind alternatives do.
     """
     reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
-    runner = start(make_checkpoint(config, torch.float32, device), num_pages=1000)
+    engine = start(make_checkpoint(config, torch.float32, device), num_pages=1000)
     rng, texts = random.Random(seed), {key: list[int]() for key in range(6)}
     rows, expected = [], []
     for number in range(4):
         chunks = [make_tree(rng, key) for key in texts]
-        rows.append(in_two_passes(runner, chunks, rng) if number % 2 else runner.forward(chunks).cpu())
+        rows.append(in_two_passes(engine, chunks, rng) if number % 2 else engine.forward(chunks).cpu())
         kept: list[TreePath] = []
         for chunk in chunks:
             text, parents = texts[int(str(chunk.key))], list(chunk.parents or ())
@@ -119,20 +119,20 @@ def run_trees(config: PreTrainedConfig, device: torch.device, seed: int = 0) -> 
             chosen = rng.randrange(len(paths))
             kept.append(TreePath(chunk.key, len(text), tuple(paths[chosen])))
             text += tokens[chosen]
-        runner.keep(kept)
+        engine.keep(kept)
     return compare(torch.cat(rows), torch.cat(expected))
 
 
 def run_larger(config: PreTrainedConfig, counts: Sequence[int], device: torch.device) -> Differences:
     """One pass of whole prompts of so many tokens."""
     reference = make_checkpoint(config, torch.float32, torch.device("cpu")).model.float()
-    runner = start(make_checkpoint(config, torch.float32, device), num_pages=100)
+    engine = start(make_checkpoint(config, torch.float32, device), num_pages=100)
     texts = [[(7919 * number + 13 * at) % VOCAB for at in range(count)] for number, count in enumerate(counts)]
-    rows = runner.forward([Chunk(key, text, 2) for key, text in enumerate(texts)]).cpu()
+    rows = engine.forward([Chunk(key, text, 2) for key, text in enumerate(texts)]).cpu()
     return compare(rows, torch.cat(own_logits(reference, texts, [2] * len(texts))))
 
 
-def in_two_passes(runner: TorchEngine, chunks: Sequence[Chunk], rng: random.Random) -> Tensor:
+def in_two_passes(engine: TorchEngine, chunks: Sequence[Chunk], rng: random.Random) -> Tensor:
     """Logits of these chunks; the last nodes of each tree are fed in a pass of their own."""
     later = [rng.randint(0, len(one.parents or ())) for one in chunks]
     firsts, rests = [], []
@@ -140,8 +140,8 @@ def in_two_passes(runner: TorchEngine, chunks: Sequence[Chunk], rng: random.Rand
         cut, parents = len(chunk.tokens) - number, chunk.parents or ()
         firsts.append(Chunk(chunk.key, chunk.tokens[:cut], chunk.num_logits - number, parents[: len(parents) - number]))
         rests += [Chunk(chunk.key, chunk.tokens[cut:], number, parents)] if number else []
-    found = [list(runner.forward(firsts).cpu().split([one.num_logits for one in firsts]))]
-    found.append(list(runner.forward(rests).cpu().split(list(filter(None, later)))) if rests else [])
+    found = [list(engine.forward(firsts).cpu().split([one.num_logits for one in firsts]))]
+    found.append(list(engine.forward(rests).cpu().split(list(filter(None, later)))) if rests else [])
     return torch.cat([part for number in later for part in (found[0].pop(0), *([found[1].pop(0)] if number else []))])
 
 
@@ -215,8 +215,8 @@ def every_pass_of_the_grid_has_a_graph(device: torch.device) -> str:
 def memory_is_a_part_of_what_is_free(device: torch.device) -> str:
     """The default of a node's `--memory-fraction`, at a small fraction, once the weights are there."""
     checkpoint = make_checkpoint(CONFIGS["llama"], torch.float32, device)
-    runner = start(checkpoint, memory_fraction=0.01)
+    engine = start(checkpoint, memory_fraction=0.01)
     _, shape, num_layers, _ = try_model(checkpoint, is_split=False)
-    num_bytes = runner.pool.num_pages * bytes_per_page(shape, num_layers, runner.pool.page_size, torch.float32)
+    num_bytes = engine.pool.num_pages * bytes_per_page(shape, num_layers, engine.pool.page_size, torch.float32)
     assert 0 < num_bytes < 10 << 30, f"{num_bytes} bytes are no hundredth of a device's free memory"
     return f"{num_bytes / 1e6:.0f} MB"

@@ -43,8 +43,8 @@ class TimedEngine(TorchEngine):
         return logits
 
 
-def measure(runner, grid=GRID, seconds=1.0, **options):
-    return profiler.measure(runner, grid, seconds, clock=lambda: runner.now, **options)
+def measure(engine, grid=GRID, seconds=1.0, **options):
+    return profiler.measure(engine, grid, seconds, clock=lambda: engine.now, **options)
 
 
 def test_what_is_measured_is_what_passes_take():
@@ -61,8 +61,8 @@ def test_it_covers_tokens_sessions_and_context_within_the_grid():
 
 
 def test_it_takes_about_its_time_and_repeats_every_shape():
-    runner = TimedEngine()
-    measured = measure(runner)
+    engine = TimedEngine()
+    measured = measure(engine)
     assert 1.0 <= measured.wall_s < 1.0 + 0.03
     assert measured.num_passes > 2 * len(measured.samples)
 
@@ -75,13 +75,13 @@ def test_too_little_time_still_gives_a_few_shapes():
 
 @pytest.mark.parametrize("fails_at", [None, 20])
 def test_the_pool_is_left_as_it_was_also_when_a_pass_fails(fails_at):
-    runner = TimedEngine()
-    runner.pool.extend("somebody", 10)
-    free, runner.fails_at = runner.pool.num_free, fails_at
+    engine = TimedEngine()
+    engine.pool.extend("somebody", 10)
+    free, engine.fails_at = engine.pool.num_free, fails_at
     with nullcontext() if fails_at is None else pytest.raises(RuntimeError, match="out of memory"):
-        measure(runner)
-    assert runner.pool.num_free == free
-    assert runner.pool.length("somebody") == 10
+        measure(engine)
+    assert engine.pool.num_free == free
+    assert engine.pool.length("somebody") == 10
 
 
 def test_a_small_pool_and_a_short_context_leave_shapes_out():

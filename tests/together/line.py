@@ -15,7 +15,7 @@ from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import Refusal, TokenLogprobs, Verdict
 from tests.fakes import make_core, make_hello, make_welcome
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.verify_node.model.desk import TARGET
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Outcome, Round
@@ -43,10 +43,10 @@ class Line:
     ) -> None:
         self.random = random.Random(seed)
         self.faults = faults
-        self.target = Target(TARGET, make_runner(TARGET, num_pages, prefix_cache=prefix_cache))
-        self.drafter = Drafter(DRAFT, make_runner(DRAFT, prefix_cache=prefix_cache), kind="lattice", k=16)
+        self.target = Target(TARGET, make_engine(TARGET, num_pages, prefix_cache=prefix_cache))
+        self.drafter = Drafter(DRAFT, make_engine(DRAFT, prefix_cache=prefix_cache), kind="lattice", k=16)
         self.core = make_core(
-            pool=self.target.runner.pool,
+            pool=self.target.engine.pool,
             vocab_size=VOCAB,
             context_len=128,
             budget=12,

@@ -63,7 +63,7 @@ class Pair:
             self.drafter.add(Propose(self.request, 1, number, (*PROMPT, *output), 4))
             [proposed] = [one for _ in range(6) if self.drafter.busy for one in self.drafter.step()]
             text = (*PROMPT, *output)
-            start = self.target.runner.pool.length(session_id(1))
+            start = self.target.engine.pool.length(session_id(1))
             entry = Entry(
                 session_id(1),
                 start,
@@ -83,7 +83,7 @@ class Pair:
             assert (outcome.invalid, outcome.failed) == ("", "")
             self.num_drafted += len(proposed.tokens)
             self.num_accepted += outcome.num_accepted
-            self.target.runner.pool.truncate(session_id(1), len(text) + outcome.num_accepted)
+            self.target.engine.pool.truncate(session_id(1), len(text) + outcome.num_accepted)
             for token in outcome.tokens:
                 if token == END:
                     return output

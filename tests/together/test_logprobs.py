@@ -18,7 +18,7 @@ from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MIN_LOGPROB
 from goodspeed.wire.messages import Ack, Close, Sampling, Verdict
 from tests.fakes import make_open, make_welcome, session_id
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.together.line import Line
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
 from verify_node.core.refusals import MAX_KEPT
@@ -103,7 +103,7 @@ def test_min_tokens_is_exact_under_match_in_drafts_of_any_length(min_tokens):
 @pytest.mark.parametrize("number", range(3))
 def test_the_draft_model_does_not_guess_what_may_not_be(number):
     request = make_request(number, min_tokens=9, stop_ids=STOPS)
-    drafter = Drafter(TARGET, make_runner(TARGET))
+    drafter = Drafter(TARGET, make_engine(TARGET))
     drafter.add(Propose(request, 1, 0, request.prompt, 9))
     while not (done := drafter.step()):
         pass
@@ -132,7 +132,7 @@ def entry(number, tokens, num_drafted=0, **changes):
 
 
 def run(*entries, checkpoint=TARGET):
-    return Target(checkpoint, make_runner(checkpoint)).run(Round(1, entries)).outcomes
+    return Target(checkpoint, make_engine(checkpoint)).run(Round(1, entries)).outcomes
 
 
 def test_padding_beyond_the_tokenizer_has_no_probability():

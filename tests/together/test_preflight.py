@@ -14,7 +14,7 @@ from goodspeed.errors import TransportError
 from goodspeed.serving import web
 from goodspeed.wire import keys
 from goodspeed.wire.zmq.authentication import new_pair
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.process.preflight import check
 

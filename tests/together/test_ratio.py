@@ -27,7 +27,7 @@ from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.messages import Draft, LogitRules, Sampling, UpMessage, Verdict
 from tests.exact import chi_square
 from tests.fakes import make_core, make_hello, make_welcome, session_id
-from tests.micro import make_checkpoint, make_runner
+from tests.micro import make_checkpoint, make_engine
 from verify_node.model.target import Target
 from verify_node.scheduler.round import Entry
 
@@ -89,8 +89,8 @@ class Crowd:
 
         rule: by which a session's draft is verified; before: the draft before it.
         """
-        self.target = Target(TARGET, make_runner(TARGET, num_pages=4096))
-        self.drafter = Drafter(model, make_runner(model, num_pages=4096), kind=kind, k=5)
+        self.target = Target(TARGET, make_engine(TARGET, num_pages=4096))
+        self.drafter = Drafter(model, make_engine(model, num_pages=4096), kind=kind, k=5)
         self.rounds, self.spoil, self.knows, self.rule = rounds, spoil, knows, rule
         self.sampling, self.rules = sampling, rules
         self.sessions: dict[bytes, Session] = {}
@@ -135,7 +135,7 @@ class Crowd:
         self.core = make_core(
             rounds=self.rounds,
             policy="fixed",
-            pool=self.target.runner.pool,
+            pool=self.target.engine.pool,
             vocab_size=NUM_TOKENS,
             budget=3 * AT_ONCE,
             max_round_tokens=1 << 16,

@@ -152,19 +152,19 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
 async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
     """A few messages, left unread whenever it is looked at, would otherwise let endless ones grow."""
     async with network() as net:
-        link: Any = net.verify._transport
-        link._guard.open()
-        link._guard.close()  # so that only we ask
+        transport: Any = net.verify._transport
+        transport._guard.open()
+        transport._guard.close()  # so that only we ask
         draft = net.draft()
-        assert link._is_idle()
+        assert transport._is_idle()
         await draft.send(ack(1))
         await net.verify.readable()
-        assert not link._is_idle()
+        assert not transport._is_idle()
         assert len(net.verify.receive_ready()) == 1
         await draft.send(ack(2))
         await net.verify.readable()
-        assert link._is_idle()
-        assert not link._is_idle()
+        assert transport._is_idle()
+        assert not transport._is_idle()
 
 
 @run_async

@@ -20,8 +20,8 @@ from goodspeed.wire import descriptors
 from goodspeed.wire.channels import Delivery, DraftChannel, Received, VerifyChannel
 from goodspeed.wire.handshake import VERSION
 from goodspeed.wire.messages import Ack, Draft, Refusal, UpMessage, Verdict
+from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from goodspeed.wire.zmq.sockets import SocketTransport
-from goodspeed.wire.zmq.transport import bind_verify, connect_draft
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until
@@ -203,14 +203,14 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
         draft, peer = await net.greeted("a")
         net.verify.send(peer, verdict(1))
         await draft.receive()  # from now on the descriptor is watched
-        link, looks, whole = draft._transport, list[int](), SocketTransport._look
-        assert isinstance(link, SocketTransport)
+        transport, looks, whole = draft._transport, list[int](), SocketTransport._look
+        assert isinstance(transport, SocketTransport)
 
-        def counted(link: SocketTransport) -> None:
+        def counted(transport: SocketTransport) -> None:
             looks.append(1)
-            whole(link)
+            whole(transport)
 
-        link._unwatch()
+        transport._unwatch()
         monkeypatch.setattr(SocketTransport, "_look", counted)
         waiting = asyncio.create_task(draft.receive())
         await until(lambda: waits(draft))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.sources import OWN
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.fair.estimators import smoothed
 from goodspeed.wire import probabilities
@@ -45,10 +45,10 @@ RESTED_ROUNDS, MAX_RESTED_ROUNDS = 64, 1 << 14
 class OwnDrafter:
     """The draft model and its KV caches, by session of the target."""
 
-    def __init__(self, checkpoint: Checkpoint, runner: Engine) -> None:
+    def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
         self.checkpoint = checkpoint
-        self.runner = runner
-        self.drafter = Drafter(checkpoint, runner, max_width=1)
+        self.engine = engine
+        self.drafter = Drafter(checkpoint, engine, max_width=1)
         self.num_failures = 0
         self.pass_s = 0.0  # of one token for each session, smoothed
         self._rests_until = 0  # number of the round
@@ -135,7 +135,7 @@ class OwnDrafter:
         return done + drafter.give_up(empty=False)
 
 
-def _expected(job: Job, request: DraftRequest, num_parallel: int) -> float:
+def _expected(job: UnfinishedProposal, request: DraftRequest, num_parallel: int) -> float:
     """Returns what a draft's next pass is expected to bring, less the time to verify its tokens.
 
     Assumes that each token is as probable as the previous ones.

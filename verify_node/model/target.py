@@ -42,7 +42,7 @@ class Target:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        runner: Engine,
+        engine: Engine,
         *,
         records: bool = False,
         constraints: Constraints | None = None,
@@ -51,7 +51,7 @@ class Target:
         """records: outcomes contain the decision at each position. constraints: None if none are served. draft_model:
         None if the verify node has no draft model."""
         self.checkpoint = checkpoint
-        self.runner = runner
+        self.engine = engine
         self.records = records
         self.draft_model = draft_model
         self._constraint_masks = ConstraintMasks(constraints)
@@ -72,15 +72,15 @@ class Target:
             masks = making.result() if making is not None else {}
         forwarded, end = time.perf_counter(), mark(self.checkpoint.device)
         outcomes = self.verify(planned, logits, masks)
-        self._counted.keep(self.runner.pool)
+        self._counted.keep(self.engine.pool)
         if begin is not None and end is not None:
             end.synchronize()  # a round that samples nothing has not waited yet
             forwarded = started + begin.elapsed_time(end) / 1e3
         verified = time.perf_counter()
-        seconds, computed = (forwarded - started, max(0.0, verified - forwarded)), self.runner.computed
+        seconds, computed = (forwarded - started, max(0.0, verified - forwarded)), self.engine.computed
         if (own := self.draft_model) is None:
             return RoundResult(outcomes, *seconds, computed=computed)
-        own.keep(self.runner.pool, planned.admitted)
+        own.keep(self.engine.pool, planned.admitted)
         outcomes, drafting = own.add_to(planned, outcomes)
         return RoundResult(outcomes, *seconds, drafting, computed)
 
@@ -94,7 +94,7 @@ class Target:
         """Returns logits [num_rows, vocab] in the order of entries: an entry's prompt rows if their logprobs are
         requested, then a row per position to sample."""
         chunks = [Chunk(entry.session_id, entry.tokens, entry.num_rows, entry.parents) for entry in planned.entries]
-        return self.runner.forward(chunks)
+        return self.engine.forward(chunks)
 
     @torch.inference_mode()
     def verify(self, planned: Round, logits: Tensor, masks: Masks | None = None) -> list[Outcome]:
@@ -115,7 +115,7 @@ class Target:
                 for one, outcome in zip(by_match, outcomes, strict=True)
                 if outcome.path is not None and not outcome.failed  # else the session is given up, with all of its rows
             ]
-            self.runner.keep(paths)
+            self.engine.keep(paths)
         if by_ratio:
             outcomes += decide_ratio_round(by_ratio, logits, num_tokens, planned.number, records=self.records)
         if masks:
@@ -123,7 +123,7 @@ class Target:
         known = logits[:, :num_tokens]
         outcomes = with_prompts(with_logprobs(outcomes, verified, known), planned.entries, known)
         if broken := [one.session_id for one in outcomes if one.failed == NOT_NUMBERS]:
-            self.runner.clear(broken)
+            self.engine.clear(broken)
         return outcomes
 
     def _verified(self, planned: Round, masks: Masks) -> list[VerifiedEntry]:
@@ -138,7 +138,7 @@ class Target:
                     drafted=entry.drafted,
                     counts=self._counts(entry),
                     allowed=masks.get(entry.session_id),
-                    has_finite_keys=self.runner.has_finite_keys,
+                    has_finite_keys=self.engine.has_finite_keys,
                 )
                 verified.append(one.decoded(self.checkpoint.num_tokens))
         return verified

@@ -22,7 +22,7 @@ from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.codec import max_message_bytes
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.handshake import Welcome
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
 from verify_node.model.own_drafter import OwnDrafter
@@ -56,11 +56,11 @@ def assemble(
         if config.tp > 1:
             ranks = _start_ranks(config)
             undone.callback(ranks.close)
-        runner, draft_model = load_runners(config, ranks)
-        profile = costs.measure(config, runner, reporter)
+        engine, draft_model = load_engines(config, ranks)
+        profile = costs.measure(config, engine, reporter)
         config = costs.with_budget(config, profile, reporter)
         cost = Refined(profile.roofline if profile is not None else None)
-        welcome = make_welcome(config, runner.checkpoint)
+        welcome = make_welcome(config, engine.checkpoint)
         channel = bind_verify(
             config.bind if vacate is None else vacate(),
             max_message_bytes=welcome.max_message_bytes,
@@ -68,7 +68,7 @@ def assemble(
             keys=found.keys,
         )
         undone.callback(channel.close)
-        daemon = build(config, runner, channel, welcome, events, cost, found.enrolment, draft_model)
+        daemon = build(config, engine, channel, welcome, events, cost, found.enrolment, draft_model)
         daemon.reporter, daemon.ranks, daemon.member = reporter, ranks, found.member
         undone.pop_all()  # nothing failed
     return daemon
@@ -85,7 +85,7 @@ def _start_ranks(config: VerifyConfig) -> "Ranks":
     return Ranks.start(part, config.tp)
 
 
-def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafter | None]:
+def load_engines(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, OwnDrafter | None]:
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     split: dict[str, Any] = {} if ranks is None else {"split": ranks.split}
     with nullcontext() if ranks is None else ranks.together():
@@ -99,8 +99,8 @@ def load_runners(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
         )
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         engines.set_threads(config.threads or 1, *(one.engine for one in (checkpoint, draft) if one is not None))
-        runner = make_runner(config, checkpoint, ranks, draft)
-        return runner, None if draft is None else OwnDrafter(draft, make_draft_runner(draft, runner))
+        engine = make_engine(config, checkpoint, ranks, draft)
+        return engine, None if draft is None else OwnDrafter(draft, make_draft_engine(draft, engine))
 
 
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
@@ -119,7 +119,7 @@ def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
     return replace(draft, num_tokens=min(draft.num_tokens, target.num_tokens))
 
 
-def make_runner(
+def make_engine(
     config: VerifyConfig, checkpoint: Checkpoint, ranks: "Ranks | None" = None, draft: Checkpoint | None = None
 ) -> Engine:
     """Wraps the target with its KV cache. draft: the node's own draft model, for whose cache memory is left."""
@@ -133,19 +133,19 @@ def make_runner(
     )
 
 
-def make_draft_runner(draft: Checkpoint, target: Engine) -> Engine:
+def make_draft_engine(draft: Checkpoint, target: Engine) -> Engine:
     """Wraps the node's own draft model; its KV cache has, and retains unused, as many tokens as the target's."""
     pool = target.pool
-    runner = engines.start(
+    engine = engines.start(
         draft, num_pages=pool.num_pages, page_size=pool.page_size, prefix_cache=pool.has_prefix_cache
     )
-    runner.pool.max_unused = pool.max_unused * pool.page_size // runner.pool.page_size
-    return runner
+    engine.pool.max_unused = pool.max_unused * pool.page_size // engine.pool.page_size
+    return engine
 
 
 def build(
     config: VerifyConfig,
-    runner: Engine,
+    engine: Engine,
     channel: VerifyChannel,
     welcome: Welcome,
     events: EventLog,
@@ -154,16 +154,16 @@ def build(
     draft_model: OwnDrafter | None = None,
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
-    constraints = read_constraints(runner.checkpoint)
+    constraints = read_constraints(engine.checkpoint)
     core = VerifyCore(
         config.core,
-        replace_fields(welcome, trees=runner.has_trees),
-        runner.pool,
+        replace_fields(welcome, trees=engine.has_trees),
+        engine.pool,
         cost=cost,
         constraints=constraints,
-        change_rows=runner.change_rows,
+        change_rows=engine.change_rows,
     )
-    target = Target(runner.checkpoint, runner, records=config.record, constraints=constraints, draft_model=draft_model)
+    target = Target(engine.checkpoint, engine, records=config.record, constraints=constraints, draft_model=draft_model)
     recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)
 

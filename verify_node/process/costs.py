@@ -17,12 +17,12 @@ and finished rounds refine the measurements."""
 POOR_R2 = 0.9
 
 
-def measure(config: VerifyConfig, runner: Engine, reporter: Reporter = QUIET) -> Profile | None:
+def measure(config: VerifyConfig, engine: Engine, reporter: Reporter = QUIET) -> Profile | None:
     """Measures this model on this device; None if nothing depends on it."""
     if config.budget != "auto" and config.is_paper:
         return None
     reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)
-    found = profiler.profile(runner, QUICK, QUICK_S, threads=config.threads or 1)
+    found = profiler.profile(engine, QUICK, QUICK_S, threads=config.threads or 1)
     shapes = f"{found.num_passes} forward passes of {len(found.samples)} shapes in {found.wall_s:.1f} s"
     poor = "; a poor fit, which rounds correct" if found.roofline_r2 < POOR_R2 else ""
     reporter.say("profiled %s: %s: R2 of the roofline is %.3f%s", found.where, shapes, found.roofline_r2, poor)

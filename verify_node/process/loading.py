@@ -12,7 +12,7 @@ from goodspeed.serving.loop import Failures
 from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.handshake import Hello
 from goodspeed.wire.messages import Refusal
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.process.preflight import Found
 

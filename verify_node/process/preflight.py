@@ -12,7 +12,7 @@ from goodspeed.serving.running import bind_http, find_model, warn_trusted_networ
 from goodspeed.slo.objectives import parse_tiers
 from goodspeed.wire.keys import read_verify_pair
 from goodspeed.wire.zmq.authentication import ServerKeys, checked_pair
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from verify_node.config import VerifyConfig
 from verify_node.process.enrolment import Enrolment
 from verify_node.process.fleet_member import Member, join

@@ -24,7 +24,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Proposed, banned_at
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.exact.logits.token_counts import num_common
 from goodspeed.exact.logits.truncation import Kept
 from goodspeed.exact.noise_at import match_key, noise_at
@@ -86,9 +86,9 @@ class LlamaDrafter(DraftModel):
 
     def step(self) -> list[Proposed]:
         """Asks the server once for every unfinished proposal; returns those that are complete."""
-        asked: list[tuple[Job, int, _Slot, Ask]] = []
+        asked: list[tuple[UnfinishedProposal, int, _Slot, Ask]] = []
         num_new = 0  # tokens that the server computes in this step
-        done: list[Job] = []
+        done: list[UnfinishedProposal] = []
         in_use: set[int] = set()
         for job in self._jobs.values():
             leaf = BASE if job.length == 0 else next(iter(job.leaves(1)), None)
@@ -127,10 +127,10 @@ class LlamaDrafter(DraftModel):
 
     # -- one session -----------------------------------------------------------------------------------------------
 
-    def _fits(self, job: Job, leaf: int) -> bool:
+    def _fits(self, job: UnfinishedProposal, leaf: int) -> bool:
         return job.by_match and len(job.text) + job.tree.depth(leaf) < self.context_len
 
-    def _ask(self, job: Job, leaf: int, slot: _Slot) -> Ask:
+    def _ask(self, job: UnfinishedProposal, leaf: int, slot: _Slot) -> Ask:
         """Returns the request for what follows a leaf, or for the next part of a text that the slot does not have."""
         prompt, is_new = (*job.text, *job.path(leaf)), not slot.tokens
         end = num_common(slot.tokens, prompt) + PREFILL_CHUNK
@@ -144,7 +144,7 @@ class LlamaDrafter(DraftModel):
             return Ask(slot.number, prompt, 1, num_top, is_new, is_forced=True)
         return Ask(slot.number, prompt, num_tokens, num_top, is_new)
 
-    def _take(self, job: Job, leaf: int, slot: _Slot, ask: Ask, places: Sequence[Place]) -> bool:
+    def _take(self, job: UnfinishedProposal, leaf: int, slot: _Slot, ask: Ask, places: Sequence[Place]) -> bool:
         """Takes an answer; returns whether the proposal is complete."""
         slot.tokens = (*ask.prompt, *(place.id for place in places[:-1]))
         if ask.num_tokens:
@@ -154,7 +154,7 @@ class LlamaDrafter(DraftModel):
             return job.is_complete
         return job.length == 0 and len(ask.prompt) == len(job.text)
 
-    def _follow(self, job: Job, leaf: int, places: Sequence[Place]) -> tuple[int, ...]:
+    def _follow(self, job: UnfinishedProposal, leaf: int, places: Sequence[Place]) -> tuple[int, ...]:
         """Draws a token at each place, as long as the tokens that the server wrote before it are in the tree.
 
         Returns the text after which nothing could be drawn, as the server did not tell the likeliest tokens; or ().
@@ -180,7 +180,7 @@ class LlamaDrafter(DraftModel):
             parent = after
         return ()
 
-    def _draw(self, job: Job, parent: int, top: Sequence[Choice]) -> list[tuple[int, float]]:
+    def _draw(self, job: UnfinishedProposal, parent: int, top: Sequence[Choice]) -> list[tuple[int, float]]:
         """Returns the token drawn after a node and its alternatives, the best first, with acceptance probabilities."""
         request, position = job.propose.request, len(job.text) + job.tree.depth(parent)
         logits = self._permitted(job, parent, position, top)
@@ -204,7 +204,9 @@ class LlamaDrafter(DraftModel):
         others = sorted(scores.keys() - {first}, key=lambda token: (-scores[token], token))
         return [(first, probability), *zip(others, job.others(parent, probability), strict=False)]
 
-    def _permitted(self, job: Job, parent: int, position: int, top: Sequence[Choice]) -> dict[int, float]:
+    def _permitted(
+        self, job: UnfinishedProposal, parent: int, position: int, top: Sequence[Choice]
+    ) -> dict[int, float]:
         """Returns the logits of the likeliest tokens that the rules permit after a node."""
         request = job.propose.request
         banned, words = banned_at(request, position), self._allowed(job, job.path(parent))

@@ -14,8 +14,8 @@ from experiments.benchmarks import peers
 from experiments.benchmarks.nodes.processes import http_nodes
 from experiments.benchmarks.rivals.ours import PLAIN, Ours
 from experiments.benchmarks.rivals.results import Turns, Way
+from goodspeed.app.demo.options import draft_words
 from goodspeed.embedded.models import PACKAGED
-from goodspeed.engine.model_files.names import draft_words
 from goodspeed.errors import PromptError
 from training.chats import load
 

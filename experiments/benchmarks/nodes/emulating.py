@@ -3,9 +3,10 @@
     python -m experiments.benchmarks.nodes.emulating HARDWARE MODULE OPTIONS...
 
 runs MODULE, `verify_node` or a draft worker's, with its options. A real pass goes on by sleeping until its emulated
-time is over; all else, such as sampling, messages and timers, takes its real time. The measurement of a verify node at
-its start has that factor more time, so that it is as good as there. A verify node takes its draft nodes, which are on
-loopback, for processes of other machines. A line is written for every pass.
+time is over, also the few that try a model at its load; all else, such as sampling, messages and timers, takes its
+real time. The measurement of a verify node at its start has that factor more time, so that it is as good as there. A
+verify node takes its draft nodes, which are on loopback, for processes of other machines. A line is written for every
+pass.
 """
 
 import sys
@@ -90,11 +91,11 @@ def slowed(
 ) -> Callable[[TorchEngine, Sequence[Chunk]], Tensor]:
     """Returns a `TorchEngine.forward` that takes its emulated time, or its real one where that is longer."""
 
-    def emulated(runner: TorchEngine, chunks: Sequence[Chunk]) -> Tensor:
+    def emulated(engine: TorchEngine, chunks: Sequence[Chunk]) -> Tensor:
         started = clock()
-        context_tokens = sum(runner.pool.length(chunk.key) for chunk in chunks)  # before they are appended
+        context_tokens = sum(engine.pool.length(chunk.key) for chunk in chunks)  # before they are appended
         wanted_s = hardware.pass_s(sum(len(chunk.tokens) for chunk in chunks), len(chunks), context_tokens)
-        logits = forward(runner, chunks)
+        logits = forward(engine, chunks)
         real_s = clock() - started
         log.write(f"{started} {real_s} {wanted_s}\n")
         sleep(max(0.0, wanted_s - real_s))

@@ -28,7 +28,7 @@ from draft_node.core.actions import Deliver, Fail
 from draft_node.core.generation import Generation
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.harness.forks import Fork
-from goodspeed.engine.model_files.names import draft_words
+from goodspeed.app.demo.options import draft_words
 from goodspeed.serving.config import from_namespace
 from goodspeed.slo.attainment import NO_OBJECTIVES, Outcome, Times
 from goodspeed.slo.objectives import Objectives

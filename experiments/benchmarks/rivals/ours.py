@@ -12,7 +12,8 @@ from experiments.benchmarks.rivals.files import Files
 from experiments.benchmarks.rivals.llama import post
 from experiments.benchmarks.rivals.running import Written
 from experiments.benchmarks.rivals.worker import Request, without_end
-from goodspeed.engine.model_files.names import NO_MODEL, draft_words
+from goodspeed.app.demo.options import draft_words
+from goodspeed.engine.model_files.names import NO_MODEL
 
 PLAIN, NGRAM, DRAFT = "goodspeed", "goodspeed_ngram", "goodspeed_draft"
 WAYS = (PLAIN, NGRAM, DRAFT)

@@ -13,7 +13,7 @@ class OwnEngine:
 
         self.version = goodspeed.__version__
         checkpoint = engines.load(settings.model, num_threads=settings.num_threads)
-        self._runner = engines.start(checkpoint)
+        self._engine = engines.start(checkpoint)
 
     def write(self, request: Request) -> list[list[int]]:
         from goodspeed.engine.paged.chunks import Chunk
@@ -22,11 +22,11 @@ class OwnEngine:
         alive = list(range(len(texts)))
         while alive:
             new = [texts[number][-1:] or request.prompts[number] for number in alive]
-            logits = self._runner.forward([Chunk(number, some, 1) for number, some in zip(alive, new, strict=True)])
+            logits = self._engine.forward([Chunk(number, some, 1) for number, some in zip(alive, new, strict=True)])
             for number, token in zip(list(alive), self._draw(logits, alive, texts, request), strict=True):
                 texts[number].append(token)
                 if token in request.end_ids or len(texts[number]) >= request.max_tokens:
-                    self._runner.pool.free(number)
+                    self._engine.pool.free(number)
                     alive.remove(number)
         return texts
 

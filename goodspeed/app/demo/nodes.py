@@ -5,10 +5,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from goodspeed.app.demo.options import DemoConfig, shown
+from goodspeed.app.demo.options import DemoConfig, draft_words, shown
 from goodspeed.app.demo.processes import Child, Event, Processes
 from goodspeed.app.demo.view import View
-from goodspeed.engine.model_files.names import draft_words
 from goodspeed.untrusted import python_module
 
 FREE_PORT = "127.0.0.1:0"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goodspeed.embedded import models
-from goodspeed.engine.model_files.names import NO_MODEL
+from goodspeed.engine.model_files.names import NO_MODEL, SOURCE, is_url
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving import options, prompts
@@ -90,6 +90,12 @@ class Client:
     @property
     def domain(self) -> str:
         return self.prompt.domain or self.name
+
+
+def draft_words(model: str, target: str) -> list[str]:
+    """Returns `goodspeed-draft`'s options for a draft model, with the target's tokenizer if the model needs it."""
+    needs = model == NO_MODEL or is_url(model) or models.is_gguf(model) or model.startswith(SOURCE)
+    return [f"--model={model}", *([f"--tokenizer={target}"] if needs else [])]
 
 
 def shown(model: str) -> str:

@@ -1,4 +1,4 @@
-"""Refuses models that the engine would compute wrongly, by their configuration; `trial.py` finds the rest.
+"""Refuses models that the engine would compute wrongly, by their configuration; `torch/trial.py` finds the rest.
 
 Every error names the model, the setting, the reason and a remedy.
 """

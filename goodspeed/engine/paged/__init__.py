@@ -1,1 +1,1 @@
-"""One packed forward pass over a paged KV cache: pages, layouts, trees, attention."""
+"""What every engine's KV cache has: its pages, the prefix cache, its size, and the chunks of a pass."""

@@ -70,7 +70,7 @@ class TorchEngine:
                 tried.shape, tried.num_layers, size.num_pages, page_size, checkpoint.dtype, checkpoint.device
             )
         self._passes = Passes(tried.model, self.memory, others, tried.kernel)
-        self.num_graphs: int | None = None  # None: no pass is padded
+        self.num_graphs: int | None = None  # None: no graphs were captured
 
     def prepare(self) -> None:
         """Captures the CUDA graphs of padded passes."""

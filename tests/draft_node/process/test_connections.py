@@ -11,7 +11,7 @@ from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.endpoints import parse_endpoint
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.zmq.authentication import ClientKeys, new_pair
-from goodspeed.wire.zmq.transport import connect_draft
+from goodspeed.wire.zmq.opening_channels import connect_draft
 from tests.memory_network import MemoryNetwork
 from tests.waiting import run_async
 

@@ -14,7 +14,7 @@ from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.drafting.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose, Proposed
-from goodspeed.drafting.unfinished_proposal import Job
+from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.errors import Busy, ConstraintError
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
@@ -36,7 +36,7 @@ class Idle(DraftModel):
 
 def masks(constraints: Constraints, request: Generation) -> bool:
     """True if the draft model finds the form, without compiling anything."""
-    job = Job(Propose(request, 1, 0, request.prompt, 1), 1)
+    job = UnfinishedProposal(Propose(request, 1, 0, request.prompt, 1), 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grammars, "compiled_matcher", _refuse)
         return Idle(constraints)._allowed(job, ()) is not None

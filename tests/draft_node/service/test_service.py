@@ -48,7 +48,7 @@ class Edge:
 
     async def until_free(self) -> None:
         """Waits until no session and no page of memory is left in use at either node."""
-        pools = (self.verify.core.pool, self.daemon.drafter.runner.pool)
+        pools = (self.verify.core.pool, self.daemon.drafter.engine.pool)
         await until(lambda: not self.verify.core.sessions and not self.daemon.num_running)
         await until(lambda: all(pool.num_free == pool.num_pages for pool in pools))
 
@@ -56,9 +56,9 @@ class Edge:
 def build_verify(network: MemoryNetwork) -> VerifyDaemon:
     config = VerifyConfig(model="tiny-target", kv_pages=256, heartbeat_s=0.1)
     target = load("tiny-target")
-    runner = verify_assembly.make_runner(config, target)
+    engine = verify_assembly.make_engine(config, target)
     welcome = verify_assembly.make_welcome(config, target)
-    return verify_assembly.build(config, runner, network.bind_verify(), welcome, EventLog(enabled=False), Refined())
+    return verify_assembly.build(config, engine, network.bind_verify(), welcome, EventLog(enabled=False), Refined())
 
 
 @asynccontextmanager

@@ -122,11 +122,11 @@ def test_a_model_may_lack_rows_for_added_tokens(save_checkpoint: Save, caplog: p
     assert (found.vocab_size, found.num_tokens, found.eos_ids) == (258, 258, (256,))
     assert "no rows for the added tokens from id 258 on" in caplog.text
     assert found.tokenizer_fingerprint == tokenizer_folder.load(folder).tokenizer_fingerprint
-    runner = start(found, num_pages=4)
-    assert runner.forward([Chunk("a", [72, 101], 1)]).shape == (1, 258)
+    engine = start(found, num_pages=4)
+    assert engine.forward([Chunk("a", [72, 101], 1)]).shape == (1, 258)
     with pytest.raises(PromptError, match=r"token 258 \('\[PAD\]'\) is none of the model's, which are 0 to 257"):
-        runner.forward([Chunk("a", encode_prompt(found.tokenizer, "a[PAD]"), 1)])
-    assert runner.pool.length("a") == 2
+        engine.forward([Chunk("a", encode_prompt(found.tokenizer, "a[PAD]"), 1)])
+    assert engine.pool.length("a") == 2
 
 
 def test_a_constraint_forces_no_token_that_the_model_lacks(save_checkpoint: Save) -> None:

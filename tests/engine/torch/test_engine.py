@@ -14,18 +14,18 @@ from tests.micro import make_checkpoint
 
 
 def test_a_failing_pass_leaves_the_pool_as_it_was(save_checkpoint: Save, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = start(checkpoints.load(str(save_checkpoint())), num_pages=100)
-    runner.forward([Chunk("kept", [1, 2, 3], 0)])
-    free = runner.pool.num_free
+    engine = start(checkpoints.load(str(save_checkpoint())), num_pages=100)
+    engine.forward([Chunk("kept", [1, 2, 3], 0)])
+    free = engine.pool.num_free
 
     def fail(*args: object, **kwargs: object) -> None:
         raise torch.OutOfMemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(try_model(runner.checkpoint, is_split=False)[0], "forward", fail)
+        patch.setattr(try_model(engine.checkpoint, is_split=False)[0], "forward", fail)
         with pytest.raises(torch.OutOfMemoryError):
-            runner.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
-    assert (runner.pool.length("kept"), runner.pool.num_free, "fresh" in runner.pool) == (3, free, False)
+            engine.forward([Chunk("kept", [4] * 40, 1), Chunk("fresh", [1], 1)])
+    assert (engine.pool.length("kept"), engine.pool.num_free, "fresh" in engine.pool) == (3, free, False)
 
 
 @pytest.mark.parametrize(("options", "kept"), [({}, 25), ({"memory_fraction": 0.5}, 100), ({"num_pages": 8}, 8)])

@@ -98,9 +98,9 @@ def test_logits_are_the_models_own(save_checkpoint: Save, family: str) -> None:
     tokens = [(i * i) % 250 for i in range(40)]
     with torch.inference_mode():
         expected = model(torch.tensor([tokens]), use_cache=False).logits[0, 20:, :258]
-    runner = start(checkpoint, num_pages=16)
-    runner.forward([Chunk("a", tokens[:20], 0)])
-    found = torch.cat([runner.forward([Chunk("a", tokens[i : i + 5], 5)]) for i in range(20, 40, 5)])[:, :258]
+    engine = start(checkpoint, num_pages=16)
+    engine.forward([Chunk("a", tokens[:20], 0)])
+    found = torch.cat([engine.forward([Chunk("a", tokens[i : i + 5], 5)]) for i in range(20, 40, 5)])[:, :258]
     torch.testing.assert_close(found, expected, atol=1e-4 * max(1, expected.abs().max().item()), rtol=0)
 
 

@@ -28,14 +28,14 @@ def test_logits_are_the_unmodified_models(kind: str, save_checkpoint: Save) -> N
     folder = str(save_checkpoint(CONFIGS[kind]))
     with torch.inference_mode():
         expected = checkpoints.load(folder).model(torch.tensor([TEXT]), use_cache=False).logits[0]
-    runner = start(checkpoints.load(folder), num_pages=16)
+    engine = start(checkpoints.load(folder), num_pages=16)
 
-    found = torch.cat([runner.forward([Chunk("a", TEXT[:100], 100)]), runner.forward([Chunk("a", TEXT[100:], 50)])])
+    found = torch.cat([engine.forward([Chunk("a", TEXT[:100], 100)]), engine.forward([Chunk("a", TEXT[100:], 50)])])
 
     torch.testing.assert_close(found[:, :258], expected[:, :258], atol=1e-3, rtol=1e-4)
 
 
-def test_a_checkpoint_serves_several_runners(save_checkpoint: Save) -> None:
+def test_a_checkpoint_serves_several_engines(save_checkpoint: Save) -> None:
     checkpoint = checkpoints.load(str(save_checkpoint("llama")))
 
     first, second = (start(checkpoint, num_pages=4) for _ in range(2))

@@ -67,9 +67,9 @@ def drafted(drafter: Drafter, text: TargetText, num_tokens: int, length: int) ->
 
 
 def test_texts_are_what_the_target_writes_alone(target, texts) -> None:
-    runner = engines.start(target, num_pages=64)
+    target_engine = engines.start(target, num_pages=64)
     for text, known in zip(*texts, strict=True):
-        alone = tuple(generate(target, runner, text.prompt, text.sampling, NUM_TOKENS, target.eos_ids))
+        alone = tuple(generate(target, target_engine, text.prompt, text.sampling, NUM_TOKENS, target.eos_ids))
         assert alone == text.written
         assert (known.num_tokens, known.ended) == (len(alone), len(alone) < NUM_TOKENS)
 
@@ -110,8 +110,8 @@ def accepted(known: Text, num_tokens: int) -> list[int]:
 
 def test_every_figure_is_that_of_the_models(target, draft, texts) -> None:
     """At some positions of each text, each computed alone."""
-    runner, drafter_runner = (engines.start(checkpoint, num_pages=64) for checkpoint in (target, draft))
-    drafter, random, num_followed = Drafter(draft, drafter_runner, max_width=1), Random(1), 0
+    target_engine, draft_engine = (engines.start(checkpoint, num_pages=64) for checkpoint in (target, draft))
+    drafter, random, num_followed = Drafter(draft, draft_engine, max_width=1), Random(1), 0
     for text, known in zip(*texts, strict=True):
         path = known.models[DRAFT]
         wrong = [place for place, rank in enumerate(path.ranks) if rank != "1"][::OFF_PATH_EVERY]
@@ -120,12 +120,12 @@ def test_every_figure_is_that_of_the_models(target, draft, texts) -> None:
             whole, right = text.prompt + text.written[:place], text.written[place]
             chain = drafted(drafter, text, place, MOST)
             assert (chain[0] == right) == (path.agreed[place] == "1")
-            for engine, codes in ((drafter_runner, path.q), (runner, path.p)):
+            for engine, codes in ((draft_engine, path.q), (target_engine, path.p)):
                 logits = engine.forward([Chunk("alone", whole, 1)])[0]
                 engine.pool.free("alone")
                 own = _probability(logits, chain[0], text.sampling.temperature)
                 assert probabilities.decode(proposals.read(codes[place]))[0] == pytest.approx(own, rel=0.03, abs=1e-4)
-                if engine is drafter_runner:
+                if engine is draft_engine:
                     confidence = probabilities.decode(proposals.read(path.confidence[place]))[0]
                     assert confidence == pytest.approx(_probability(logits, chain[0], 1.0), rel=0.03, abs=1e-4)
                     if text.sampling.temperature == 0:
@@ -134,7 +134,7 @@ def test_every_figure_is_that_of_the_models(target, draft, texts) -> None:
             if place in wrong:
                 num_followed += 1
                 again = [
-                    next(generate(target, runner, whole + chain[:depth], text.sampling, 1)) == chain[depth]
+                    next(generate(target, target_engine, whole + chain[:depth], text.sampling, 1)) == chain[depth]
                     for depth in range(1, MOST)
                 ]
                 assert path.agreed_again()[wrong.index(place)] == "".join(str(int(one)) for one in again)

@@ -28,7 +28,7 @@ from goodspeed.engine.torch.loading import start
 from goodspeed.fair.refined import Refined
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.messages import LogitRules, Sampling, TokenLogprobs
-from goodspeed.wire.zmq.transport import bind_verify, connect_draft
+from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from verify_node.config import VerifyConfig
 from verify_node.process import assembly as verify_assembly
 from verify_node.process import preflight as verify_preflight
@@ -65,8 +65,8 @@ def alone(
 ) -> tuple[int, ...]:
     """Returns the tokens that the target alone writes with that seed."""
     target = load("tiny-target")
-    runner = start(target, num_pages=64)
-    return tuple(generate(target, runner, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
+    engine = start(target, num_pages=64)
+    return tuple(generate(target, engine, list(prompt), sampling, max_tokens, target.eos_ids, rules=rules))
 
 
 def verify_daemon(**options: Any) -> VerifyDaemon:
@@ -75,8 +75,8 @@ def verify_daemon(**options: Any) -> VerifyDaemon:
     welcome = verify_assembly.make_welcome(config, target)
     keys, enrolment = verify_preflight.read_keys(config)
     channel = bind_verify(config.bind, max_message_bytes=welcome.max_message_bytes, keys=keys)
-    runner, events = verify_assembly.make_runner(config, target), EventLog(enabled=False)
-    return verify_assembly.build(config, runner, channel, welcome, events, Refined(), enrolment)
+    engine, events = verify_assembly.make_engine(config, target), EventLog(enabled=False)
+    return verify_assembly.build(config, engine, channel, welcome, events, Refined(), enrolment)
 
 
 def draft_daemon(**options: Any) -> DraftDaemon:

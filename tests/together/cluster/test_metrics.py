@@ -130,9 +130,9 @@ class Pair:
         )
         target = load("tiny-target")
         welcome = verify_assembly.make_welcome(config, target)
-        runner = verify_assembly.make_runner(config, target)
+        engine = verify_assembly.make_engine(config, target)
         events = EventLog(enabled=False)
-        return verify_assembly.build(config, runner, self.network.bind_verify(), welcome, events, Refined())
+        return verify_assembly.build(config, engine, self.network.bind_verify(), welcome, events, Refined())
 
     def _draft(self) -> DraftDaemon:
         config = DraftConfig(name="a", model="tiny-target", max_sessions=2)

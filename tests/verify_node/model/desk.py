@@ -6,22 +6,22 @@ from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.wire.messages import OpenSession
 from tests.fakes import Desk, make_core
-from tests.micro import make_checkpoint, make_runner
+from tests.micro import make_checkpoint, make_engine
 from verify_node.model.target import Target
 
 TARGET = make_checkpoint(1)
 
 
 def make_target(*, records: bool = False, **options: Any) -> Target:
-    """options: of the runner."""
-    return Target(TARGET, make_runner(TARGET, **options), records=records)
+    """options: of the engine."""
+    return Target(TARGET, make_engine(TARGET, **options), records=records)
 
 
 def alone(asked: OpenSession | Generation) -> tuple[int, ...]:
     """Returns what TARGET writes by itself, one token at a time."""
     options: dict[str, Any] = {"min_tokens": asked.min_tokens, "rules": asked.logit_rules}
     wanted = asked.prompt, asked.sampling, asked.max_tokens, asked.stop_ids
-    return tuple(generation.generate(TARGET, make_runner(TARGET), *wanted, **options))
+    return tuple(generation.generate(TARGET, make_engine(TARGET), *wanted, **options))
 
 
 class RealDesk(Desk):
@@ -29,7 +29,7 @@ class RealDesk(Desk):
 
     def __init__(self, real: Target | None = None, **options: Any) -> None:
         self.real = real or make_target()
-        runner = self.real.runner
-        settings: dict[str, Any] = {"vocab_size": runner.checkpoint.num_tokens, "context_len": 128} | options
-        super().__init__(core=make_core(pool=runner.pool, **settings))
+        engine = self.real.engine
+        settings: dict[str, Any] = {"vocab_size": engine.checkpoint.num_tokens, "context_len": 128} | options
+        super().__init__(core=make_core(pool=engine.pool, **settings))
         self.target.run = lambda planned: self.real.run(planned).outcomes  # type: ignore[method-assign]

@@ -16,12 +16,12 @@ from goodspeed.wire.messages import DownMessage, Sampling
 from tests import gguf_files
 from tests.drafting.test_drafter import record_passes
 from tests.fakes import make_open, session_id
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.verify_node.model.desk import TARGET, RealDesk
 from verify_node.clients.calibration import Calibration
 from verify_node.model.own_drafter import RESTED_ROUNDS, OwnDrafter
 from verify_node.model.target import Target
-from verify_node.process.assembly import make_draft_runner
+from verify_node.process.assembly import make_draft_engine
 from verify_node.scheduler.round import Drafting, DraftRequest, Outcome, Round
 
 DRAFT = make_checkpoint(1, shift=0.05)
@@ -31,11 +31,11 @@ GREEDY, WARM = Sampling(temperature=0.0), Sampling(temperature=1.0, seed=5)
 class OwnDesk(RealDesk):
     """A verify node with a real target and a draft model of its own; its draft node sends no drafts."""
 
-    def __init__(self, draft: Any = DRAFT, runners: tuple[Engine, Engine] | None = None, **options: Any) -> None:
-        """runners: of target and draft model, in place of those of TARGET and `draft`."""
-        runner, own = runners or (make_runner(TARGET), make_runner(draft))
+    def __init__(self, draft: Any = DRAFT, engines: tuple[Engine, Engine] | None = None, **options: Any) -> None:
+        """engines: of target and draft model, in place of those of TARGET and `draft`."""
+        engine, own = engines or (make_engine(TARGET), make_engine(draft))
         self.own = OwnDrafter(own.checkpoint, own)
-        target = Target(runner.checkpoint, runner, draft_model=self.own)
+        target = Target(engine.checkpoint, engine, draft_model=self.own)
         super().__init__(target, has_draft_model=True, self_draft=False, **options)
         self.planned: list[Round] = []
         self.drafting: list[Drafting] = []
@@ -74,7 +74,7 @@ class OwnDesk(RealDesk):
 
 
 def alone(sampling: Sampling, max_tokens: int = 20, prompt: tuple[int, ...] = (3, 1, 4)) -> tuple[int, ...]:
-    return tuple(generation.generate(TARGET, make_runner(TARGET), prompt, sampling, max_tokens, ()))
+    return tuple(generation.generate(TARGET, make_engine(TARGET), prompt, sampling, max_tokens, ()))
 
 
 @pytest.mark.parametrize("draft", [TARGET, DRAFT, make_checkpoint(9)], ids=["the target", "near", "unlike"])
@@ -90,15 +90,15 @@ def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(ha
     """has_torch: the target; the draft model is on the other engine."""
     names = ["tiny-draft-s", gguf_files.made("tiny-draft-s")]
     target, draft = map(engines.load, names if has_torch else reversed(names))
-    runner = engines.start(target, num_pages=16, prefix_cache=True)
-    own = make_draft_runner(draft, runner)
-    assert {runner.pool.page_size, own.pool.page_size} == ({16, 32} if has_torch else {32})
+    engine = engines.start(target, num_pages=16, prefix_cache=True)
+    own = make_draft_engine(draft, engine)
+    assert {engine.pool.page_size, own.pool.page_size} == ({16, 32} if has_torch else {32})
     assert own.pool.has_prefix_cache
     for number in ("num_pages", "max_unused"):
-        tokens, of_own = (getattr(pool, number) * pool.page_size for pool in (runner.pool, own.pool))
+        tokens, of_own = (getattr(pool, number) * pool.page_size for pool in (engine.pool, own.pool))
         assert tokens == of_own
     expected = generation.generate(target, engines.start(target, num_pages=16), (3, 1, 4), WARM, 60, ())
-    desk = OwnDesk(runners=(runner, own))
+    desk = OwnDesk(engines=(engine, own))
     assert desk.write(num_rounds=100, max_tokens=60, sampling=WARM) == tuple(expected)
     assert (desk.core.counts.accepted_by["own"] > 30, desk.own.num_failures) == (True, 0)
 
@@ -123,7 +123,7 @@ def test_a_pard_model_drafts_several_tokens_in_one_pass(monkeypatch: pytest.Monk
     assert [4] in passes
     assert all(drawn <= 4 for each in passes for drawn in each)
     assert sum(drafting.num_passes for drafting in desk.drafting) == len(passes)
-    assert desk.own.runner.pool.length(session_id(1)) < len(desk.session(1).tokens) + 8  # no masks are cached
+    assert desk.own.engine.pool.length(session_id(1)) < len(desk.session(1).tokens) + 8  # no masks are cached
 
 
 def test_one_slow_pass_does_not_end_drafting() -> None:
@@ -198,14 +198,14 @@ def draft(own: OwnDrafter, *requests: DraftRequest, number: int = 1, worth_per_s
 
 
 def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
-    own, text = OwnDrafter(TARGET, make_runner(TARGET)), alone(GREEDY, 9)
+    own, text = OwnDrafter(TARGET, make_engine(TARGET)), alone(GREEDY, 9)
     assert draft(own, request_of(most=4)) == [text[1:4]]
     assert draft(own, request_of(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
     assert draft(own, request_of(most=1)) == [()]
 
 
 def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
-    own = OwnDrafter(TARGET, make_runner(TARGET))
+    own = OwnDrafter(TARGET, make_engine(TARGET))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
     assert draft(own, request_of(least_probability=0.65), worth_per_s=10.0) == [()]  # verifying takes 0.65 of 0.7
@@ -216,7 +216,7 @@ def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
 
 def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
     draft_model = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
-    own = OwnDrafter(draft_model, make_runner(draft_model))
+    own = OwnDrafter(draft_model, make_engine(draft_model))
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) != [
         ()
@@ -226,7 +226,7 @@ def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
 
 
 def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_users(monkeypatch: Any) -> None:
-    own = OwnDrafter(TARGET, make_runner(TARGET, prefix_cache=True))
+    own = OwnDrafter(TARGET, make_engine(TARGET, prefix_cache=True))
     fed = record_passes(own.drafter, monkeypatch)
     text = tuple(range(2, 32))
     expected = draft(own, request_of(text=text, prefix_scope=b"ann"))
@@ -237,46 +237,46 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
 
 
 def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:
-    own = OwnDrafter(TARGET, make_runner(TARGET))
+    own = OwnDrafter(TARGET, make_engine(TARGET))
     draft(own, request_of(text=(9, 8, 7, 6)))
     own.keep({session_id(1)})
-    assert own.runner.pool.length(session_id(1)) > 0
+    assert own.engine.pool.length(session_id(1)) > 0
     own.keep({session_id(1)}, begun=(session_id(1),))
     assert draft(own, request_of()) == [alone(GREEDY, 9)[1:]]
 
 
 def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     desk = OwnDesk(TARGET)
-    pool = desk.own.runner.pool
+    pool = desk.own.engine.pool
     desk.write(1, sampling=WARM)
     assert session_id(1) in pool
     desk.up("a", make_open(2, prompt=(5, 6), max_tokens=9))
     desk.round()
     assert session_id(1) not in pool
     assert session_id(2) in pool
-    desk.real.runner.pool.free(session_id(2))  # as a preemption does
-    desk.own.keep(desk.real.runner.pool)
+    desk.real.engine.pool.free(session_id(2))  # as a preemption does
+    desk.own.keep(desk.real.engine.pool)
     assert pool.num_free == pool.num_pages
 
 
 def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, monkeypatch: Any) -> None:
     desk = OwnDesk(TARGET)
-    forward = desk.own.runner.forward
-    monkeypatch.setattr(desk.own.runner, "forward", lambda chunks: (forward(chunks), 1 / 0))
+    forward = desk.own.engine.forward
+    monkeypatch.setattr(desk.own.engine, "forward", lambda chunks: (forward(chunks), 1 / 0))
     with caplog.at_level(logging.ERROR):
         assert desk.write(sampling=WARM) == alone(WARM)
     assert desk.own.num_failures == 1
     assert all(drafting.rests for drafting in desk.drafting)
     assert [drafting.num_passes for drafting in desk.drafting[:2]] == [1, 0]
     assert "the draft model failed (ZeroDivisionError" in caplog.text
-    assert desk.own.runner.pool.num_free == desk.own.runner.pool.num_pages
-    monkeypatch.setattr(desk.own.runner, "forward", forward)
+    assert desk.own.engine.pool.num_free == desk.own.engine.pool.num_pages
+    monkeypatch.setattr(desk.own.engine, "forward", forward)
     assert draft(desk.own, request_of(), number=RESTED_ROUNDS) == [()]
     assert draft(desk.own, request_of(), number=RESTED_ROUNDS + 2) != [()]
 
 
 def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any, monkeypatch: Any) -> None:
-    own, free = OwnDrafter(TARGET, make_runner(TARGET)), list[bool]()
+    own, free = OwnDrafter(TARGET, make_engine(TARGET)), list[bool]()
     tensors: list[weakref.ref[torch.Tensor]] = []
 
     def fail(chunks: Any) -> torch.Tensor:
@@ -287,8 +287,8 @@ def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any,
         except torch.OutOfMemoryError as error:
             raise RuntimeError("the pass failed") from error
 
-    monkeypatch.setattr(own.runner, "forward", fail)
-    monkeypatch.setattr(own.runner.pool, "free", lambda key: free.append(tensors[0]() is None))
+    monkeypatch.setattr(own.engine, "forward", fail)
+    monkeypatch.setattr(own.engine.pool, "free", lambda key: free.append(tensors[0]() is None))
     with caplog.at_level(logging.CRITICAL, "goodspeed.verify"):  # else pytest's own record of the error holds them
         assert draft(own, request_of()) == [()]
     assert free == [True]
@@ -308,11 +308,11 @@ def test_its_time_is_no_time_of_the_target() -> None:
 
 
 def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round() -> None:
-    own = OwnDrafter(TARGET, make_runner(TARGET))
+    own = OwnDrafter(TARGET, make_engine(TARGET))
     text = request_of(text=tuple(range(2, 62)))
     lengths = []
     for room_left in (0.0, 20.0, inf):
         own.add_to(Round(1, (), draft_requests=(text,), room_left=room_left), [Outcome(text.session_id, (5,), 0, 0.0)])
-        lengths.append(own.runner.pool.length(text.session_id))
+        lengths.append(own.engine.pool.length(text.session_id))
     assert lengths[:2] == [16, 36]
     assert lengths[2] >= 60

@@ -18,7 +18,7 @@ from goodspeed.exact import proposals
 from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
 from tests.fakes import make_open, session_id
-from tests.micro import VOCAB, make_checkpoint, make_runner
+from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
 from verify_node.model.match_rule import decide_match_round
 from verify_node.model.target import Target
@@ -176,7 +176,7 @@ def test_a_recording_target_tells_what_agreed_after_a_disagreement_too():
 
 def draft(numbers, prompt, length, *, kind="lattice", k=32):
     """Returns what the target itself would draft for sessions of these numbers."""
-    drafter = Drafter(TARGET, make_runner(TARGET), kind=kind, k=k)
+    drafter = Drafter(TARGET, make_engine(TARGET), kind=kind, k=k)
     for number in numbers:
         request = Generation(session_id(number), prompt, Sampling(seed=number), 100, verification="ratio")
         drafter.add(Propose(request, 1, 1, prompt, length))
@@ -255,7 +255,7 @@ def test_rounds_that_are_chosen_for_their_noise_change_nothing_that_is_observed(
         number, epoch = (each, 1) if noise_by == "round" else (1, each)
         entry = ratio_entry(1, proposed.tokens, proposed.proposal, epoch=epoch)
         outcomes += target.run(Round(number, (entry,))).outcomes
-        target.runner.pool.free(session_id(1))
+        target.engine.pool.free(session_id(1))
     assert len({one.num_accepted for one in outcomes}) > 1
     assert len({round(one.agreement, 6) for one in outcomes}) == 1
     assert len({one.evidence for one in outcomes}) == 1
@@ -335,7 +335,7 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
     for drafted, failed in ((wrong, ""), (right[0], "its rules leave no token to draw")):
         planned = Round(1, (entry(1, (1, 2, 3, drafted), 1),))
         logits = target.forward(planned)
-        target.runner.pool.free(session_id(1))
+        target.engine.pool.free(session_id(1))
         words = np.array([[-1, -1], [0, 0]], np.int32)
         with torch.inference_mode():
             [outcome] = decide_match_round(target._verified(planned, {session_id(1): words}), logits, VOCAB)
@@ -348,7 +348,7 @@ def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_m
     """In float16, overflows are common and never stored; elsewhere, they remain behind the verified text."""
     checkpoint = dataclasses.replace(make_checkpoint(1), dtype=dtype)
     model: Any = checkpoint.model.to(dtype)
-    target = Target(checkpoint, make_runner(checkpoint))
+    target = Target(checkpoint, make_engine(checkpoint))
     likeliest = {"sampling": Sampling(temperature=0.0), "verification": verification}
     [right] = target.run(Round(1, (entry(1, (1, 2, 3), **likeliest),))).outcomes[0].tokens
     wrong = (right + 1) % VOCAB
@@ -359,7 +359,7 @@ def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_m
     [outcome] = target.run(Round(2, (drafted,))).outcomes
     assert (outcome.failed, outcome.tokens) == (failed, () if failed else (right,))
     if not failed:
-        target.runner.pool.truncate(session_id(2), 3)
+        target.engine.pool.truncate(session_id(2), 3)
         rest = replace(entry(2, (right,), **likeliest), start=3), entry(3, (1, 2, 3, right), **likeliest)
         continued, whole = target.run(Round(3, rest)).outcomes
         assert continued.tokens == whole.tokens != ()
@@ -367,11 +367,11 @@ def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_m
 
 def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
     checkpoint = make_checkpoint(1)
-    target = Target(checkpoint, make_runner(checkpoint, num_pages=2))
+    target = Target(checkpoint, make_engine(checkpoint, num_pages=2))
     planned = Round(1, (entry(1, (1, 2, 3)), entry(2, (1, 2, 3))))
     expected = target.run(planned).outcomes
     for number in (1, 2):
-        target.runner.pool.free(session_id(number))
+        target.engine.pool.free(session_id(number))
     model: Any = checkpoint.model
     weights = model.get_input_embeddings().weight
     with torch.no_grad():
@@ -381,17 +381,17 @@ def test_a_page_of_a_text_that_is_not_numbers_serves_the_next_one():
     with torch.no_grad():
         weights[9] = kept
     for number in (1, 2):
-        target.runner.pool.free(session_id(number))
+        target.engine.pool.free(session_id(number))
     assert target.run(planned).outcomes == expected
 
 
 def test_overwritten_pages_leave_the_prefix_cache():
-    target = Target(make_checkpoint(1), make_runner(make_checkpoint(1), prefix_cache=True))
+    target = Target(make_checkpoint(1), make_engine(make_checkpoint(1), prefix_cache=True))
     target.run(Round(1, (entry(1, (1, 2, 3, 4, 5)),)))
-    pool = target.runner.pool
+    pool = target.engine.pool
     pool.publish(session_id(1), b"scope", (1, 2, 3, 4, 5))
     assert pool.find(session_id(2), b"scope", (1, 2, 3, 4, 5)).pages
-    target.runner.clear([session_id(1)])
+    target.engine.clear([session_id(1)])
     assert not pool.find(session_id(2), b"scope", (1, 2, 3, 4, 5)).pages
 
 

@@ -51,7 +51,7 @@ def test_the_accepted_path_is_the_targets_text_and_so_is_what_follows_it(samplin
     first = entry(1, 0, (*PROMPT, *tokens), parents, text=PROMPT, **ruled)
     [outcome] = target.run(Round(1, (first,))).outcomes
     assert (outcome.tokens, outcome.num_accepted) == (right[:5], 4)
-    assert target.runner.pool.length(session_id(1)) == len(PROMPT) + 4, "only the path is kept"
+    assert target.engine.pool.length(session_id(1)) == len(PROMPT) + 4, "only the path is kept"
     tokens, parents = grown(right[5:8], rng, 3)
     second = entry(1, len(PROMPT) + 4, (right[4], *tokens), parents, text=(*PROMPT, *right[:5]), **ruled)
     [outcome] = target.run(Round(2, (second,))).outcomes
@@ -64,7 +64,7 @@ def test_where_nothing_of_a_tree_is_right_nothing_is_kept():
     target = make_target()
     [outcome] = target.run(Round(1, (entry(1, 0, (*PROMPT, *wrong), (-1, -1)),))).outcomes
     assert (outcome.tokens, outcome.num_accepted, outcome.path, outcome.agreement) == (right[:1], 0, (), 0.0)
-    assert target.runner.pool.length(session_id(1)) == len(PROMPT)
+    assert target.engine.pool.length(session_id(1)) == len(PROMPT)
 
 
 def test_eq_3_and_a_recording_count_the_first_choices():

@@ -5,14 +5,14 @@ import re
 import pytest
 
 from goodspeed.serving.events import EventLog, Reporter
-from tests.micro import make_checkpoint, make_runner
+from tests.micro import make_checkpoint, make_engine
 from verify_node.config import VerifyConfig
 from verify_node.process import costs
 from verify_node.process.assembly import assemble
 from verify_node.process.costs import measure, with_budget
 from verify_node.process.preflight import check
 
-RUNNER = make_runner(make_checkpoint(1))
+ENGINE = make_engine(make_checkpoint(1))
 
 
 @pytest.fixture
@@ -26,18 +26,18 @@ def config(**options):
 
 
 def test_nothing_is_measured_where_rounds_are_the_papers(capsys):
-    assert measure(config(preset="paper"), RUNNER) is None
+    assert measure(config(preset="paper"), ENGINE) is None
     assert capsys.readouterr().err == ""
     assert with_budget(config(preset="paper", budget=7), None).budget == 7
 
 
 @pytest.mark.parametrize("options", [{}, {"policy": "fixed"}, {"preset": "paper", "budget": "auto"}])
 def test_how_long_rounds_take_is_measured_where_drafts_or_the_budget_depend_on_it(quick, options):
-    assert measure(config(**options), RUNNER) is not None
+    assert measure(config(**options), ENGINE) is not None
 
 
 def test_an_automatic_budget_is_measured_and_said(quick, capsys):
-    profile = measure(config(budget="auto"), RUNNER, Reporter("x"))
+    profile = measure(config(budget="auto"), ENGINE, Reporter("x"))
     chosen = with_budget(config(budget="auto"), profile, Reporter("x"))
     said = capsys.readouterr().err
     assert re.match(r"x: profiling \w+ for about [\d.]+ s \.\.\.\nx: profiled micro on ", said)

@@ -48,7 +48,7 @@ def test_both_models_share_the_memory() -> None:
     target, draft = make_checkpoint(1), make_checkpoint(2)
     alone = start(target, memory_fraction=1e-3).pool.num_pages
     config = VerifyConfig(model="t", draft_model="d", memory_fraction=1e-3)
-    assert assembly.make_runner(config, target, draft=draft).pool.num_pages == alone // 2
+    assert assembly.make_engine(config, target, draft=draft).pool.num_pages == alone // 2
 
 
 @pytest.mark.parametrize("is_swapped", [False, True])
@@ -57,7 +57,7 @@ def test_torch_has_its_threads_whichever_of_both_models_it_computes(is_swapped: 
     target, draft = reversed(models) if is_swapped else models
     before = torch.get_num_threads()
     try:
-        assembly.load_runners(VerifyConfig(model=target, draft_model=draft, threads=2), None)
+        assembly.load_engines(VerifyConfig(model=target, draft_model=draft, threads=2), None)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

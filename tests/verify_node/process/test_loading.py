@@ -11,7 +11,7 @@ from goodspeed.serving.web import start_listening
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
-from goodspeed.wire.zmq.transport import bind_verify, connect_draft
+from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from tests.fakes import make_hello
 from tests.listening import listen
 from tests.waiting import run_async

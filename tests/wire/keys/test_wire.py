@@ -9,7 +9,7 @@ import zmq
 from goodspeed.wire.channels import Delivery
 from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import ServerKeys, new_pair
-from goodspeed.wire.zmq.transport import bind_verify
+from goodspeed.wire.zmq.opening_channels import bind_verify
 from tests.faults.proxy import Proxy
 from tests.waiting import run_async, until
 from tests.wire.keys.wire import KeyedNet, curve, hello, keyed, raw_socket

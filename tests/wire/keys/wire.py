@@ -11,7 +11,7 @@ from goodspeed.wire.channels import DraftChannel, VerifyChannel
 from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.keys import KeyPair
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
-from goodspeed.wire.zmq.transport import bind_verify, connect_draft
+from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from tests.waiting import TIMEOUT_S
 
 

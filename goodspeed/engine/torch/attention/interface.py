@@ -55,7 +55,7 @@ def paged_attention(
 ) -> tuple[Tensor, None]:
     """Computes attention as transformers calls it; returns [1, num_tokens, num_heads, value_dim]."""
     if goodspeed_batch is None:
-        raise NothingHandedOn("this model's attention is paged: call it through goodspeed.engine.torch.loading")
+        raise NothingHandedOn("this model's attention is paged: call it through goodspeed.engine.engines.start")
     refuse_unknown(kwargs, attention_mask=attention_mask, dropout=dropout, is_causal=is_causal)
     rows = query[0].transpose(0, 1)  # [num_tokens, num_heads, key_dim]
     output = goodspeed_batch.attend(module.layer_idx, rows, key[0], value[0], scaling, sliding_window)

@@ -88,12 +88,12 @@ def test_padded_trees_compute_the_logits_of_their_paths(calls, name):
 
 
 def test_single_tokens_follow_each_other_into_new_pages(calls):
-    runner = start(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=20)
+    engine = start(engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU), num_pages=20)
     model = engine_checks.make_checkpoint(CONFIGS["qwen3"], torch.float32, CPU).model
     texts: dict[str, list[int]] = {"a": [5], "b": [9, 8, 7]}
-    runner.forward([Chunk("b", [9, 8], 0)])
+    engine.forward([Chunk("b", [9, 8], 0)])
     for token in range(40):
-        logits = runner.forward([Chunk(key, text[-1:], 1) for key, text in texts.items()])
+        logits = engine.forward([Chunk(key, text[-1:], 1) for key, text in texts.items()])
         expected = torch.cat(engine_checks.own_logits(model, list(texts.values()), [1, 1]))
         assert float((logits - expected).abs().max()) <= FLOAT32_BOUND
         for text in texts.values():
@@ -101,12 +101,12 @@ def test_single_tokens_follow_each_other_into_new_pages(calls):
 
 
 def test_preparing_leaves_the_sessions_pages_alone(calls):
-    runner = start(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
+    engine = start(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
     assert set(calls) >= set(SIZES)
-    assert all(not pages[:20].any() and pages[20].any() for pages in runner.memory.pages)
-    runner.forward([Chunk("a", [1, 2, 3, 4, 5], 1)])
-    (page,) = runner.pool.table("a")
-    for pages in runner.memory.pages:
+    assert all(not pages[:20].any() and pages[20].any() for pages in engine.memory.pages)
+    engine.forward([Chunk("a", [1, 2, 3, 4, 5], 1)])
+    (page,) = engine.pool.table("a")
+    for pages in engine.memory.pages:
         assert pages[page, :5].any(-1).all()
         assert not pages[page, 5:].any()
 
@@ -148,8 +148,8 @@ def test_larger_passes_and_long_prompts(calls, counts, num_rows):
 
 
 def test_a_graph_without_memory_is_left_away_alone(calls, monkeypatch, caplog):
-    runner = start(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
-    grid = runner._passes.grid
+    engine = start(engine_checks.make_checkpoint(CONFIGS["llama"], torch.float32, CPU), num_pages=20)
+    grid = engine._passes.grid
 
     def capture(num_rows, stream):
         if num_rows > 256:

@@ -41,7 +41,7 @@ class Reference:
         logits: Tensor = self.model(torch.tensor([tokens]), use_cache=False).logits
         return logits[0, len(tokens) - num_logits :]
 
-    def runner(self, **options: Any) -> TorchEngine:
+    def engine(self, **options: Any) -> TorchEngine:
         return start(checkpoints.load(str(self.folder)), **options)
 
 
@@ -72,25 +72,25 @@ def expected(reference: Reference, text: list[int], nodes: list[int], parents: l
 @pytest.mark.parametrize("counts", [(3, 1, 2, 1), (1, 1, 1, 1, 1, 1, 1), (2, 5)])
 def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, counts: tuple[int, ...]) -> None:
     """And a chain that comes a token at a time meanwhile."""
-    runner = reference.runner(num_pages=64, page_size=4)
+    engine = reference.engine(num_pages=64, page_size=4)
     nodes, parents = [10, 11, 12, 13, 14, 15, 16], [-1, -1, 0, 0, 2, 1, 4]
-    runner.forward([Chunk("a", PROMPT, 0), Chunk("b", PROMPT[:5], 0)])
+    engine.forward([Chunk("a", PROMPT, 0), Chunk("b", PROMPT[:5], 0)])
     wanted, end, other = expected(reference, PROMPT, nodes, parents)[1:], 0, list(PROMPT[:5])
     for count in counts:
         first, end, other = end, end + count, [*other, 40 + end]
         chunks = [Chunk("a", nodes[first:end], count, parents[:end]), Chunk("b", other[-1:], 1)]
-        found = runner.forward(chunks)
+        found = engine.forward(chunks)
         torch.testing.assert_close(known(found[:-1]), known(wanted[first:end]), atol=1e-4, rtol=0)
         torch.testing.assert_close(known(found[-1:]), known(reference.logits(other, 1)), atol=1e-4, rtol=0)
-    runner.keep([TreePath("a", len(PROMPT), (0, 2, 3, 4, 6))])  # node 0 becomes text, its subtree stays
-    found = runner.forward([Chunk("a", [20], 1, [-1, -1, 0, 2, 1])])
+    engine.keep([TreePath("a", len(PROMPT), (0, 2, 3, 4, 6))])  # node 0 becomes text, its subtree stays
+    found = engine.forward([Chunk("a", [20], 1, [-1, -1, 0, 2, 1])])
     torch.testing.assert_close(known(found), known(reference.logits([*PROMPT, 10, 13, 20], 1)), atol=1e-4, rtol=0)
 
 
-def rows(runner: TorchEngine, length: int) -> list[torch.Tensor]:
+def rows(engine: TorchEngine, length: int) -> list[torch.Tensor]:
     """The session's keys and values in each layer."""
-    slots = torch.from_numpy(runner.pool.slots("a", range(length)))
-    return [layer[slots] for layer in runner.memory.rows]
+    slots = torch.from_numpy(engine.pool.slots("a", range(length)))
+    return [layer[slots] for layer in engine.memory.rows]
 
 
 @pytest.mark.thorough
@@ -99,14 +99,14 @@ def rows(runner: TorchEngine, length: int) -> list[torch.Tensor]:
 def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
     """Trees, chains and pieces of prompts in one pass, in any order, over contexts of unequal length."""
     rng = random.Random(seed)
-    runner = reference.runner(num_pages=1200 // page_size, page_size=page_size)
+    engine = reference.engine(num_pages=1200 // page_size, page_size=page_size)
     cached: dict[Hashable, list[int]] = {}
     for step in range(20):
         if len(cached) < 6:
             cached[step] = []
         chunks = [make_chunk(rng, key) for key in cached if rng.random() < 0.8] or [make_chunk(rng, step)]
         rng.shuffle(chunks)
-        found = runner.forward(chunks)
+        found = engine.forward(chunks)
         wanted, paths = [], []
         for chunk in chunks:
             text, parents = cached.setdefault(chunk.key, []), list(chunk.parents or [])
@@ -116,7 +116,7 @@ def test_any_schedule(reference: Reference, seed: int, page_size: int) -> None:
             path = path_to(rng.randrange(len(nodes)), parents) if nodes and rng.random() < 0.8 else []
             paths.append(TreePath(chunk.key, len(before), tuple(path)))
             cached[chunk.key] = [*before, *(nodes[node] for node in path)]
-        runner.keep(paths)
+        engine.keep(paths)
         torch.testing.assert_close(known(found), known(torch.cat(wanted)), atol=1e-4, rtol=0)
 
 
@@ -129,18 +129,18 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
 
 @pytest.mark.parametrize("path", [[1, 0], [0, 0], [-1], [7], [2, 9]])
 def test_what_is_no_path_is_not_kept_and_changes_nothing(reference: Reference, path: list[int]) -> None:
-    runner = reference.runner(num_pages=16, page_size=4)
+    engine = reference.engine(num_pages=16, page_size=4)
     chunk = Chunk("a", [*PROMPT, 10, 11, 12, 13, 14, 15, 16], 0, [-1, -1, 0, 0, 2, 1, 4])
-    runner.forward([chunk, Chunk("b", [1, 2, 3, 4, 5], 0, [-1, -1])])
-    before = [layer.clone() for layer in rows(runner, 19)]
+    engine.forward([chunk, Chunk("b", [1, 2, 3, 4, 5], 0, [-1, -1])])
+    before = [layer.clone() for layer in rows(engine, 19)]
     with pytest.raises(ValueError, match="not a path"):
-        runner.keep([TreePath("b", 3, (1,)), TreePath("a", len(PROMPT), tuple(path))])
-    assert (runner.pool.length("a"), runner.pool.length("b")) == (19, 5), "nothing is kept of the other, either"
-    assert all(map(torch.equal, before, rows(runner, 19)))
+        engine.keep([TreePath("b", 3, (1,)), TreePath("a", len(PROMPT), tuple(path))])
+    assert (engine.pool.length("a"), engine.pool.length("b")) == (19, 5), "nothing is kept of the other, either"
+    assert all(map(torch.equal, before, rows(engine, 19)))
 
 
 def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -> None:
-    with_parents, without = (reference.runner(num_pages=8) for _ in range(2))
+    with_parents, without = (reference.engine(num_pages=8) for _ in range(2))
     one = with_parents.forward([Chunk("a", PROMPT, 12, list(range(-1, 6)))])
     other = without.forward([Chunk("a", PROMPT, 12)])
     assert torch.equal(one, other)
@@ -148,15 +148,15 @@ def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -
 
 
 def test_a_failed_pass_with_a_tree_leaves_the_session_as_it_was(reference: Reference) -> None:
-    runner = reference.runner(num_pages=8)
-    runner.forward([Chunk("a", PROMPT, 0)])
+    engine = reference.engine(num_pages=8)
+    engine.forward([Chunk("a", PROMPT, 0)])
     for parents, why in ([1, -1], "not a tree"), ([-1, 5], "not a tree"), ([-1] * 15, "as many tokens"):
         with pytest.raises(ValueError, match=why):
-            runner.forward([Chunk("a", [1, 2, 3], 1, parents)])
-        assert runner.pool.length("a") == len(PROMPT)
+            engine.forward([Chunk("a", [1, 2, 3], 1, parents)])
+        assert engine.pool.length("a") == len(PROMPT)
     with pytest.raises(ValueError, match="one before it"):
-        runner.forward([Chunk("b", [1, 2], 1, [-1, -1])])
-    assert "b" not in runner.pool
+        engine.forward([Chunk("b", [1, 2], 1, [-1, -1])])
+    assert "b" not in engine.pool
 
 
 def test_a_window_hides_by_position_and_not_by_row() -> None:

@@ -25,9 +25,9 @@ def logits(folder: Path) -> torch.Tensor:
     checkpoint = checkpoints.load(str(folder))
     for weight in checkpoint.model.parameters():
         weight.data = weight.data.clone()
-    runner = start(checkpoint, num_pages=16)
-    first = runner.forward([Chunk("a", TOKENS[:30], 30)])
-    return torch.cat([first, *(runner.forward([Chunk("a", [token], 1)]) for token in TOKENS[30:])])
+    engine = start(checkpoint, num_pages=16)
+    first = engine.forward([Chunk("a", TOKENS[:30], 30)])
+    return torch.cat([first, *(engine.forward([Chunk("a", [token], 1)]) for token in TOKENS[30:])])
 
 
 def check_same(quantised: Path, plain: Path) -> None:

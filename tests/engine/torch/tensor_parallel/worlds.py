@@ -27,7 +27,7 @@ TOLERANCE = 1e-4  # relative to the largest logit, or the largest number in the 
 
 @dataclass
 class World:
-    """Both runners, and what happened to them."""
+    """Both engines, and what happened to them."""
 
     whole: TorchEngine
     split: TorchEngine
@@ -36,7 +36,7 @@ class World:
     happened: dict[str, int] = field(default_factory=dict)
 
     def forward(self, chunks: list[Chunk]) -> None:
-        expected, found = (runner.forward(chunks)[:, :NUM_KNOWN] for runner in (self.whole, self.split))
+        expected, found = (engine.forward(chunks)[:, :NUM_KNOWN] for engine in (self.whole, self.split))
         if expected.numel():
             difference = (expected - found).abs().max() / expected.abs().max()
             self.largest_difference = max(self.largest_difference, float(difference))
