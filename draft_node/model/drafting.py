@@ -35,7 +35,7 @@ class Drafting:
         session_id = propose.request.session_id
         if (began := self.breaker.late_since(now)) not in (None, self._told):
             self._told = began
-            logger.warning("the %s hangs; its sessions continue without drafts", self.drafter.kind)
+            logger.warning("the %s hangs; its sessions continue without drafts", self.drafter.called)
         on_trial = self.breaker.num_in_a_row > 0 and (self.drafter.busy or bool(self._wanted))
         if self.breaker.is_open(now) or on_trial:
             return Proposed(session_id, propose.epoch, propose.round, ())
@@ -61,7 +61,7 @@ class Drafting:
     def close(self) -> None:
         """Waits at most DRAFTING_TIMEOUT_S for the running step. Blocks the event loop: call it at the very end."""
         if not self._thread.close(DRAFTING_TIMEOUT_S):
-            logger.warning("the %s hangs; stopping without waiting for it", self.drafter.kind)
+            logger.warning("the %s hangs; stopping without waiting for it", self.drafter.called)
         else:
             self.drafter.close()
 
@@ -82,7 +82,7 @@ class Drafting:
                 self.breaker.begin(time.monotonic())
                 proposed = self.drafter.step()
                 if not self.breaker.end(time.monotonic()):
-                    logger.warning("the %s took too long; its sessions continue without drafts", self.drafter.kind)
+                    logger.warning("the %s took too long; its sessions continue without drafts", self.drafter.called)
                     self.breaker.failed(time.monotonic())
                     return proposed + self.drafter.give_up()
                 if any(each.tokens for each in proposed):
@@ -93,7 +93,7 @@ class Drafting:
             where = None if isinstance(error, (TransportError, MalformedMessage)) else error
             what = f"{type(error).__name__}: {first_line(error)}" if where else error
             told = "the %s failed; its sessions continue without drafts: %s"
-            logger.error(told, self.drafter.kind, what, exc_info=where)
+            logger.error(told, self.drafter.called, what, exc_info=where)
             self.breaker.failed(time.monotonic())
             return self.drafter.abandon()
 

@@ -59,7 +59,7 @@ class SourceDrafter(DraftModel):
     text before, and for none has worked since.
     """
 
-    kind = "draft source"
+    called = "draft source"
     num_parallel = MAX_DRAFT  # a source is asked for a whole draft
 
     def __init__(self, source: Source) -> None:

@@ -22,7 +22,7 @@ class DraftModel(ABC):
     All methods run on that thread.
     """
 
-    kind = "draft model"  # for the log
+    called = "draft model"  # in the log
     max_proposal_bytes = 0  # longest distributions of one proposal under the ratio rule; 0: it drafts nothing there
     num_parallel = 1  # tokens drafted in one forward pass
     context_len = MAX_CONTEXT  # tokens of the longest text

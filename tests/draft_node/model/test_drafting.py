@@ -19,7 +19,7 @@ from tests.waiting import run_async, until
 class FakeDrafter:
     """Draws a 7 for everybody in each step, unless told to raise or to hang."""
 
-    kind = "draft model"
+    called = "draft model"
 
     def __init__(self) -> None:
         self.jobs: dict[bytes, Propose] = {}
