@@ -1,8 +1,8 @@
 """The scheduler: starts rounds, selects drafted tokens, packs rounds, and applies their outcomes.
 
 - `start.py`: decides when the next round starts, and with which ready sessions.
-- `select.py`: selects the drafted tokens that are worth their time; `acceptance.py`: how likely each is accepted;
-  `prompt_lookup.py`: drafts from the sessions' own texts.
+- `select.py`: selects the drafted tokens that are worth their time; `prompt_lookup.py`: drafts from the sessions' own
+  texts.
 - `pack.py`: fills a round within budget, token limit and free pages; `round.py`: the round as plain data.
 - `preempt.py`: assigns KV pages when they are short, by an order (`orders`) and each session's time in rounds
   (`attained_service.py`).

@@ -35,7 +35,6 @@ from goodspeed.fair.selection import (
 )
 from goodspeed.wire import probabilities
 from verify_node.clients.client import Client
-from verify_node.scheduler.acceptance import calibrated_probabilities, num_expected
 from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.prompt_lookup import PromptLookup, Wanting
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
@@ -359,7 +358,7 @@ def _better(session: Session, drafted: DraftTokens, other: DraftTokens | None) -
     other = other.cut(session.max_length)
     if not drafted.tokens:
         return other
-    return other if num_expected(session, other) > num_expected(session, drafted) else drafted
+    return other if _num_expected(session, other) > _num_expected(session, drafted) else drafted
 
 
 def _candidates(
@@ -370,7 +369,7 @@ def _candidates(
     rooms = limits_of_clients([session for session, _ in drafted], previous)
     return [
         Candidate(
-            calibrated_probabilities(session, one),
+            _calibrated_probabilities(session, one),
             parents=one.parents,
             worth=worths[session.client.name],
             max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),
@@ -384,3 +383,37 @@ def _most_nodes(session: Session, drafted: DraftTokens, room: int | None) -> int
     if drafted.parents is None:
         return room
     return min(session.max_length, trees.MAX_NODES, *(() if room is None else (room,)))
+
+
+def _calibrated_probabilities(session: Session, drafted: DraftTokens) -> list[float]:
+    """Returns each token's calibrated probability given its predecessors, for use under the session's rule."""
+    if drafted.is_certain:
+        return [1.0] * len(drafted.tokens)
+    if session.verification == "ratio" or not drafted.codes:
+        return [min(session.acceptance.value, session.acceptance_bound.most)] * len(drafted.tokens)
+    if drafted.parents is not None:
+        return _probabilities_in_tree(session, drafted, drafted.parents)
+    return session.drafts.calibrated(drafted.source, drafted.codes)
+
+
+def _num_expected(session: Session, drafted: DraftTokens) -> float:
+    """Returns how many of a draft's tokens will be accepted, by their calibrated probabilities."""
+    candidate = Candidate(_calibrated_probabilities(session, drafted), parents=drafted.parents)
+    ranked = rank(candidate.odds, candidate.parents) if candidate.parents is not None else None
+    return float(sum(path_probability(candidate, ranked)))
+
+
+def _probabilities_in_tree(session: Session, drafted: DraftTokens, parents: tuple[int, ...]) -> list[float]:
+    """`_calibrated_probabilities` for a tree. Siblings exclude each other, so their probabilities sum to at most 1.
+
+    No alternative is likelier than the first choice.
+    """
+    found = session.drafts.calibrated(drafted.source, drafted.codes)
+    others = trees.alternatives(parents)
+    claimed = session.drafts.calibrated("alternative", bytes([drafted.codes[node] for node, _ in others]))
+    left: dict[int, float] = {}  # remaining probability, by first choice, after it and its alternatives so far
+    for (node, chosen), one in zip(others, claimed, strict=True):
+        room = left.get(chosen, 1.0 - found[chosen])
+        found[node] = max(0.0, min(one, found[chosen], room))
+        left[chosen] = room - found[node]
+    return found
