@@ -1,4 +1,4 @@
-"""What requests' texts have output and their users have not read yet, bounded over all requests."""
+"""Buffers output that users have not read yet, bounded over all requests."""
 
 import asyncio
 from typing import TypeAlias

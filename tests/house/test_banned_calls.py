@@ -23,7 +23,7 @@ BANNED_BUT_NEEDED = {
     (
         "goodspeed/registry.py",
         "return importlib.import_module(name)",
-    ): "what a person names on the command line; test_own.py and test_source.py have who may ask for it",
+    ): "what a person names on the command line; test_own.py has who may ask for it",
     ("goodspeed/app/fleet/cli.py", "from importlib import import_module"): "the verify node's settings",
     (
         "goodspeed/app/fleet/actors.py",

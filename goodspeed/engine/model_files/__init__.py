@@ -1,1 +1,1 @@
-"""What `--model` and `--tokenizer` may name, and where its files are: folders, the hub, GGUF files. Loads no torch."""
+"""Finds the files that `--model` and `--tokenizer` name: folders, models of the hub, GGUF files. Loads no torch."""

@@ -1,4 +1,4 @@
-"""What `--model` may name beside a target model: no model, a running server of llama.cpp, a draft source."""
+"""Reads values of `--model` that name no model file: no model, a running server of llama.cpp, a draft source."""
 
 NO_MODEL = "none"
 """Value of `--model` for a draft node without a model."""

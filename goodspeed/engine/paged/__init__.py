@@ -1,1 +1,1 @@
-"""What every engine's KV cache has: its pages, the prefix cache, its size, and the chunks of a pass."""
+"""Pages KV caches, for every engine: pages, the prefix cache, the size of a cache, the chunks of a pass."""
