@@ -8,6 +8,7 @@ the model smollm2: only `make test-all` runs them.
 """
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     source = collection_path.read_text("utf-8")
     return None if all(f"pytest.mark.{mark}" in source for mark in wanted) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuses equal node ids: pytest-xdist would run one of these tests, and not tell so."""
+    shared = [node_id for node_id, number in Counter(item.nodeid for item in items).items() if number > 1]
+    if shared:
+        raise pytest.UsageError(f"several tests have this node id, and pytest-xdist would run one: {', '.join(shared)}")
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures start nodes

