@@ -55,7 +55,8 @@ demo: $(READY)
 # what bears nothing beside it. ARGS may leave nothing for some of these runs (5 is pytest's word for that).
 BESIDE = not nodes and not alone and not thorough and not real
 NODES = nodes and essential and not real
-IN_PAIRS = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A process that ended is not replaced: its test would be run again without end.
+IN_PAIRS = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-all: BESIDE = not nodes and not alone
 test-all: NODES = nodes

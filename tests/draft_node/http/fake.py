@@ -1,11 +1,15 @@
 """A service without nodes: writes the alphabet, fails when told to, and keeps what it was asked for."""
 
+import atexit
 import json
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
 from typing import Any, cast
 
 import openai
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
 from draft_node.config import DraftConfig
@@ -153,9 +157,28 @@ class FakeService(Service):
         return bytes(token_ids).decode()
 
 
+@cache
+def _event_loop() -> BlockingPortal:
+    ends = ExitStack()
+    atexit.register(ends.close)
+    return ends.enter_context(start_blocking_portal())
+
+
+class Client(TestClient):
+    """A client of an application in this process.
+
+    All requests run in one event loop, as a node's do. `TestClient` has one for each: work that a queue ends only after
+    the answer would never end, and the next request would wait for it.
+    """
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.portal = _event_loop()
+
+
 def official(api: "Api", api_key: str = "none") -> openai.OpenAI:
     """The official client of an application in this process."""
-    http = TestClient(api.app, base_url="http://testserver/v1")
+    http = Client(api.app, base_url="http://testserver/v1")
     return openai.OpenAI(base_url="http://testserver/v1", api_key=api_key, http_client=http, max_retries=0)
 
 
@@ -166,7 +189,7 @@ class Api:
         self.service = service or FakeService()
         self.config = DraftConfig(**{"model": "tiny-draft-s", "http": "127.0.0.1:0"} | options)
         self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
-        self.client = TestClient(self.app)
+        self.client = Client(self.app)
 
     def complete(self, **body: Any) -> Any:
         return self.client.post("/v1/completions", json={"prompt": "hello", **body})

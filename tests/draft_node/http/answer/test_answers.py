@@ -8,7 +8,6 @@ from typing import Any
 
 import openai
 import pytest
-from starlette.testclient import TestClient
 
 from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
@@ -23,7 +22,7 @@ from draft_node.service.token_text import Token
 from goodspeed.errors import Busy, Draining, RequestRefused, VerifyAway
 from goodspeed.serving.web.errors import FAILED_HERE
 from goodspeed.wire.messages import Sampling
-from tests.draft_node.http.fake import LETTERS, Api, FakeService, error_of, events_of, official
+from tests.draft_node.http.fake import LETTERS, Api, Client, FakeService, error_of, events_of, official
 from tests.waiting import run_async
 
 SPECULATION = {
@@ -254,7 +253,7 @@ def test_a_bug_before_the_first_token_is_said_in_the_formats_of_errors(api: Api,
     body = {"prompt": "x"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(ZeroDivisionError):
         api.client.post(path, json={"max_tokens": 1, **body})
-    answer = TestClient(api.app, raise_server_exceptions=False).post(path, json={"max_tokens": 1, **body})
+    answer = Client(api.app, raise_server_exceptions=False).post(path, json={"max_tokens": 1, **body})
     assert answer.status_code == 500
     told = {"param": None, "code": "internal"} if path == "/v1/completions" else {}
     kind = "server_error" if path == "/v1/completions" else "api_error"

@@ -9,7 +9,6 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 from starlette.types import Message
 
 from draft_node.core.generation import Generation
@@ -17,7 +16,7 @@ from draft_node.http.answer import streams
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.output_processor import Item, Piece
 from goodspeed.errors import Busy, RequestRefused, ServiceError, VerifyAway
-from tests.draft_node.http.fake import Api, FakeService, official
+from tests.draft_node.http.fake import Api, Client, FakeService, official
 
 
 class Selector(selectors.DefaultSelector):
@@ -282,7 +281,7 @@ def test_the_official_client_overlooks_what_stands_between(restless: Api) -> Non
 @pytest.mark.clients
 def test_anthropics_client_overlooks_what_stands_between(restless: Api) -> None:
     anthropic = pytest.importorskip("anthropic")
-    http = TestClient(restless.app)
+    http = Client(restless.app)
     client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
     asked: Any = {"model": "goodspeed", "max_tokens": 3, "messages": [{"role": "user", "content": "x"}]}
     with client.messages.stream(**asked) as stream:

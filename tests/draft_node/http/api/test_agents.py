@@ -10,12 +10,11 @@ from typing import Any
 import openai
 import pytest
 from openai.lib.responses_tool_runner import RegisteredFunction, ResponsesToolRunner
-from starlette.testclient import TestClient
 
 from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.output_processor import Item
-from tests.draft_node.http.fake import Api, official
+from tests.draft_node.http.fake import Api, Client, official
 from tests.draft_node.http.speaking import SpeakingService
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -71,7 +70,7 @@ def test_the_official_tool_runner(service: Scripted, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_anthropics_tool_runner(service: Scripted, stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic")
-    http = TestClient(Api(service=service).app)
+    http = Client(Api(service=service).app)
     client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
 
     runner = client.beta.messages.tool_runner(
@@ -120,7 +119,7 @@ def test_the_agents_sdk(service: Scripted, kind: str, streamed: bool) -> None:
 def test_langchain(service: Scripted, by_responses: bool) -> None:
     langchain = pytest.importorskip("langchain_openai")
     messages = pytest.importorskip("langchain_core.messages")
-    http = TestClient(Api(service=service).app, base_url="http://testserver/v1")
+    http = Client(Api(service=service).app, base_url="http://testserver/v1")
     options: dict[str, Any] = {"model": "goodspeed", "base_url": "http://testserver/v1", "api_key": "none"}
     model = langchain.ChatOpenAI(**options, http_client=http, use_responses_api=by_responses, max_retries=0)
     tool = {"type": "function", "function": {"name": "weather", "description": "x", "parameters": SCHEMA}}

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from draft_node.http.ask.body import MAX_BODY_BYTES
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from tests.chats import PLAIN
 from tests.draft_node.http.api import claude_code
 from tests.draft_node.http.api.claude_code import HEADERS, PATH, session, text, turn
-from tests.draft_node.http.fake import Api, named_events_of
+from tests.draft_node.http.fake import Api, Client, named_events_of
 from tests.draft_node.http.speaking import SpeakingService
 
 CALL = (
@@ -163,7 +162,7 @@ def test_a_model_that_knows_no_tools_no_thinking_and_no_effort() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_by_the_official_client(stream: bool) -> None:
     anthropic = pytest.importorskip("anthropic")
-    http = TestClient(Api(service=service()).app)
+    http = Client(Api(service=service()).app)
     client = anthropic.Anthropic(base_url="http://testserver", api_key="none", http_client=http, max_retries=0)
     body = session(*turn(1)) | {"max_tokens": 1000}
     del body["stream"], body["temperature"]  # the client has neither of them

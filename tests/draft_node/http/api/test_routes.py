@@ -1,7 +1,6 @@
 """The routes about the node itself, and who may use which."""
 
 import pytest
-from starlette.testclient import TestClient
 
 import goodspeed
 from draft_node.http.api.generate import routes_of_texts
@@ -9,7 +8,7 @@ from draft_node.http.api.node import routes_of_node
 from draft_node.http.api.tokenize import routes_of_tokens
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.web import OPEN_PATHS, Counted, Keys
-from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
+from tests.draft_node.http.fake import CONTEXT_LEN, Api, Client, error_of
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
@@ -88,7 +87,7 @@ def test_a_path_of_the_api_may_end_with_a_slash(end: str) -> None:
         "messages/count_tokens": turns,
     }
     api, keyed = Api(), Api(keys=Keys(["the-key-itself"]))
-    client = TestClient(Counted(api.app, answers := ResponseCounts()))
+    client = Client(Counted(api.app, answers := ResponseCounts()))
     for path, body in bodies.items():
         assert client.post(f"/v1/{path}{end}", json=body, follow_redirects=False).status_code == 200
         assert keyed.client.post(f"/v1/{path}{end}", json=body).status_code == 401
