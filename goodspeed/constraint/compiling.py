@@ -46,9 +46,9 @@ class Constraints:
             return self._table
 
     def prepare(self) -> None:
-        """Reads a large vocabulary now, and starts the process of trials beside, before anybody waits for them.
+        """Reads a large vocabulary, and starts the trial's process, before the first constraint arrives.
 
-        llguidance holds Python's lock while it reads: 2 s of processor time for 262,144 tokens.
+        llguidance holds the GIL while it reads: 2 s of processor time for 262,144 tokens.
         """
         if self._vocabulary.num_tokens > MAX_QUICK_TOKENS:
             if self._trial is not None:

@@ -36,8 +36,10 @@ _PART = re.compile(
 
 
 def translated(pattern: str) -> str:
-    """Returns a pattern in Rust's syntax; ValueError with the reason if it cannot be kept. What is no pattern at all,
-    such as an open group, is left for llguidance to refuse."""
+    """Translates a pattern of ECMA 262 to Rust's syntax. Raises ValueError, with the reason, if Rust cannot express it.
+
+    Does not check that it is a valid pattern: llguidance refuses, for instance, an unclosed group.
+    """
     try:
         return "".join(map(_part, _PART.finditer(pattern)))
     except ValueError as error:
@@ -81,7 +83,7 @@ def _class(members: str, *, is_negated: bool) -> str:
 
 
 def _atom(atom: str, *, in_class: bool = False) -> str:
-    """Translates one character, or an escape."""
+    """Translates one character or escape; in_class: within square brackets."""
     if not atom.startswith("\\"):
         return _literal(atom)
     name = atom[1:2]

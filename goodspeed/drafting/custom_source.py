@@ -30,7 +30,7 @@ class TextSource(Protocol):
     def draft(self, text: Sequence[int], drafted: Sequence[int], room: int, /) -> Any:
         """Returns at most `room` tokens in a row after `text` and `drafted`, and the probability of each.
 
-        text: prompt and verified tokens. drafted: tokens drafted behind it before, which may still be rejected. A third
+        text: prompt and verified tokens. drafted: tokens drafted beyond it before, which may still be rejected. A third
         item makes the answer a tree: the index of each token's predecessor, -1 for the end of `drafted`.
         """
 
@@ -39,7 +39,7 @@ class Source(Protocol):
     """Drafts for all texts of a node."""
 
     def begin(self, asked: Asked, /) -> TextSource:
-        """Returns what drafts for a new text."""
+        """Returns the object that will draft for a new text."""
 
 
 SOURCES: Registry[Callable[[], Source]] = Registry("draft source", "goodspeed.sources", own="class")
@@ -53,10 +53,10 @@ def create(name: str) -> Source:
 
 
 class SourceDrafter(DraftModel):
-    """Has a source draft for each text. Under the ratio rule nothing is drafted.
+    """Lets a source draft for each text. Under the ratio rule nothing is drafted.
 
-    A text for which the source failed has no drafts from then on. The step fails only if the source failed for another
-    text before, and for none has worked since.
+    A text for which the source failed has no drafts from then on. A step fails only if the source fails for a second
+    text without having drafted for any in between.
     """
 
     called = "draft source"
@@ -76,12 +76,15 @@ class SourceDrafter(DraftModel):
         self._failed.discard(session_id)
 
     def give_up(self, *, empty: bool = True) -> list[Proposed]:
-        """Gives up after the source failed or took too long for a text, which has no drafts from then on."""
+        """Ends all proposals because the source failed or took too long for a text, which gets no drafts from then on.
+
+        Returns the proposals, empty or as far as they are drafted.
+        """
         self._failed.add(self._asked)
         return super().give_up(empty=empty)
 
     def abandon(self) -> list[Proposed]:
-        """Gives up after the source failed for several texts; it begins the others anew."""
+        """Ends and returns all proposals, empty, after a step failed; the source begins the other texts anew."""
         self._texts.clear()
         return self.give_up()
 
@@ -113,8 +116,8 @@ class SourceDrafter(DraftModel):
             logger.exception(told, type(error).__name__, first_line(error))
 
     def _extend(self, job: UnfinishedProposal, leaf: int) -> None:
-        """Adds what the source drafts after a leaf. Raises what the source raises, and ValueError or TypeError for what
-        is no draft."""
+        """Adds what the source drafts after a leaf. Raises what the source raises, and ValueError or TypeError for a
+        malformed answer."""
         if job.session_id not in self._texts:
             self._texts[job.session_id] = _begun(self._source, job.propose.request)
         deepest = min(job.propose.max_depth, job.tree.depth(leaf) + job.length)
@@ -129,7 +132,7 @@ class SourceDrafter(DraftModel):
 
 
 def _begun(source: Source, asked: Asked) -> TextSource:
-    """Returns what drafts for a new text. TypeError if that cannot draft."""
+    """Begins a text at the source. Raises TypeError if the result has no method `draft`."""
     begun = source.begin(asked)
     if not callable(getattr(begun, "draft", None)):
         raise TypeError(
@@ -139,7 +142,7 @@ def _begun(source: Source, asked: Asked) -> TextSource:
 
 
 def _checked(answer: Any) -> list[tuple[int, float, int]]:
-    """Returns each drafted token with its probability and its predecessor's index. ValueError for what is no draft."""
+    """Returns each drafted token with its probability and its predecessor's index. ValueError if malformed."""
     try:
         tokens, claimed, *tree = answer
         [parents] = tree or [range(BASE, len(tokens) + BASE)]

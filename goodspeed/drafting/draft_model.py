@@ -61,11 +61,11 @@ class DraftModel(ABC):
         return given_up
 
     def abandon(self) -> list[Proposed]:
-        """Gives up after a step failed."""
+        """Ends and returns all proposals, empty, after a step failed."""
         return self.give_up()
 
     def close(self) -> None:  # noqa: B027, most have nothing to release
-        """Releases what the end of the process does not."""
+        """Releases resources that would outlive the process."""
 
     def _begin(self, job: UnfinishedProposal) -> None:
         """Adds a proposal, which replaces an unfinished one of the same session."""

@@ -115,7 +115,7 @@ def distinct(tokens: Sequence[int], parents: Sequence[int]) -> tuple[list[int], 
 
 
 def pick(parents: Sequence[int], nodes: Sequence[int]) -> tuple[int, ...]:
-    """Returns the parents of these nodes as indices among them. nodes: ascending; includes every parent."""
+    """Returns the parents of these nodes as indices among them. nodes: in any order; includes every parent."""
     places = {BASE: BASE}
     for place, node in enumerate(nodes):
         places[node] = place

@@ -54,7 +54,7 @@ class Ranked(NamedTuple):
 
 
 def rank(probabilities: Sequence[float], parents: Sequence[int]) -> Ranked:
-    """Ranks the nodes of a tree, in any order. Raises ConfigError if the parents form no tree."""
+    """Ranks a tree's nodes, which may come before their parents. Raises ConfigError if the parents form no tree."""
     if len(parents) != len(probabilities):
         raise ConfigError(f"a tree of {len(probabilities)} nodes has {len(parents)} parents; each node has one")
     falling: list[float] = []  # path probability
@@ -84,8 +84,10 @@ def _rank_disordered(probabilities: Sequence[float], parents: Sequence[int]) -> 
 
 
 def path_probability(candidate: Candidate, tree: Ranked | None = None) -> list[float]:
-    """Returns the highest path probabilities, of the nodes that may be chosen, falling. tree: its ranks, if it is a
-    tree."""
+    """Returns the path probabilities of the likeliest `max_nodes` nodes, in descending order.
+
+    tree: the ranked nodes of a candidate that is a tree; None: it is a chain.
+    """
     found = tree.path_probability if tree is not None else list(accumulate(candidate.odds, mul))
     return found if candidate.max_nodes is None else found[: max(0, candidate.max_nodes)]
 
@@ -159,7 +161,8 @@ def take(
 ) -> Taken:
     """Takes nodes after the first ones, up to `most` in all, while they are worth it; see `select`.
 
-    trees: ranks of the candidates that are trees, by index. Raises ConfigError for probabilities outside 0 to 1.
+    trees: the ranked nodes of each candidate that is a tree, by the candidate's index. Raises ConfigError for
+    probabilities outside 0 to 1.
     """
     num_first = sum(first.counts)
     order: list[tuple[float, int, int]] = []  # the most valuable first; ties: each candidate's next node before others
@@ -180,7 +183,7 @@ def take(
 
 
 def best_sums(candidates: Sequence[Candidate], most: int, trees: Mapping[int, Ranked]) -> list[float]:
-    """Returns the worth of the 0, 1, ..., `most` most valuable nodes; as for `take`."""
+    """Returns most + 1 sums: the highest worth of 0, 1, ..., `most` nodes. trees: as for `take`."""
     values = [one.worth * likely for k, one in enumerate(candidates) for likely in path_probability(one, trees.get(k))]
     sums = list(accumulate(nlargest(most, values), initial=0.0))
     return sums + sums[-1:] * (most + 1 - len(sums))

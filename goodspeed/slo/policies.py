@@ -15,7 +15,7 @@ Policy: TypeAlias = Callable[[Sequence[Ask], Course], Sequence[bool]]
 
 
 class OwnPolicy:
-    """An admission policy that is not ours. Where it fails or its choice is not feasible, nothing new is admitted."""
+    """An admission policy that a user supplies. If it fails, or its choice is not feasible, nothing new is admitted."""
 
     def __init__(self, name: str, policy: Policy) -> None:
         """Raises ConfigError unless it can be called with two arguments."""

@@ -80,8 +80,11 @@ class DraftGain:
 
     @property
     def tokens(self) -> float:
-        """Additional tokens accepted if the draft is in time; at least 0. What rounds without a timely draft brought
-        counts the less, the fewer had one: else one lucky round would end the waiting, and no draft would be timely."""
+        """Additional tokens accepted if the draft is in time; at least 0.
+
+        The fewer rounds with a timely draft are known, the less the mean of the others counts. Otherwise one lucky
+        round would end the waiting, and then no draft would be in time.
+        """
         known = min(1.0, (self._in_time.num - FIRST_ROUNDS) / (KNOWN - FIRST_ROUNDS))
         return max(0.0, self._in_time.value - known * self._too_late.value)
 
@@ -141,9 +144,9 @@ class Client:
         self.max_round_tokens = record.max_round_tokens
 
     def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator) -> None:
-        """Sets its draft model. If that changed, resets the acceptance rate to `unknown`.
+        """Sets its draft model. If that changed, `unknown`, an estimate without observations, replaces its acceptance.
 
-        The acceptance bound and the calibrations are not reset, or a client could lift them by renaming its model.
+        The acceptance bound and the calibrations stay, or a client could get rid of them by renaming its model.
         """
         if self.draft_fingerprint not in (None, draft_fingerprint):
             self.acceptance = unknown
@@ -219,7 +222,7 @@ class Client:
         """Updates its answer time: seconds until a new draft, after a verdict that left nothing of the previous draft.
 
         A much shorter time replaces the average: a process's first draft is slow, and not representative. num_tokens:
-        the answer took the time of so many.
+        time to draft the answer, in tokens.
         """
         seconds = max(seconds, LEAST_ANSWER_S)
         is_first = not self.answer_s or MUCH_QUICKER * seconds < self.answer_s

@@ -30,12 +30,15 @@ class Suspicion:
 
     @property
     def stake(self) -> float:
-        """Current value of an initial stake of 1; its mean is 1 for an honest client."""
+        """Present value of an initial stake of 1, reserve included. Its expectation is 1 for an honest client."""
         won = sum(self._stakes) / len(self._stakes) if self._stakes else 0.0
         return won + _kept(self.num_drafts)
 
     def observe(self, evidence: Sequence[float]) -> bool:
-        """Updates the stakes. evidence: logarithm of each bet's factor. True if this draft completes the proof."""
+        """Updates the stakes with one draft; returns whether this draft completes the proof that the client lies.
+
+        evidence: natural logarithm of each bet's factor, in the same order for every draft.
+        """
         if self.proven or not evidence:
             return False
         staked = _kept(self.num_drafts) - _kept(self.num_drafts + 1)
@@ -49,5 +52,5 @@ class Suspicion:
 
 
 def _kept(num_drafts: int) -> float:
-    """Part of the stake that is still in reserve after num_drafts drafts."""
+    """Returns the part of the initial stake that is still in reserve after num_drafts drafts."""
     return 1.0 / (1.0 + math.log1p(num_drafts))

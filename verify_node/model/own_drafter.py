@@ -1,8 +1,8 @@
 """Drafts for the next round with the verify node's own draft model, as soon as a round is decided.
 
-The model is a draft node's (`goodspeed.drafting`): one batched forward pass for all sessions, and caches that follow
-the texts. It drafts chains, with the match rule's noise. Passes run only while the expected gain is worth their time.
-Runs on the model thread.
+It uses the drafter of draft nodes (`goodspeed.drafting`): one forward pass drafts for all sessions, and the KV caches
+follow the texts. It drafts chains, with the match rule's noise. Passes run only while the expected gain is worth their
+time. All of this runs on the model thread.
 """
 
 import logging
@@ -28,8 +28,8 @@ MAX_LENGTH = 8
 """Longest draft."""
 
 PREFILL, LEAST_PREFILL = 256, 16
-"""Most tokens prefilled in a round, over all sessions that lag behind, and the most where the target's own prefill has
-used up the round's room; the rest of a long prompt follows in later rounds."""
+"""Most tokens that a round prefills for all sessions that lag behind, and the number that it may prefill even if the
+target's own prefill leaves no room. The rest of a long prompt follows in later rounds."""
 
 FIRST_PROBABILITY = 0.7
 """Expected acceptance probability of a draft's first token, before its pass."""
@@ -136,7 +136,7 @@ class OwnDrafter:
 
 
 def _expected(job: UnfinishedProposal, request: DraftRequest, num_parallel: int) -> float:
-    """Returns what a draft's next pass is expected to bring, less the time to verify its tokens.
+    """Returns the worth that a draft's next pass is expected to add, less that of the time to verify its tokens.
 
     Assumes that each token is as probable as the previous ones.
     """

@@ -18,7 +18,7 @@ POOR_R2 = 0.9
 
 
 def measure(config: VerifyConfig, engine: Engine, reporter: Reporter = QUIET) -> Profile | None:
-    """Measures this model on this device; None if nothing depends on it."""
+    """Profiles forward passes of the target on this device. None if neither the budget nor the rounds use a profile."""
     if config.budget != "auto" and config.is_paper:
         return None
     reporter.say("profiling %s for about %g s ...", config.model, QUICK_S)
@@ -30,7 +30,10 @@ def measure(config: VerifyConfig, engine: Engine, reporter: Reporter = QUIET) ->
 
 
 def with_budget(config: VerifyConfig, profile: Profile | None, reporter: Reporter = QUIET) -> VerifyConfig:
-    """Returns the settings with a numeric budget: `auto` becomes the `knee` of the profile, as far as it is trusted."""
+    """Returns the settings with a numeric budget: `auto` becomes the `knee` of the profile within its trusted tokens.
+
+    Without a profile the settings are returned as they are.
+    """
     if config.budget != "auto" or profile is None:
         return config
     budget = knee(profile.roofline, profile.trusted_tokens)

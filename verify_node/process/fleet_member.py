@@ -60,10 +60,11 @@ class PeersFile:
 
 
 def join(peers_path: str | None, key: str | None, endpoint: str) -> PeersFile | None:
-    """Makes the member for --peers; None without --peers.
+    """Reads the peers file, and returns this node's membership of the fleet. None if there is no peers file.
 
-    It is the replica of this node's key, else of its endpoint, else of the machine's name, as in a pod. key: this
-    node's public key; None: the wire has no keys. Raises ConfigError if the file is damaged or this node is not in it.
+    This node is the one replica in the file with its public key, else with its endpoint, else with the machine's host
+    name (in Kubernetes: the pod's). key: this node's public key; None: the wire has no keys. Raises ConfigError if the
+    file is damaged, or if each of these finds no replica or several.
     """
     if peers_path is None:
         return None

@@ -36,7 +36,7 @@ ENTERED_OVERDUE, IN_FIRST_S, SERVED = 0, 1, 2
 
 @dataclass(slots=True)
 class Account:
-    """One session's account."""
+    """A session's service so far, and its latest wait for KV pages. A *turn* lasts while it has pages."""
 
     wait_began_at: float  # start of its latest wait for pages, which may be over
     attained_s: float = 0.0  # all service, without repeated prefill
@@ -79,7 +79,7 @@ class Account:
 
 
 class Accounts:
-    """Accounts of open sessions; also output lengths by client, and the duration of a round, from all sessions."""
+    """The accounts of open sessions; estimates over all sessions of output lengths by client and a round's time."""
 
     def __init__(self) -> None:
         self._accounts: WeakKeyDictionary[Session, Account] = WeakKeyDictionary()

@@ -34,7 +34,7 @@ class DraftTimer:
         return inf if self._is_behind else (self._called_at or 0.0) + LATER * self.client.answer_s
 
     def answered(self, now: float, num_tokens: float = ANSWER_TOKENS) -> None:
-        """Records the arrival of a draft for the current text. num_tokens: it took the time of so many."""
+        """Records the arrival of a draft for the current text. num_tokens: time to draft it, in tokens."""
         was_behind, self._is_behind = self._is_behind, False
         if self._called_at is None:
             return
@@ -47,10 +47,10 @@ class DraftTimer:
         self._is_behind = True
 
     def answered_by_index(self, now: float, *, only: bool) -> None:
-        """Ends the call, because the draft of the index was the better one.
+        """Ends the call of the draft model: its node sent a draft of the n-gram index instead.
 
-        A late one does not: a node could be silent while rounds wait for its model, and hide that by such a draft.
-        only: under the ratio rule nothing else comes.
+        A late draft does not end it, or a node could make rounds wait for its silent model, and hide that. only: the
+        model will not draft after it (ratio rule), so even a late draft ends the call.
         """
         if only or now <= self.due_at:
             self._called_at = None
@@ -72,9 +72,11 @@ class DraftTimer:
         self._has_drafted = False
 
     def end_round(self, num_accepted: int, drafted: bool | None) -> None:
-        """Updates the gain of model drafts. drafted: whether a new draft was in time; None: none was needed.
+        """Counts the tokens accepted in a finished round, and updates the client's gain from drafts of its model.
 
-        The gain covers two rounds: a draft too late for the first is there for the second, and reaches farther.
+        drafted: whether the session's new draft arrived in time for the round; None: it needed no new draft. Each
+        update covers the previous round and this one, because a draft too late for the first is verified in the second,
+        and is then longer.
         """
         if self._last is not None:
             before, num_before = self._last

@@ -97,9 +97,10 @@ class Session:
 
     @property
     def verification(self) -> Verification:
-        """The rule of its next round: its own rule; match, which needs no claims, after its client was found to lie.
+        """Verification rule of its next round: that of its opening, or match once its client is proven to lie.
 
-        The switch keeps texts exact: it depends only on drafts already verified, and match has separate noise.
+        Match does not use the distributions that the client sends. The switch keeps texts exact: it depends only on
+        drafts already verified, and match has noise of its own.
         """
         return "match" if self.client.suspicion.proven else self.opened.verification
 

@@ -27,9 +27,10 @@ class Decision(NamedTuple):
 
 
 def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
-    """Decides which new deadlines are feasible together with the promised ones, with this share of the node.
+    """Decides which new deadlines to promise in addition to the promised ones; returns one flag per new deadline.
 
-    Each promise that a client has makes its next one worth less, as in a logarithm.
+    share: part of the node's rounds and pages that may be used, above 0 and at most 1. A client's n-th promise is worth
+    its weight / n: the marginal utility of a logarithm, so that promises are spread over clients.
     """
     shortest = shortest_s(promised.values(), by.rounds.least_s)  # without new TPOTs: these may be declined
     waiting = [one for one in promised.values() if one.prompt_left > 1]  # the others lack at most a held final token
@@ -54,7 +55,7 @@ def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Deci
 def admit_fairly(
     promised: dict[bytes, Deadline], new: Sequence[Deadline], waiting: Collection[str], by: Decision
 ) -> None:
-    """Decides which new deadlines are admitted, and adds these to `promised`, by session.
+    """Decides which new deadlines to promise, and adds these to `promised`, by session id.
 
     waiting: names of clients with further deadlines, which are decided later.
     """
@@ -74,7 +75,7 @@ def _admit(promised: dict[bytes, Deadline], new: Sequence[Deadline], by: Decisio
 
 
 def _within_shares(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> set[bytes]:
-    """Deadlines that would be feasible with their client's promises if the node had only the client's share.
+    """Returns the session ids of the deadlines that their client's own share of the node can meet beside its promises.
 
     Empty if a single client requests deadlines, as there is no one to share with.
     """

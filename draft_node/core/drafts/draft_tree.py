@@ -27,7 +27,7 @@ come nearer to it."""
 
 @dataclass(slots=True)
 class DraftTree:
-    """The tree of one session."""
+    """Keeps one session's token tree in step with its text, and requests tokens for it from the draft model."""
 
     request: Generation
     num_parallel: int = 1  # tokens that the model drafts in one forward pass

@@ -96,7 +96,7 @@ class NamedCall(Item):
 
     @property
     def shown(self) -> str:
-        """The name that the model knows."""
+        """The tool's name as the model sees it, with its namespace."""
         return shown_name(self.name, self.namespace)
 
     @model_validator(mode="after")
@@ -187,7 +187,7 @@ def turns_of(items: Sequence[AnyItem]) -> list[dict[str, Any]]:
 
 
 def _other(item: AnyItem) -> list[dict[str, Any]] | None:
-    """Returns the message of a tool or a user; none for the output of a call that has no id; None for other items."""
+    """Returns the message of a tool or a user; [] for the output of a call without an id; None for other items."""
     match item:
         case InputMessage() if item.role != "assistant":
             return [{"role": item.role, "content": content_of(item.content)}]

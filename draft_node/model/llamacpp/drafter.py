@@ -60,7 +60,7 @@ class _Slot:
 
 
 class LlamaDrafter(DraftModel):
-    """`add` proposals, then `step` until they are complete."""
+    """Drafts by llama.cpp's server: `add` proposals, then `step` until they are complete."""
 
     def __init__(self, server: Server, num_tokens: int, constraints: Constraints | None = None) -> None:
         """num_tokens: of the model. constraints: compiler for structured output; None: it is ignored."""
@@ -77,7 +77,7 @@ class LlamaDrafter(DraftModel):
             self._slots.move_to_end(session_id, last=False)
 
     def abandon(self) -> list[Proposed]:
-        """Gives up after the server failed; what its slots have is uncertain."""
+        """Ends and returns all proposals, empty, after the server failed; no longer relies on what its slots cached."""
         self._slots = self._unused_slots()
         return self.give_up()
 
@@ -114,14 +114,14 @@ class LlamaDrafter(DraftModel):
         return OrderedDict((bytes([number]), _Slot(number)) for number in range(self.server.num_slots))
 
     def _slot(self, session_id: bytes, in_use: Collection[int]) -> _Slot | None:
-        """Returns the session's slot, or an empty one to `_give`, of a session that is not in use; None: all are."""
+        """Returns the session's slot, else an empty one for the least recently used slot not in use; None: all are."""
         if session_id in self._slots:
             return self._slots[session_id]
         number = next((slot.number for slot in self._slots.values() if slot.number not in in_use), None)
         return None if number is None else _Slot(number)  # texts of two users share nothing
 
     def _give(self, slot: _Slot, session_id: bytes) -> None:
-        """Makes a slot the session's, and the most recently used; its former session has none then."""
+        """Gives a slot to a session, as the most recently used one; the former session loses it."""
         del self._slots[next(key for key, each in self._slots.items() if each.number == slot.number)]
         self._slots[session_id] = slot
 

@@ -154,7 +154,7 @@ def status(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
-    """Have a replica leave. Waits until it has."""
+    """Remove a replica. Waits until it has drained and left."""
     with _asking(_find(namespace.name)) as ask:
         states = {one["name"]: one["state"] for one in ask("status")}
         if namespace.replica not in states:
@@ -169,7 +169,7 @@ def drain(namespace: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def scale(namespace: argparse.Namespace, reporter: Reporter) -> None:
-    """Have so many replicas. Waits until those are ready, and others have left."""
+    """Set the number of replicas. Waits until new ones are ready, and others have left."""
     record = _find(namespace.name)
     config, number = record.config, namespace.number
     if not 1 <= number <= MAX_REPLICAS:

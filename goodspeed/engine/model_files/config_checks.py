@@ -61,7 +61,7 @@ def refuse_config(config: Any) -> None:
 
 
 def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> None:
-    """Raises ConfigError if a checkpoint's config declares quantised weights."""
+    """Raises ConfigError for a checkpoint with quantised weights, which --tp cannot split over processes."""
     if config.get("quantization_config") is not None:
         raise ConfigError(
             f"--tp {num_ranks}: {name} has quantised weights (quantization_config in config.json), which cannot "
@@ -70,7 +70,7 @@ def refuse_quantised(name: str, config: Mapping[str, Any], num_ranks: int) -> No
 
 
 def refuse_rope(kinds: Iterable[str]) -> None:
-    """Raises UnsupportedModelError for a RoPE type whose angles depend on more than a token's own position."""
+    """Raises UnsupportedModelError unless each RoPE type's angles are known to depend on a token's position alone."""
     for kind in kinds:
         if kind not in STATIC_ROPE:
             raise UnsupportedModelError(

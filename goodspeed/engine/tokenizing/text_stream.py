@@ -160,9 +160,15 @@ class StoppingText:
         return self._stops.found
 
     def push(self, token_id: int, *, counts: bool = True) -> str:
-        """Returns the text that a token makes certain. counts: False: a stop string that it completes is text."""
+        """Returns the text that a token makes certain; nothing after a stop string.
+
+        counts: False: a stop string that this token completes is ordinary text.
+        """
         return self._leading.push(self._stops.push(self._stream.push([token_id]), counts=counts))
 
     def end(self, *, counts: bool = True) -> str:
-        """Returns the text held back, after the final token; the text may still complete a stop string."""
+        """Returns the text held back, up to a stop string that it completes; call it after the final token.
+
+        counts: False: a stop string that it completes is ordinary text.
+        """
         return self._leading.push(self._stops.push(self._stream.end(), counts=counts) + self._stops.end())

@@ -25,7 +25,7 @@ BIASES: NDArray[np.float32] = np.where(
 
 
 class Limits(NamedTuple):
-    """Restrictions on the tokens of consecutive rows."""
+    """Tokens that `num_rows` consecutive rows of logits may or must not draw."""
 
     num_rows: int
     banned: Sequence[Sequence[int]] | None = None  # ids per row; ids beyond the vocabulary are ignored
@@ -90,7 +90,7 @@ def _expanded_by_numpy(octets: NDArray[np.uint8], like: Tensor) -> Tensor:
 
 
 def _expanded_by_torch(octets: NDArray[np.uint8], like: Tensor) -> Tensor:
-    """Does the same on the device of the logits, so that only the bits are copied there."""
+    """Expands octets as `_expanded_by_numpy` does, on the device of the logits: only the bits are copied there."""
     biases = torch.from_numpy(BIASES).to(like.device, like.dtype, non_blocking=True)
     index = torch.from_numpy(octets).to(like.device, non_blocking=True).to(torch.int32)
     return biases.index_select(0, index.view(-1)).view(len(octets), -1)

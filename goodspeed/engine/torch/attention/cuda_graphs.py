@@ -71,7 +71,7 @@ class Kernel(Protocol):
 def plain_attend(
     inputs: Inputs, pool: KVPool, layer: int, query: Tensor, scaling: float | None, window: int | None
 ) -> Tensor:
-    """Computes a `Kernel` in plain operations, block by block: the reference of the one in Triton."""
+    """Attends as a `Kernel` does, block by block with torch's own attention: the reference for the one in Triton."""
     output = query.new_empty((*query.shape[:2], pool.shape.value_dim))
     for first, count, end, first_page in inputs.blocks.T.tolist():
         if not count:
