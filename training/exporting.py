@@ -1,7 +1,7 @@
 """Writes models of Llama's architecture as GGUF files, for llama.cpp and for the engine on OpenVINO.
 
 `python -m training.exporting MODEL FILE.gguf [f32|f16|q8_0]` writes an embedded model or a checkpoint folder. For other
-makers' models llama.cpp's `convert_hf_to_gguf.py` is the better tool: it knows their tokenizers.
+makers' models llama.cpp's script `convert_hf_to_gguf` is the better tool: it knows their tokenizers.
 """
 
 import json

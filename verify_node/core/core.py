@@ -196,7 +196,7 @@ class VerifyCore:
         self.promises.opened(session, before)
 
     def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:
-        """Lets a session of `Register.next_to_compile` begin, or refuses it if its constraint does not compile."""
+        """Lets a session of `Sessions.next_to_compile` begin, or refuses it if its constraint does not compile."""
         was_idle = not any(one.is_active for one in self.sessions.values())
         begun = self.sessions.compiled(asked, result, now, num_rounds=self.rounds.num_rounds)
         if isinstance(begun, Refusal):

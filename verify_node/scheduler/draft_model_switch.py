@@ -12,9 +12,10 @@ N-gram drafts cost next to nothing anywhere. The verify node's own draft model i
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, mul
 from statistics import median
 
 from verify_node.scheduler.commit import Moved
@@ -182,8 +183,8 @@ class DraftModelSwitch:
         """Updates the comparison after a finished round. sessions: those that continue. alone_s: seconds of the round
         without its drafted tokens, by the profile: prefill and the number of sessions change from round to round.
 
-        Tokens count with their clients' weights, not with U'(X) as in the policy, which falls as the better mode's
-        goodput rises, until both modes look alike.
+        Clients count by their weights, and each by the mean of its sessions. They do not count by U'(X) as in the
+        policy, which falls as the better mode's goodput rises, until both modes look alike.
         """
         seconds, self._since = now - self._since, now
         own = [session for session in sessions if self.uses(session)]
@@ -191,8 +192,9 @@ class DraftModelSwitch:
             return
         known = self._turn_to(len(sessions), sum(one.draws_at_random for one in own) / len(own))
         self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
-        weight = sum(move.session.client.weight for move in moved)
-        tokens = sum(len(move.taken) * move.session.client.weight for move in moved)
+        num_moved = Counter(id(move.session.client) for move in moved)
+        weights = [move.session.client.weight / num_moved[id(move.session.client)] for move in moved]
+        weight, tokens = sum(weights), sum(map(mul, (len(move.taken) for move in moved), weights))
         settling_s = 0.0 if self.are_near else median(one.client.answer_s for one in own)
         self._stretch.observe(alone_s * tokens / weight if weight else alone_s, seconds, settling_s)
         if self._stretch.is_over:

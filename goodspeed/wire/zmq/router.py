@@ -1,6 +1,6 @@
 """The verify node's ZeroMQ socket as a transport of `channels.py`: a ROUTER that cuts harmful connections.
 
-`transport.py` creates it.
+`opening_channels.py` creates it.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """ZeroMQ sockets as transports of `channels.py`: the base class, and a draft node's DEALER.
 
-No call blocks inside ZeroMQ: calls are non-blocking, and asyncio watches the sockets' descriptors. `transport.py`
-creates the sockets; the verify node's socket is in `router.py`.
+No call blocks inside ZeroMQ: calls are non-blocking, and asyncio watches the sockets' descriptors.
+`opening_channels.py` creates the sockets; the verify node's socket is in `router.py`.
 """
 
 import asyncio

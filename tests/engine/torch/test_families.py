@@ -1,6 +1,6 @@
 """Families of models: of each a tiny random checkpoint gives the logits of the unmodified model.
 
-The list of docs/MODELS.md is this one. `paged/test_trees.py` tries trees with Llama, Qwen3, Mistral and Phi-3.
+The list of docs/MODELS.md is this one. `attention/test_trees.py` tries trees with Llama, Qwen3, Mistral and Phi-3.
 """
 
 import re

@@ -23,6 +23,8 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 ROOMS = "verify_node|draft_node|goodspeed|tests|experiments|docker|docs"
 FILE = re.compile(rf"(?<![\w/.-])(?:{ROOMS}|\.ci)/[\w./-]*\w")
+SOURCES = ("goodspeed", "verify_node", "draft_node", "experiments", "training", "tests")
+PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
 MODULE = re.compile(r"python -m ((?:experiments|tests|goodspeed|verify_node|draft_node)[\w.]*)")
 TARGET = re.compile(r"^make ((?:[a-z][\w-]*|\.venv)(?: [a-z][\w-]*)*)", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+\b")
@@ -57,7 +59,7 @@ def make_targets() -> frozenset[str]:
 @cache
 def known_options() -> frozenset[str]:
     """Options written out in our sources, options that come from fields of settings, and their `--no-` forms."""
-    rooms = ("goodspeed", "verify_node", "draft_node", "experiments", "training", "tests/fuzz", "tests/faults/soak")
+    rooms = (*SOURCES[:-1], "tests/fuzz", "tests/faults/soak")
     files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
     written = {option for path in files for option in re.findall(r'"(--[a-z][a-z0-9-]+)"', path.read_text("utf-8"))}
     texts = {path: path.read_text("utf-8") for path in files}
@@ -86,6 +88,13 @@ def test_every_link_leads_to_a_file_and_every_anchor_to_a_heading(name: str) -> 
 def test_every_path_that_is_named_exists(name: str) -> None:
     named = {path for code in CODE.findall(text_of(name)) for path in FILE.findall(code)}
     assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_every_file_that_our_sources_name_exists() -> None:
+    files = [path for room in SOURCES for path in (ROOT / room).rglob("*.py")]
+    known = {"/".join(path.parts[-count:]) for path in files for count in range(1, len(path.parts) + 1)}
+    named = {(found, path) for path in files for found in PYTHON_FILE.findall(path.read_text("utf-8"))}
+    assert {f"{path.relative_to(ROOT)}: {found}" for found, path in named if found not in known} == set()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -84,6 +84,22 @@ def test_the_better_way_is_found_whichever_it_began_with(num_sessions: int, gain
     assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
 
 
+def test_a_client_with_many_sessions_counts_once() -> None:
+    world = World(1.0, MANY)
+    few, many = (SimpleNamespace(client=SimpleNamespace(weight=1.0, answer_s=0.0)) for _ in range(2))
+    found = []
+    for num_sessions in (1, 64):
+        world.drafts._stretch = Stretch()
+        for _ in range(STRETCH - 1):
+            moved: Any = [SimpleNamespace(taken=range(9), session=few)]
+            moved += [SimpleNamespace(taken=range(1), session=many)] * num_sessions
+            world._now += 0.01
+            world.drafts.finished(moved, world.sessions, world._now, ALONE_S)
+        found.append(world.drafts._stretch.pace)
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] > 0
+
+
 def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() -> None:
     world = World(1.0, 1, noise=0.1)
     world.run(60 * STRETCH)
