@@ -10,11 +10,11 @@ from draft_node.process.daemon import DraftDaemon
 from goodspeed.serving.events import EventLog, Reporter, Sentence
 from goodspeed.untrusted import sanitize
 
-FIRST_S = 2.0
-"""Seconds before waiting is first reported: an available verify node answers sooner."""
+FIRST_S = 5.0
+"""Seconds before waiting is first reported: a verify node that was started at the same time answers sooner."""
 
 MOST_S = 600.0
-"""Longest interval between two reports of one wait, in seconds; reports come after 2, 6, 18, ... s of waiting."""
+"""Longest interval between two reports of one wait, in seconds; reports come after 5, 15, 45, ... s of waiting."""
 
 
 START, WAIT = "start goodspeed-verify there, or check --verify", "texts wait for it"
@@ -61,7 +61,7 @@ class ConnectionStatus:
         if not is_new and away_s < self._next_s:
             return None
         self._why = why
-        while self._next_s <= away_s:
+        while self._next_s < away_s + FIRST_S if is_new else self._next_s <= away_s:
             self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
         where = self._all if why == START else self._endpoint
         return Sentence("waiting for the verify node at %s (since %.0f s); %s", (where, away_s, why))

@@ -76,7 +76,7 @@ class SamplingSettings(Settings):
     """Sampling of what leaves it open."""
 
     temperature: float | None = option(
-        None, "sampling", "0 is greedy", shown=f"{MAKERS} 1, of chats 0.7", minimum=0.0, maximum=100.0, metavar="T"
+        None, "sampling", "0 is greedy", shown=f"{MAKERS} 1, of chats 0.7", minimum=0.0, maximum=2.0, metavar="T"
     )
     sampling: str | None = option(
         None,
@@ -99,10 +99,6 @@ class SamplingSettings(Settings):
 
 OWN_RULE = "NAME|MODULE:CLASS"
 """Metavar of options that take a registered name, or one of the user's own (`registry.py`)."""
-
-
-def temperature(group: str, *, default: float | None = None, shown: str | None = None, maximum: float = 100.0) -> Any:
-    return option(default, group, "0 is greedy", shown=shown, minimum=0.0, maximum=maximum, metavar="T")
 
 
 def seed(group: str, help: str, *, default: int | None = None, shown: str | None = None) -> Any:

@@ -46,7 +46,7 @@ class CommandLine(argparse.ArgumentParser):
         words = list(sys.argv[1:] if args is None else args)
         if unknown := self._unknown_option(words):  # first: a missing option may be mistyped
             known = [option.removeprefix("--") for option in self._option_string_actions]  # dashes are no likeness
-            near = difflib.get_close_matches(unknown.removeprefix("--"), known, n=1)
+            near = difflib.get_close_matches(unknown.removeprefix("--"), known, n=1, cutoff=0.7)
             self.error(f"unknown option {unknown}" + (f"; did you mean --{near[0]}?" if near else ""))
         namespace, rest = super().parse_known_args(words, namespace)
         if rest:

@@ -7,7 +7,7 @@ import pytest
 
 from goodspeed.untrusted import MAX_CHARS, python_module, sanitize
 
-KEY = "it refused this draft node's key (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
+KEY = "this draft node's key is not enrolled (ZAP 400): copy ana.pub into the verify node's --enrolled folder, if it is"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class DemoConfig(Settings):
     )
     clients: int = option(8, "prompts", "users, who all ask at the same time", minimum=1, maximum=100)
     max_tokens: int = option(120, "prompts", "most tokens of an answer", minimum=1)
-    temperature: float = options.temperature("prompts", default=0.0, maximum=2.0)
+    temperature: float = option(0.0, "prompts", "0 is greedy", minimum=0.0, maximum=2.0, metavar="T")
     seed: int = options.seed("prompts", "seed of prompts without one", default=0)
     prompts: str | None = option(
         None,

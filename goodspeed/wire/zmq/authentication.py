@@ -166,7 +166,7 @@ class ConnectionMonitor:
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             name = self._keys.pair.name if self._keys is not None else None
             return (
-                f"it refused this draft node's key (ZAP 400): copy {name or 'its'}.pub into the verify node's "
+                f"this draft node's key is not enrolled (ZAP 400): copy {name or 'its'}.pub into the verify node's "
                 "--enrolled folder, if it is not there"
             )
         if self._keys is None:

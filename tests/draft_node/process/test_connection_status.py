@@ -43,32 +43,32 @@ def waiting(num_s: int, why: str = START) -> str:
 
 def test_waiting_is_told_ever_more_rarely() -> None:
     said = wait(ConnectionStatus(ENDPOINT), 0.0, 2000.0)
-    assert said[0] == waiting(2)
+    assert said[0] == waiting(5)
     at = [float(re.search(r"since (\d+) s", line)[1]) for line in said]  # type: ignore[index]
-    assert at[:6] == [2, 6, 18, 54, 162, 486]
+    assert at[:5] == [5, 15, 45, 135, 405]
     assert {late - early for early, late in pairwise(at[5:])} == {MOST_S}
     late = ConnectionStatus(ENDPOINT)
-    assert [bool(look(late, away_s)) for away_s in (7.0, 7.1, 17.9, 18.0)] == [True, False, False, True]
+    assert [bool(look(late, away_s)) for away_s in (16.0, 16.1, 44.9, 45.0)] == [True, False, False, True]
 
 
 def test_one_that_was_there_is_away_and_comes_back() -> None:
     connection = ConnectionStatus(ENDPOINT)
-    assert wait(connection, 0.0, 1.9) == []
+    assert wait(connection, 0.0, 4.9) == []
     assert look(connection) == f"connected to {ENDPOINT}"
     assert look(connection) == ""
-    assert wait(connection, 0.0, 3.2) == [waiting(0, WAIT), waiting(2)]
-    assert look(connection) == f"connected to {ENDPOINT} again after 3.2 s"
+    assert wait(connection, 0.0, 6.2) == [waiting(0, WAIT), waiting(5)]
+    assert look(connection) == f"connected to {ENDPOINT} again after 6.2 s"
     assert look(connection, endpoint="tcp://c:1") == "connected to tcp://c:1"
     assert look(connection, 0.3) == f"waiting for the verify node at tcp://c:1 (since 0 s); {WAIT}"
-    assert look(connection, 2.0) == waiting(2)  # all addresses of --verify
+    assert look(connection, 5.0) == waiting(5)  # all addresses of --verify
 
 
 def test_why_it_is_not_there_is_told_when_it_changes() -> None:
     connection, refusal = ConnectionStatus(ENDPOINT), "this key is not enrolled"
-    said = [waiting(num_s, f"it refuses this node: {refusal}") for num_s in (0, 2, 6)]
-    assert wait(connection, 0.0, 7.0, trouble=refusal) == said
-    assert wait(connection, 7.1, 7.2, trouble="barred") == [waiting(7, "it refuses this node: barred")]
-    assert look(connection, 7.3, is_loading=True) == waiting(7, "it is loading its model")
+    said = [waiting(num_s, f"it refuses this node: {refusal}") for num_s in (0, 5, 15)]
+    assert wait(connection, 0.0, 16.0, trouble=refusal) == said
+    assert wait(connection, 44.8, 46.0, trouble="barred") == [waiting(45, "it refuses this node: barred")]  # not twice
+    assert look(connection, 46.1, is_loading=True) == waiting(46, "it is loading its model")
 
 
 def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
