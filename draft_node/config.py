@@ -162,7 +162,7 @@ class DraftConfig(NodeSettings, SamplingSettings):
     )
     proposal: str = ""  # what is sent of distributions under ratio: lattice, dense-fp16, dense-fp32; "": as `SWITCHED`
     history_tokens: int = 1_000_000  # most tokens of history; the oldest texts are dropped whole
-    http_max_waiting: int = 256  # texts that wait beyond `max_sessions`; more are refused
+    http_max_waiting: int = 256  # texts that wait beyond `max_sessions`: `RequestQueue.waiting_of`
 
     def __post_init__(self) -> None:
         super().__post_init__()

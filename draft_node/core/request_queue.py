@@ -1,16 +1,20 @@
-"""The queue of a draft node's texts: the first to arrive have places, the others wait.
+"""The queue of a draft node's texts: some have places, the others wait.
+
+A free place goes to the user with the fewest places. Users with equally many take turns, and a user's own texts come in
+order of arrival.
 
 A place is a slot of this node and room for one more session at the verify node. The verify node does not announce its
 room; it refuses a session when it is full. A refused text returns to the queue, and the node then assumes as many
-places as the other texts have. After LATER_S the first in the queue tries one more place. If that text is admitted,
-the next one follows at once. When a text ends, the next one gets its place without a wait. The verify node's room for
-texts with prompt logprobs, which it may refuse although it has room for others, is learned in the same way.
+places as the other texts have. After LATER_S the next text tries one more place. If that text is admitted, the next one
+follows at once. When a text ends, the next one gets its place without a wait. The verify node's room for texts with
+prompt logprobs, which it may refuse although it has room for others, is learned in the same way.
 
 Places are given out only as fast as the verify node's limit on messages allows, in case users abandon their texts.
 
 `core.py` opens and closes the sessions.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 
@@ -37,6 +41,10 @@ class Entry:
     has_place: bool = False
     placed_at: float = 0.0
     is_admitted: bool = False  # the verify node sent a verdict since the text got its place
+
+    @property
+    def user(self) -> str:
+        return self.session.request.user
 
 
 @dataclass(slots=True)
@@ -96,7 +104,7 @@ class RequestQueue:
     """The queue of a node. num_slots: texts that the node itself serves at once."""
 
     num_slots: float = inf
-    _entries: dict[bytes, Entry] = field(default_factory=dict)  # in order of arrival
+    _entries: dict[bytes, Entry] = field(default_factory=dict)  # a user's in order of arrival; users take turns
     _room: Room = field(default_factory=Room)  # for texts of any kind
     _prompt_room: Room = field(default_factory=Room)  # for texts with prompt logprobs
     _pace: Pace = field(default_factory=Pace)
@@ -110,11 +118,26 @@ class RequestQueue:
     def num_waiting(self) -> int:
         return len(self._entries) - self.num_running
 
-    def is_full(self, *, wants_prompt: bool) -> bool:
-        """True if another text would have to wait. wants_prompt: whether it asks for prompt logprobs."""
-        if wants_prompt and self._num_prompts >= self._prompt_room.num_texts:
-            return True
-        return bool(self._able(self._waiting)) or self.num_running >= self._num_places
+    def num_free(self, *, wants_prompt: bool) -> float:
+        """Returns how many more texts would not have to wait. wants_prompt: whether they ask for prompt logprobs."""
+        if self._able(self._waiting):
+            return 0
+        num_free = self._num_places - self.num_running
+        if wants_prompt:
+            num_free = min(num_free, self._prompt_room.num_texts - self._num_prompts)
+        return max(0, num_free)
+
+    def waiting_of(self, user: str, max_waiting: int) -> tuple[int, int]:
+        """Returns how many of the user's texts wait, and how many may.
+
+        A user may fill what others leave of max_waiting, and may in any case have an equal share of max_waiting among
+        the users who have texts waiting. So at most the sum of max_waiting // n over all n >= 1 wait, in addition to
+        texts that had a place and were refused.
+        """
+        waiting = Counter(entry.user for entry in self._entries.values() if not entry.has_place)
+        num_own = waiting[user]
+        num_left = max_waiting - (waiting.total() - num_own)
+        return num_own, max(num_left, max_waiting // len(waiting.keys() | {user}))
 
     def has_place(self, session_id: bytes) -> bool:
         entry = self._entries.get(session_id)
@@ -125,7 +148,11 @@ class RequestQueue:
 
     def remove(self, session_id: bytes) -> None:
         """Removes a text that is over or whose user left."""
-        self._entries.pop(session_id, None)
+        gone = self._entries.pop(session_id, None)
+        if gone is not None and gone.has_place:  # it was its user's turn: the others come next
+            own = [key for key, entry in self._entries.items() if entry.user == gone.user and not entry.has_place]
+            for key in own:
+                self._entries[key] = self._entries.pop(key)
 
     def answered(self, session_id: bytes, now: float) -> bool:
         """Notes a verdict for the session. Returns True if another text may try for a place at once."""
@@ -167,7 +194,8 @@ class RequestQueue:
             self._prompt_room.ask_again(self._num_prompts, now)
         entered: list[Session] = []
         while self.num_running < self._num_places and self._pace.allows(now) and (able := self._able(waiting)):
-            entry = able[0]
+            num_running = Counter(entry.user for entry in self._entries.values() if entry.has_place)
+            entry = min(able, key=lambda one: num_running[one.user])
             waiting.remove(entry)
             self._pace.opened(entry.session)
             entry.has_place, entry.placed_at, entry.is_admitted = True, now, False

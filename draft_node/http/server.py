@@ -89,7 +89,7 @@ class HttpServer:
 
     @property
     def _max_connections(self) -> int:
-        """Room for every running or waiting text, and as many other requests."""
+        """Room for as many texts as one user may have, and as many other requests."""
         return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
 
     def summary(self) -> dict[str, object]:

@@ -66,8 +66,7 @@ class Drafting:
             self.drafter.close()
 
     def _add(self, session_id: bytes, wanted: Propose | None) -> None:
-        self._wanted[session_id] = wanted
-        self._wanted.move_to_end(session_id)
+        self._wanted[session_id] = wanted  # a single operation: the model thread may take all at any moment
         self._work.set()
 
     # -- on the model thread ---------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Service:
         chats: ChatSupport | None = None,
         refuses_control_tokens: bool = False,
     ) -> None:
-        """max_waiting: most texts in the daemon's queue; further ones are refused.
+        """max_waiting: most texts in the daemon's queue; further ones are refused, but for users below an equal share.
 
         chats: chat template and formats; None: detected from the tokenizer's template. refuses_control_tokens: of
         conversations (`AsyncTokenizer`).
@@ -221,9 +221,16 @@ class Service:
             raise Draining("draining", "this draft node is shutting down; ask another one")
         if not self.is_within_reach:
             raise VerifyAway("verify_away", self.absence)
-        is_full = self._daemon.core.queue.is_full(wants_prompt=generation.num_prompt_logprobs is not None)
-        if is_full and self.num_waiting >= self.max_waiting:
-            raise Busy("busy", f"{self.num_running} texts are running and {self.num_waiting} wait; ask again later")
+        self.check_room(generation)
+
+    def check_room(self, generation: Generation, num_texts: int = 1) -> None:
+        """Raises Busy if so many texts like this one would be more than its user may have in the queue."""
+        queue = self._daemon.core.queue
+        num_more = num_texts - queue.num_free(wants_prompt=generation.num_prompt_logprobs is not None)
+        num_own, most = queue.waiting_of(generation.user, self.max_waiting)
+        if num_more > 0 and num_own + num_more > most:
+            what = f"{queue.num_running} texts are running and {queue.num_waiting} wait, {num_own} of them your own"
+            raise Busy("busy", f"{what}; at most {most} of yours may wait now; ask again later")
 
     @contextmanager
     def refusing(self) -> Iterator[None]:

@@ -24,7 +24,6 @@ from draft_node.http.schema.errors import ApiError, renamed
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.service.service import Service
-from goodspeed.errors import Busy
 from goodspeed.serving.web.errors import MESSAGES
 
 B = TypeVar("B", bound=Asking)
@@ -88,5 +87,4 @@ def _check_room(batch: Batch, service: Service, config: DraftConfig) -> None:
     if num_texts > most:
         what = f"the request asks for {num_texts} texts; this node takes {most} at most; send several requests"
         raise ApiError(400, what, param="n" if batch.n > 1 else "prompt")
-    if num_texts > most - service.num_running - service.num_waiting:
-        raise Busy("busy", f"{service.num_running} texts are running and {service.num_waiting} wait; ask again later")
+    service.check_room(batch.texts[0], num_texts)

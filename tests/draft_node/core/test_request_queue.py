@@ -1,5 +1,6 @@
 """A draft node gives places in turn, with room at the verify node and without."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,65 @@ def test_who_comes_first_gets_a_slot_and_the_next_one_when_it_is_free():
     assert node.asked == [1, 2, 3]
 
 
+# -- users -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_free_place_goes_to_the_user_who_has_fewest():
+    node = Node(num_slots=3)
+    node.begin(1, 2, 3, 4, 5, user="a")
+    node.begin(6, 7, user="b")
+    node.begin(8, user="c")
+    assert node.asked == [1, 2, 3]
+    for number, following in {1: 6, 2: 8, 6: 7, 3: 4, 8: 5}.items():
+        node.end(number)
+        assert node.asked[-1] == following
+    assert node.core.queue.num_waiting == 0
+
+
+@pytest.mark.parametrize("num_slots", [1, 2])
+def test_users_take_turns_where_there_are_fewer_places_than_users(num_slots):
+    """Nobody waits for another user's whole backlog."""
+    node = Node(num_slots)
+    node.begin(1, 2, 3, 4, 5, user="a")
+    node.begin(11, 12, 13, user="b")
+    node.begin(21, 22, user="c")
+    for served in range(9):
+        node.end(node.asked[served])
+    turns = {1: [1, 11, 21, 2, 12, 22, 3, 13, 4, 5], 2: [1, 2, 11, 21, 3, 12, 22, 4, 13, 5]}
+    assert node.asked == turns[num_slots]
+
+
+def test_who_finds_no_room_is_tried_again_after_users_with_fewer_places():
+    node = Node(num_slots=4, num_rooms=1)
+    node.begin(1, 2, user="a")
+    node.begin(3, user="b")
+    assert node.asked == [1, 2]
+    node.wait(LATER_S + 0.1)
+    assert node.asked == [1, 2, 3]
+    node.num_rooms = 2
+    node.wait(LATER_S + 0.1)
+    assert (node.asked[3:], node.rooms) == ([3, 2], [1, 3])
+
+
+def test_a_user_with_272_texts_keeps_no_other_out():
+    node = Node(num_slots=16, connected=False)
+    queue = node.core.queue
+    for number in range(272):
+        num_waiting = max(0, number - 16)
+        assert queue.waiting_of("a", 256) == (num_waiting, 256)
+        node.begin(number, user="a")
+    assert queue.waiting_of("a", 256) == (256, 256), "alone, a user may have all"
+    assert queue.waiting_of("b", 256) == (0, 128)
+    node.begin(272, user="b")
+    assert queue.waiting_of("a", 256) == (256, 255)
+    assert queue.waiting_of("c", 256) == (0, 85)
+    node.end(0)
+    assert queue.has_place(session_id(272))
+    node.end(1)
+    assert queue.has_place(session_id(16))
+    assert (queue.num_running, queue.num_waiting) == (16, 255)
+
+
 # -- room at the verify node -------------------------------------------------------------------------------------------
 
 
@@ -130,8 +190,8 @@ def test_texts_without_room_for_prompt_logprobs_let_others_pass():
     node.begin(1, 2, 3, num_prompt_logprobs=5)
     node.begin(4, 5, 6)
     assert (node.asked, node.rooms) == ([1, 2, 4, 5, 6], [1, 4, 5, 6])
-    assert not node.core.queue.is_full(wants_prompt=False)
-    assert node.core.queue.is_full(wants_prompt=True), "so that at most `max_waiting` of them are taken on"
+    assert node.core.queue.num_free(wants_prompt=False) == 16
+    assert node.core.queue.num_free(wants_prompt=True) == 0, "so that at most `max_waiting` of them are taken on"
     node.wait(60.0)
     node.begin(7)
     assert (sorted(node.rooms), node.core.queue.num_waiting) == ([1, 4, 5, 6, 7], 2)
@@ -189,7 +249,7 @@ def test_texts_that_are_held_back_wait_and_are_opened_later():
         if node.core.queue.num_waiting:
             break
         node.end(1)
-    assert node.core.queue.is_full(wants_prompt=False)
+    assert node.core.queue.num_free(wants_prompt=False) == 0
     node.wait(0.1)
     assert node.rooms == [1]
 
@@ -235,3 +295,24 @@ def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
     for left in present:
         node.end(left)
     assert (node.core.queue.num_running, node.core.queue.num_waiting, node.rooms) == (0, 0, [])
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 5), st.integers(1, 12), st.booleans()), max_size=60))
+def test_no_user_takes_the_share_of_others_and_all_together_are_bounded(max_waiting, steps):
+    node = Node(num_slots=1, connected=False)
+    queue, users, number = node.core.queue, dict[int, str](), 0
+    for user, num_texts, ends in steps:
+        num_own, most = queue.waiting_of(str(user), max_waiting)
+        num_users = len({users[one] for one in users if not queue.has_place(session_id(one))} | {str(user)})
+        assert most >= max_waiting // num_users
+        assert num_users > 1 or most == max_waiting
+        if num_own + num_texts <= most + queue.num_free(wants_prompt=False):
+            users |= dict.fromkeys(range(number, number + num_texts), str(user))
+            node.begin(*range(number, number + num_texts), user=str(user))
+            number += num_texts
+        if ends and users:
+            node.end(gone := next(iter(users)))
+            del users[gone]
+        assert queue.num_waiting <= sum(max_waiting // n for n in range(1, max_waiting + 1))
+        assert queue.num_running == min(1, len(users))

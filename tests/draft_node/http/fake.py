@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, cast
 
 import openai
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 from draft_node.config import DraftConfig
 from draft_node.core.counts import Statistics
 from draft_node.core.generation import Generation
+from draft_node.core.request_queue import RequestQueue
 from draft_node.http.app import create_app
 from draft_node.parsing.formats import Content
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
@@ -34,7 +36,7 @@ from goodspeed.slo.attainment import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults, SloTerms
-from goodspeed.wire.messages import TokenLogprobs
+from goodspeed.wire.messages import Sampling, TokenLogprobs
 from tests.draft_node.service.test_slo_tiers import levels
 
 CONTEXT_LEN = 1000
@@ -62,8 +64,6 @@ class FakeService(Service):
     eos_ids: tuple[int, ...] = (0, 1)
     max_chars: int = 2 * CONTEXT_LEN
     absence: str = "the verify node has been away for 9 s; ask again later"
-    num_running: int = 0
-    num_waiting: int = 0
     target_name: str | None = "big-model"
     target_fingerprint: str | None = "b1"
     draft_model: str = "small-model"
@@ -71,6 +71,9 @@ class FakeService(Service):
     chats: ChatSupport = ChatSupport()
 
     def __init__(self) -> None:
+        self.queue = RequestQueue(16)
+        self._daemon = cast(Any, SimpleNamespace(core=SimpleNamespace(queue=self.queue)))
+        self.max_waiting = 256
         self.draining = False
         self.tokenizer = cast(Any, self)  # it encodes and decodes itself
         self.num_encoded = 0
@@ -188,6 +191,7 @@ class Api:
     def __init__(self, *, keys: Keys | None = None, service: FakeService | None = None, **options: Any) -> None:
         self.service = service or FakeService()
         self.config = DraftConfig(**{"model": "tiny-draft-s", "http": "127.0.0.1:0"} | options)
+        self.service.queue.num_slots, self.service.max_waiting = self.config.max_sessions, self.config.http_max_waiting
         self.app = create_app(self.service, self.config, lambda: (b"metrics 1\n", "text/plain"), keys)
         self.client = Client(self.app)
 
@@ -196,6 +200,13 @@ class Api:
 
     def chat(self, **body: Any) -> Any:
         return self.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}], **body})
+
+    def queue(self, num_texts: int, user: str = "testclient") -> None:
+        """Has another request's texts in the queue, for as long as the service lasts."""
+        for _ in range(num_texts):
+            request = Generation(secrets.token_bytes(16), (1,), Sampling(), max_tokens=9, user=user)
+            self.service.queue.add(cast(Any, SimpleNamespace(request=request, done=False, tokens=())))
+        self.service.queue.admit(0.0)
 
     def fail(self, error: ServiceError | Exception, after: int = 0) -> None:
         self.service.error, self.service.fails_after = error, after

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -136,3 +137,19 @@ async def test_a_model_that_hangs_holds_no_end_up(
     drafting.close()
     assert "hangs" in caplog.text
     fake.go_on.set()  # so that this process can end
+
+
+def test_the_model_thread_may_take_a_request_at_any_moment() -> None:
+    """Here as soon as it is queued, before the event loop goes on."""
+    drafting, fake = make()
+
+    class Taken(OrderedDict[bytes, Propose | None]):
+        def __setitem__(self, session_id: bytes, request: Propose | None) -> None:
+            super().__setitem__(session_id, request)
+            drafting._take_wanted()
+
+    drafting._wanted = Taken()
+    assert drafting.want(wanted(1), 0.0) is None
+    assert fake.known == {bytes([1]) * 16}
+    drafting.forget(bytes([1]) * 16)
+    assert fake.known == set()

@@ -160,7 +160,7 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
 
         first, second, third = (asyncio.create_task(user(number)) for number in range(3))
         await until(lambda: here.service.num_waiting == 2)
-        with pytest.raises(Busy, match="1 texts are running and 2 wait"):
+        with pytest.raises(Busy, match="1 texts are running and 2 wait, 2 of them your own; at most 2"):
             await user(3)
         second.cancel()
         await until(lambda: here.service.num_waiting == 1)
@@ -168,6 +168,26 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
         await asyncio.gather(first, third, fourth)
         assert order == [0, 2, 4]
         assert here.service.stats.failed == {"busy": 1}
+
+
+@run_async
+async def test_a_user_with_many_texts_is_refused_and_another_is_served_next() -> None:
+    async with edge(max_sessions=1, max_waiting=2) as here:
+        order: list[str] = []
+
+        async def user(name: str) -> None:
+            async with aclosing(here.service.write(generation(max_tokens=8, user=name))) as pieces:
+                order.extend([name async for piece in pieces if isinstance(piece, Ended)])
+
+        many = [asyncio.create_task(user("a")) for _ in range(3)]
+        await until(lambda: here.service.num_waiting == 2)
+        other = asyncio.create_task(user("b"))
+        await until(lambda: here.service.num_waiting == 3)
+        what = "1 texts are running and 3 wait, 2 of them your own; at most 1 of yours may wait now; ask again later"
+        with pytest.raises(Busy, match=f"^{what}$"):
+            await user("a")
+        await asyncio.gather(*many, other)
+        assert order == ["a", "b", "a", "a"]
 
 
 @run_async

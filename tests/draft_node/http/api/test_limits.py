@@ -242,13 +242,28 @@ def test_names_and_values_of_metadata(metadata: dict[str, str], param: str, what
 @pytest.mark.parametrize(("running", "waiting", "status"), [(2, 0, 200), (2, 1, 200), (2, 2, 429), (2, 4, 429)])
 def test_all_texts_of_a_request_are_let_in_or_none(running: int, waiting: int, status: int) -> None:
     api = Api(max_sessions=2, http_max_waiting=4)
-    api.service.num_running, api.service.num_waiting = running, waiting
+    api.queue(running + waiting)
     answer = api.complete(n=3)
     assert answer.status_code == status
     assert len(api.service.generations) == (3 if status == 200 else 0)
     if status == 429:
         assert error_of(answer, 429)["type"] == "rate_limit_error"
         assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_a_user_with_many_texts_waits_and_another_is_let_in() -> None:
+    api = Api()
+    api.queue(272)
+    error = error_of(answer := api.complete(), 429)
+    assert error["code"] == "busy"
+    what = "16 texts are running and 256 wait, 256 of them your own; at most 256 of yours may wait now; ask again later"
+    assert error["message"] == what
+    assert int(answer.headers["Retry-After"]) > 0
+    other = Api()
+    other.queue(272, user="another address")
+    assert other.complete(n=2).status_code == other.complete(prompt=["x"] * 64, n=2).status_code == 200
+    error = error_of(other.complete(prompt=["x"] * 43, n=3), 429)
+    assert "0 of them your own; at most 128 of yours may wait now" in error["message"]
 
 
 def test_more_texts_than_the_node_ever_takes_is_no_matter_of_waiting() -> None:
