@@ -203,7 +203,7 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
         draft, peer = await net.greeted("a")
         net.verify.send(peer, verdict(1))
         await draft.receive()  # from now on the descriptor is watched
-        transport, looks, whole = draft._transport, list[int](), SocketTransport._event
+        transport, looks, whole = draft._transport, list[int](), SocketTransport._look
         assert isinstance(transport, SocketTransport)
 
         def counted(transport: SocketTransport) -> None:
@@ -211,15 +211,16 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
             whole(transport)
 
         transport._unwatch()
-        monkeypatch.setattr(SocketTransport, "_event", counted)
+        monkeypatch.setattr(SocketTransport, "_look", counted)
         waiting = asyncio.create_task(draft.receive())
         await until(lambda: waits(draft))
         waiting.cancel()
         net.verify.send(peer, verdict(2))
-        await until(lambda: bool(looks))  # nobody waits
+        await until(lambda: bool(looks[1:]))  # the reader's: nobody waits
+        looks.clear()
         for _ in range(200):
             await asyncio.sleep(0)
-        assert len(looks) == 1
+        assert len(looks) < 20
         assert isinstance(await draft.receive(), Verdict)
 
 

@@ -30,13 +30,9 @@ logger = logging.getLogger("goodspeed.verify")
 TURN_S = 0.005
 """Longest time for reading arrivals, in seconds, so that a burst does not delay verdicts, other peers and HTTP."""
 
-GATHER_S = 0.002
-"""Pause between two reads during a round, in seconds. On a CPU each read takes time from the forward pass, and answers
-to a round's verdicts come one after the other."""
-
 PAUSE_S = 0.02
-"""The same after a read with only refused messages or with more pending. So reads take at most a fifth of a round's
-time, whatever is sent."""
+"""Pause between two reads during a round, in seconds, after a read with only refused messages or with more pending. So
+reads take at most a fifth of a round's time, whatever is sent."""
 
 ENDS = (RankLost, TransportError, OutputError, BrokenPipeError, BrokenInvariant)
 """Errors that end this node at once: no later round could compute, receive or report. (Only tests use a core that
@@ -64,8 +60,8 @@ class MessageLoop:
                 heard = self.hear(self.channel.arriving())
                 if heard:
                     self.woken.set()
-                is_excess = self.channel.has_more or (self.channel.emptied and not heard)
-                await self._pause(PAUSE_S if is_excess else GATHER_S)
+                if self.channel.has_more or (self.channel.emptied and not heard):
+                    await self._ignore()
 
     def hear(self, messages: Iterable[Received]) -> bool:
         """Handles messages for at most TURN_S. True if any message was accepted, or a session was opened or ended."""
@@ -105,12 +101,13 @@ class MessageLoop:
             raise BrokenInvariant(f"session {session.session_id.hex()} has no constraint to compile{story}")
         return session, session.opened.constraint
 
-    async def _pause(self, pause_s: float) -> None:
-        """Pauses reading for that time, or until the round in flight is done: messages cannot be used before."""
-        if self.between_rounds.is_set():
-            return
+    async def _ignore(self) -> None:
+        """Pauses reading, after refusals or in a burst, for PAUSE_S or until the round in flight is done.
+
+        Messages cannot be used before that, and each read takes time from the forward pass.
+        """
         with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
+            async with asyncio.timeout(PAUSE_S):
                 await self.between_rounds.wait()
 
     def _handle(self, received: Received) -> list[Send]:

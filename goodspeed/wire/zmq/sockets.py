@@ -22,7 +22,7 @@ its threads find too few."""
 
 
 class SocketTransport(Transport):
-    """A ZeroMQ socket whose descriptor asyncio watches while tasks wait, and until something happens afterwards.
+    """A ZeroMQ socket whose descriptor asyncio watches from the first time that a task waits.
 
     The descriptor is readable until somebody asks for the socket's state, and any operation on the socket may ask. So a
     task checks the state before waiting, and every operation wakes the waiting tasks that can proceed.
@@ -105,7 +105,7 @@ class SocketTransport(Transport):
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._unwatch()
-            loop.add_reader(self._descriptor, self._event)
+            loop.add_reader(self._descriptor, self._look)
             self._loop = loop
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters[waiter] = events
@@ -118,12 +118,6 @@ class SocketTransport(Transport):
     def _wake(self) -> None:
         if self._waiters:
             self._look()
-
-    def _event(self) -> None:
-        if self._waiters:
-            self._look()
-        else:
-            self._unwatch()
 
     def _look(self) -> None:
         """Asks for the socket's state, and wakes the tasks that can proceed."""

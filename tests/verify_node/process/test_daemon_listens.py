@@ -104,26 +104,6 @@ async def test_whoever_spoke_in_a_pause_is_heard_before_the_round_ends(monkeypat
 
 
 @served
-async def test_what_comes_during_a_round_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_loop, "GATHER_S", 3600.0)
-    async with Loop() as loop:
-        honest = await loop.let_in("a")
-        await hold_a_round(loop, honest)
-        await honest.send(make_open(2))
-        await until(lambda: session_id(2) in loop.core.sessions)
-        asked = watch(loop.core, monkeypatch)
-        for number in (3, 4):
-            await honest.send(make_open(number))
-            for _ in range(100):
-                await asyncio.sleep(0)
-        assert set(asked) <= {"tick"}
-
-        loop.target.let_go()
-        await loop.target.entered()
-        assert [name for name in asked if name not in ("tick", "plan")][:3] == ["OpenSession", "OpenSession", "finish"]
-
-
-@served
 async def test_a_pause_ends_during_a_long_round() -> None:
     async with Loop() as loop:
         honest, hostile = await loop.let_in("a"), await loop.let_in("b")
