@@ -297,5 +297,7 @@ class Rounds:
             return self.admission.withdraw(now)
         for entry in computed.entries if computed is not None else ():
             if self.sessions.has(self.taking_part[entry.session_id]):
-                self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
+                length = min(entry.start, self.pool.length(entry.session_id))
+                if self.pool.truncate(entry.session_id, length) == 0:
+                    self.pool.free(entry.session_id)  # so that it has to find room for all of its text
         return self.isolation.failed(why, now)
