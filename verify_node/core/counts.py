@@ -23,13 +23,13 @@ PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 
 @dataclass
 class WallTime:
-    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
+    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer. Each second is in one part."""
 
-    receive: float = 0.0  # waiting for drafts until a round starts
-    forward: float = 0.0
+    receive: float = 0.0  # waiting until a round starts, also after a failed one; with the messages handled meanwhile
+    forward: float = 0.0  # with the hand-over between threads
     verify: float = 0.0  # with the drafting of the verify node's own draft model
-    schedule: float = 0.0  # plan, observe, allocate
-    send: float = 0.0
+    schedule: float = 0.0  # handle what arrived during the forward pass, plan, observe, allocate
+    send: float = 0.0  # a round's verdicts
 
 
 @dataclass(slots=True)
