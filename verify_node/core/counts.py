@@ -69,10 +69,11 @@ class Counts:
             self._moved(move)
 
     def _moved(self, move: Moved) -> None:
-        client, num_tokens = move.session.client, len(move.taken)
+        client, num_known = move.session.client, move.session.num_known
+        num_tokens = max(0, move.base_len + len(move.taken) - max(move.base_len, num_known))  # none twice
         self.num_tokens += num_tokens
         client.count_tokens(num_tokens)
-        if move.base_len == len(move.session.opened.prompt):
+        if num_known <= move.base_len == len(move.session.opened.prompt):
             self.num_prompt_tokens += move.base_len
         if num_drafted := move.num_verified:
             num_accepted, source = move.num_accepted, move.entry.source or MODEL

@@ -70,6 +70,7 @@ class Session:
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
     story: Story = field(default_factory=Story)  # of all sessions
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
+    num_known: int = 0  # tokens of its text that were decided before it was reopened
     lacks_pages: bool = False  # since the latest round that it took part in
 
     def __post_init__(self) -> None:
@@ -242,6 +243,7 @@ class Session:
         self.admitted = old.admitted
         if self.goes_on(old):
             self.arrived_at, self.num_returns = old.arrived_at, old.num_returns + 1
+            self.num_known = max(old.num_known, len(old.tokens))
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s, self.tokens_per_round = old.round_trip_s, old.tokens_per_round
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
