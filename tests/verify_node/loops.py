@@ -56,7 +56,7 @@ class HeldTarget:
         self.planned.append(planned)
         self._entered.release()
         assert self._go_on.wait(TIMEOUT_S)
-        return RoundResult(self._target.run(planned), 0.0, 0.0)
+        return RoundResult(self._target.run(planned), 0.0)
 
     def recover(self) -> None:
         """There is nothing to do."""

@@ -23,13 +23,13 @@ PromiseOutcome: TypeAlias = Literal["promised", "declined", "refused", "later"]
 
 @dataclass
 class WallTime:
-    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer."""
+    """Parts of the verify node's time in seconds, as in the paper's Fig. 3 but finer. Each second is in one part."""
 
-    receive: float = 0.0  # waiting for drafts until a round starts
-    forward: float = 0.0
+    receive: float = 0.0  # waiting until a round starts, also after a failed one; with the messages handled meanwhile
+    forward: float = 0.0  # with the hand-over between threads
     verify: float = 0.0  # with the drafting of the verify node's own draft model
-    schedule: float = 0.0  # plan, observe, allocate
-    send: float = 0.0
+    schedule: float = 0.0  # handle what arrived during the forward pass, plan, observe, allocate
+    send: float = 0.0  # a round's verdicts
 
 
 @dataclass(slots=True)
@@ -69,10 +69,11 @@ class Counts:
             self._moved(move)
 
     def _moved(self, move: Moved) -> None:
-        client, num_tokens = move.session.client, len(move.taken)
+        client, num_known = move.session.client, move.session.num_known
+        num_tokens = max(0, move.base_len + len(move.taken) - max(move.base_len, num_known))  # none twice
         self.num_tokens += num_tokens
         client.count_tokens(num_tokens)
-        if move.base_len == len(move.session.opened.prompt):
+        if num_known <= move.base_len == len(move.session.opened.prompt):
             self.num_prompt_tokens += move.base_len
         if num_drafted := move.num_verified:
             num_accepted, source = move.num_accepted, move.entry.source or MODEL

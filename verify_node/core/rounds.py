@@ -167,9 +167,13 @@ class Rounds:
             self.isolation.enter(Stage.PLANNING, ready)
         most, num_prefill = allotment.room(len(deciding)), self.starting.num_prefill(ready, deciding)
         drafted = self.choice.choose(deciding, number, now, most, num_prefill)
+        out = self.preemption.in_vain(self.sessions.values(), ready, drafted, allotment.reserved, now)
+        asked = [session for session in ready if session.session_id not in out]
         resolve = partial(self.preemption.resolve, now=now)
-        planned = pack(ready, drafted=drafted, resolve=resolve, room=room)
-        return replace(planned, preempted=preempted + planned.preempted)
+        planned = pack(asked, drafted=drafted, resolve=resolve, room=room)
+        waiting = tuple(session.session_id for session in ready if session.session_id in out)
+        deferred, crowded_out = planned.deferred + waiting, planned.crowded_out + waiting
+        return replace(planned, preempted=preempted + planned.preempted, deferred=deferred, crowded_out=crowded_out)
 
     def _allot(self, ready: list[Session], now: float) -> Allotment:
         """Returns the promises' part of the round."""
@@ -297,5 +301,7 @@ class Rounds:
             return self.admission.withdraw(now)
         for entry in computed.entries if computed is not None else ():
             if self.sessions.has(self.taking_part[entry.session_id]):
-                self.pool.truncate(entry.session_id, min(entry.start, self.pool.length(entry.session_id)))
+                length = min(entry.start, self.pool.length(entry.session_id))
+                if self.pool.truncate(entry.session_id, length) == 0:
+                    self.pool.free(entry.session_id)  # so that it has to find room for all of its text
         return self.isolation.failed(why, now)

@@ -26,11 +26,10 @@ from verify_node.scheduler.round import NO_DRAFTING, Drafting, Entry, Outcome, R
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcomes of a round, the seconds of its forward pass (masks are made meanwhile) and of its verification, the
-    own draft model's work for the next round, and `Engine.computed`."""
+    """The outcomes of a round, the seconds of its verification (masks are made before), the own draft model's work for
+    the next round, and `Engine.computed`."""
 
     outcomes: list[Outcome]
-    forward_s: float
     verify_s: float
     drafting: Drafting = NO_DRAFTING
     computed: float | None = None
@@ -77,12 +76,12 @@ class Target:
             end.synchronize()  # a round that samples nothing has not waited yet
             forwarded = started + begin.elapsed_time(end) / 1e3
         verified = time.perf_counter()
-        seconds, computed = (forwarded - started, max(0.0, verified - forwarded)), self.engine.computed
+        verify_s, computed = max(0.0, verified - forwarded), self.engine.computed
         if (own := self.draft_model) is None:
-            return RoundResult(outcomes, *seconds, computed=computed)
+            return RoundResult(outcomes, verify_s, computed=computed)
         own.keep(self.engine.pool, planned.admitted)
         outcomes, drafting = own.add_to(planned, outcomes)
-        return RoundResult(outcomes, *seconds, drafting, computed)
+        return RoundResult(outcomes, verify_s, drafting, computed)
 
     def recover(self) -> None:
         """Frees memory cached by torch's allocator, after a failure."""

@@ -58,6 +58,7 @@ class VerifyDaemon:
     member: Member | None = None  # None: not part of a fleet
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
     _worked: float = 0.0  # seconds of scheduling and sending until the newest round was computed
+    _lapped: float = 0.0  # end of the newest phase, by `time.perf_counter`
     messages: MessageLoop = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
 
@@ -123,6 +124,7 @@ class VerifyDaemon:
     async def _rounds(self) -> None:
         """Runs rounds until the node stops. Reports a failed round and repeats it; too many in a row end the node."""
         failures = Failures(logger, "a round", ENDS)
+        self._lap()
         while not self.core.draining:
             async with failures.survived(self._abort):
                 await self._round()
@@ -139,12 +141,12 @@ class VerifyDaemon:
         finally:
             self.messages.between_rounds.set()
         duration_s = time.monotonic() - started  # with the hand-over between threads
+        wall, verify_s = self.core.counts.wall, result.verify_s + result.drafting.seconds
+        wall.forward += self._lap() - verify_s
+        wall.verify += verify_s
         self.messages.hear(self.channel.arriving())  # so that this round's verdicts reflect the queued messages
-        wall = self.core.counts.wall
-        wall.forward += result.forward_s
-        wall.verify += result.verify_s + result.drafting.seconds
+        wall.schedule += self._lap()
         worked, self._worked = self._worked, wall.schedule + wall.send
-        scheduling = time.perf_counter()
         sends = self.core.rounds.finish(
             result.outcomes,
             duration_s,
@@ -153,10 +155,16 @@ class VerifyDaemon:
             result.computed,
             work_s=self._worked - worked,
         )
-        wall.schedule += time.perf_counter() - scheduling
+        wall.schedule += self._lap()
         finished = time.monotonic()
         self.messages.reply(sends)
+        wall.send += self._lap()
         self._report(planned, result, sends, started, finished)
+
+    def _lap(self) -> float:
+        """Ends a phase of the loop of rounds; returns its seconds."""
+        began, self._lapped = self._lapped, time.perf_counter()
+        return self._lapped - began
 
     def _abort(self, error: Exception) -> dict[str, object]:
         """Makes the sessions of a failed round consistent; the next rounds find the session at fault."""
@@ -170,15 +178,14 @@ class VerifyDaemon:
 
     async def _next_round(self) -> Round | None:
         """Waits until a round is planned; None when the node stops."""
-        started, wall = time.perf_counter(), self.core.counts.wall
+        wall = self.core.counts.wall
         while not self.core.draining:
-            planning = time.perf_counter()
+            wall.receive += self._lap()
             async with self._failed_decisions.survived(self._withdraw):
                 self.messages.reply(self.core.admit(time.monotonic()))
             planned = self.core.plan(time.monotonic())
-            wall.schedule += time.perf_counter() - planning
+            wall.schedule += self._lap()
             if planned is not None:
-                wall.receive += planning - started
                 return planned
             await self._wait(self.core.wake_at - time.monotonic())
         return None

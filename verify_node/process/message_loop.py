@@ -140,7 +140,6 @@ class MessageLoop:
 
     def reply(self, sends: Iterable[Send]) -> None:
         """Sends messages over the channel; a receiver asks again for an undelivered message."""
-        started = time.perf_counter()
         traffic = self.channel.traffic
         for send in sends:
             num_before = traffic.bytes_sent
@@ -157,7 +156,6 @@ class MessageLoop:
                 logger.info("a message was not delivered", extra=extra)
             else:
                 self.core.count_bytes(send.peer_id, downlink=traffic.bytes_sent - num_before)
-        self.core.counts.wall.send += time.perf_counter() - started
 
 
 async def _compiled(constraints: Constraints, constraint: Constraint) -> Compiled:

@@ -91,12 +91,16 @@ class RoundPages:
         self.members: set[bytes] = set()
         self.admitted: list[bytes] = []
         self.preempted: list[bytes] = []
+        self._found: dict[bytes, Hit] = {}  # by session, until the pool changes
 
     def find(self, session: Session) -> Hit | None:
         """Returns cached pages that a session without pages can start from; None for a session with pages."""
-        if session.session_id in self.pool:
+        key = session.session_id
+        if key in self.pool:
             return None
-        return self.pool.find(session.session_id, session.prefix_scope, session.tokens)
+        if (hit := self._found.get(key)) is None:
+            hit = self._found[key] = self.pool.find(key, session.prefix_scope, session.tokens)
+        return hit
 
     def needed(self, session: Session, hit: Hit | None) -> int:
         """Returns the free pages needed for its uncached tokens; shared cached pages need none."""
@@ -118,6 +122,7 @@ class RoundPages:
             self.admitted.append(key)
         if hit is not None and hit.pages:
             self.pool.adopt(key, hit)
+            self._found.clear()
             needed = self.needed(session, None)
         self.reserved += needed
         self.members.add(key)
@@ -126,6 +131,7 @@ class RoundPages:
     def preempt(self, session_id: bytes) -> None:
         """Frees the session's pages; published ones remain in the prefix cache until their room is needed."""
         self.pool.free(session_id)
+        self._found.clear()
         self.preempted.append(session_id)
 
 
@@ -232,10 +238,13 @@ class _Packing:
         if key in self.followed and self._waits_for(self.followed[key]):
             self.deferred.append(key)
             return
+        if key in self.without_pages:
+            self.deferred.append(key)
+            self.crowded_out.append(key)
+            return
         hit = self.pages.find(session)
         entry = self._entry(session, hit)
-        is_out = key in self.pages.preempted or key in self.without_pages
-        if entry is None or is_out or not self.pages.reserve(session, len(entry.tokens), hit):
+        if entry is None or key in self.pages.preempted or not self.pages.reserve(session, len(entry.tokens), hit):
             self.deferred.append(key)
             if entry is not None:
                 self.crowded_out.append(key)

@@ -70,6 +70,8 @@ class Session:
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
     story: Story = field(default_factory=Story)  # of all sessions
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
+    num_known: int = 0  # tokens of its text that were decided before it was reopened
+    lacks_pages: bool = False  # since the latest round that it took part in
 
     def __post_init__(self) -> None:
         """The session continues its draft node's text."""
@@ -241,6 +243,7 @@ class Session:
         self.admitted = old.admitted
         if self.goes_on(old):
             self.arrived_at, self.num_returns = old.arrived_at, old.num_returns + 1
+            self.num_known = max(old.num_known, len(old.tokens))
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s, self.tokens_per_round = old.round_trip_s, old.tokens_per_round
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
@@ -332,12 +335,15 @@ class Session:
     def enter(self, now: float, *, is_prefill: bool, num_cached: int) -> None:
         """Starts a round in which it takes part. num_cached: tokens of its text that need no prefill."""
         self._wait_for("prefill" if is_prefill else "round", now)
+        self.lacks_pages = False
         if self.num_cached is None:
             self.num_cached = min(num_cached, len(self.opened.prompt))
 
     def lack_pages(self, now: float) -> None:
         """Starts a round without it, for lack of pages."""
-        self.story.note(self.session_id, "lack pages for tokens", len(self.tokens), self.phase, now)
+        if not self.lacks_pages:  # else many such rounds would push all other events out of its story
+            self.story.note(self.session_id, "lack pages for tokens", len(self.tokens), self.phase, now)
+        self.lacks_pages = True
         self._wait_for("memory", now)
 
     def advance(self, now: float) -> None:

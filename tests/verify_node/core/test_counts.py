@@ -54,6 +54,22 @@ def test_rounds_right_after_a_wrong_token_and_those_of_them_without_a_draft(desk
     assert counts.num_after_wrong == 2, "all was right"
 
 
+def test_what_a_session_opened_again_lost_on_its_way_counts_once(desk):
+    """The verdicts got lost: the draft node asks for these tokens again."""
+    counts, text = desk.core.counts, desk.text()
+    desk.draft()
+    desk.round()
+    assert (counts.num_prompt_tokens, counts.num_tokens) == (3, 10)
+    desk.begin(epoch=2)
+    assert desk.text() == text
+    assert (counts.num_prompt_tokens, counts.num_tokens) == (3, 10)
+    while not desk.session().finished:
+        desk.draft()
+        desk.round()
+    assert counts.num_prompt_tokens == 3
+    assert counts.num_tokens == desk.session().client.num_tokens == len(desk.text())
+
+
 def test_a_session_opened_again_brings_its_prompt_once(desk):
     text = desk.text()
     desk.begin(epoch=2, committed=text)

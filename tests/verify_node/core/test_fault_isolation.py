@@ -68,6 +68,23 @@ def test_a_round_that_failed_once_is_made_again_one_by_one(desk):
     assert desk.core.pool.num_free == desk.core.pool.num_pages
 
 
+def test_a_prompt_whose_first_round_failed_needs_room_for_all_of_it_again():
+    """Twelve pages of four tokens; meanwhile another user's text takes so many that nine of them no longer fit."""
+    desk = Failing("a", num_pages=12, max_round_tokens=32, self_draft=False, validates=False)
+    desk.open(number=1, prompt=(1,) * 36, max_tokens=4)
+    desk.broken = True
+    desk.round()
+    desk.broken = False
+    assert session_id(1) not in desk.core.pool
+    assert desk.core.pool.num_free == 12
+    desk.core.pool.extend("other", 16)
+    assert desk.round() == []
+    assert session_id(1) not in desk.core.pool
+    desk.core.pool.free("other")
+    assert run_to_the_end(desk, (1,), 10) == []
+    assert desk.text() == expected(prompt=(1,) * 36, max_tokens=4)
+
+
 def test_where_sessions_go_one_by_one_one_without_room_keeps_nobody_waiting():
     """The memory is full, and whoever waited longest is too young to take any: the others go on."""
     desk = Failing("a", num_pages=8, page_size=4, context_len=32, budget=2)

@@ -1,6 +1,7 @@
 """The verify node as a loop: told to stop in the middle of a round, with a recorder, and with a split model."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from goodspeed.errors import RankLost
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.channels import DraftChannel, Received
 from goodspeed.wire.messages import Close, Draft, Refusal, Verdict
-from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.fakes import VOCAB, Desk, make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.waiting import until
 from verify_node.core.replies import Send
@@ -171,3 +172,30 @@ async def test_the_core_is_told_the_nodes_own_work() -> None:
         wall = loop.core.counts.wall
         assert 0.0 < sum(told) <= wall.schedule + wall.send
         assert min(told) > 0.0
+
+
+@served
+async def test_the_phases_add_up_to_the_time_of_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on by a second each time that it is read, so every part of a round takes a whole time."""
+    seconds = itertools.count(1)
+    read: list[int] = []
+
+    def tick() -> float:
+        read.append(next(seconds))
+        return float(read[-1])
+
+    monkeypatch.setattr("time.perf_counter", tick)
+    async with Loop() as loop:
+        owner = await loop.let_in()
+        loop.target.hold()
+        await owner.send(make_open(1, max_tokens=4))
+        await loop.target.entered()
+        assert isinstance(await ask(owner, make_open(2, prompt=(VOCAB,))), Refusal), "sent during the forward pass"
+        loop.target.let_go()
+        await until(lambda: loop.core.sessions[session_id(1)].finished and loop.core.rounds.in_flight is None)
+        await owner.send(make_open(3, prompt=(VOCAB,)))
+        while not isinstance(await hear(owner), Refusal):  # sent while no round may start
+            pass
+        wall = loop.core.counts.wall
+        await until(lambda: sum(vars(wall).values()) == read[-1] - read[0])
+        assert wall.forward == loop.core.rounds.num_rounds

@@ -1,19 +1,27 @@
 """Orders in a verify node whose memory is short: who keeps it, who waits, and that promises are above all of them."""
 
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import experiments.simulation.rival_orders  # noqa: F401 (it adds las and sjf to the orders)
+from goodspeed.engine.paged.pages import PagePool
+from goodspeed.engine.paged.prefix_cache import Hit
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
+from tests.verify_node.scheduler.drafting import pack, session_of
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.orders.base import AGING_S
+from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.orders.laps import Laps
-from verify_node.scheduler.preempt import Shortage
+from verify_node.scheduler.preempt import Preemption, Shortage
+from verify_node.scheduler.select import of_draft
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 COST = Linear(fixed_s=0.005, token_s=0.005)
@@ -204,3 +212,86 @@ def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and
         assert crowd.longest_wait_s <= AGING_S + 2 * SHORT * ROUND_S
         assert crowd.desk.now < 12 * AGING_S
     assert crowd.desk.core.sessions.keys() > {session_id(1)}
+
+
+# -- those that certainly find no room cost a round little -------------------------------------------------------------
+
+
+def test_prompts_that_cannot_fit_are_not_looked_up_and_a_short_one_behind_them_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twelve pages of four tokens; the one that runs leaves eight, which suffice for the last prompt only."""
+    desk = desk_of("fcfs", 12, max_client_sessions=20, max_sessions=20)
+    desk.begin(number=1, prompt=range(1, 15), max_tokens=2)
+    for number in range(2, 12):
+        desk.open(number=number, prompt=(1,) * 41, max_tokens=4)
+    desk.open(number=12, prompt=range(1, 6), max_tokens=4)
+    asked: list[bytes] = []
+    find, long = desk.core.pool.find, {session_id(number) for number in range(2, 12)}
+
+    def watched(key: bytes, *text: Any) -> Hit:
+        asked.append(key)
+        return find(key, *text)
+
+    monkeypatch.setattr(desk.core.pool, "find", watched)
+    planned = desk.plan()
+    assert {entry.session_id for entry in planned.entries} == {session_id(1), session_id(12)}
+    assert long == set(planned.deferred) == set(planned.crowded_out)
+    assert not long & {*asked}
+    desk.finish(planned)
+    while not desk.session(12).finished:
+        assert desk.round()
+    desk.up("a", Close(session_id(12), 1))
+    assert desk.plan().admitted == (session_id(2),), "now the first of them fits"
+
+
+def test_one_that_has_waited_too_long_keeps_those_behind_it_out_although_it_cannot_fit() -> None:
+    desk = desk_of("fcfs", 12)
+    desk.begin(number=1, prompt=range(1, 15), max_tokens=20)
+    for number in (2, 3):
+        desk.open(number=number, prompt=(1,) * 41, max_tokens=4)
+    desk.now += AGING_S + 1.0
+    desk.open(number=4, prompt=range(1, 6), max_tokens=4)
+    desk.acknowledge()
+    assert [entry.session_id for entry in desk.plan().entries] == [session_id(1)]
+
+
+a_text = st.fixed_dictionaries(
+    {
+        "prompt": st.integers(1, 40),
+        "share_cached": st.sampled_from([0.0, 0.0, 0.5, 1.0]),
+        "draft": st.integers(0, 6),
+        "ready": st.sampled_from([True, True, True, False]),
+        "arrived_at": st.sampled_from([0.0, 100.0, 101.0]),
+        "scope": st.sampled_from([b"", b"a", b"b"]),
+    }
+)
+
+
+@given(st.lists(a_text, max_size=9), st.integers(10, 40))
+def test_leaving_out_those_that_certainly_find_no_room_changes_no_round(texts: list[Any], num_pages: int) -> None:
+    """Sessions that arrived at 0 and are not ready are stuck; those that wait since then are overdue."""
+    rounds = []
+    for leaves_out in (False, True):
+        pool = PagePool(num_pages, 4, prefix_cache=True)
+        preemption = Preemption(Fcfs(), COST, pool)
+        sessions, ready = [], []
+        for number, text in enumerate(texts, 1):
+            session = session_of(number, prompt=text["prompt"], draft=text["draft"])
+            session.tokens[:] = [number % 3] * text["prompt"]
+            session.arrived_at = session.moved_at = text["arrived_at"]
+            session.prefix_scope = text["scope"]
+            num_cached = int(text["share_cached"] * (text["prompt"] - 1))
+            if num_cached and pool.pages_needed(session.session_id, num_cached) <= pool.num_free:
+                pool.extend(session.session_id, num_cached)
+                pool.publish(session.session_id, session.prefix_scope, session.tokens)
+            sessions.append(session)
+            ready += [session] if text["ready"] else []
+        drafted = {session.session_id: of_draft(session) for session in ready if session.session_id in pool}
+        out = preemption.in_vain(sessions, ready, drafted, frozenset(), 102.0) if leaves_out else frozenset()
+        asked = [session for session in ready if session.session_id not in out]
+        resolve = partial(preemption.resolve, now=102.0)
+        planned = pack(sessions, pool, 100, 4000, ready=asked, drafted=drafted, resolve=resolve)
+        entries = sorted(planned.entries, key=lambda entry: entry.session_id)
+        rounds.append((entries, {*planned.admitted}, planned.preempted, {*planned.deferred, *out}))
+    assert rounds[0] == rounds[1]
