@@ -99,9 +99,7 @@ class Roofline(CostModel):
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         seconds = [term._seconds(num_tokens, num_sessions, context_tokens) for term in self.terms]
-        if any(isinstance(value, np.ndarray) for value in seconds):
-            return reduce(np.maximum, seconds)
-        return max(seconds)
+        return reduce(np.maximum, seconds) if isinstance(seconds[0], np.ndarray) else max(seconds)
 
 
 SESSIONS, CONTEXT = 8, 256

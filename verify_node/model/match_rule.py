@@ -34,7 +34,10 @@ def decide_match_round(
     for some, texts in groups(verified, rows_at_once(wanted)):
         own = wanted[some]
         changed = process(own, texts, num_tokens=num_tokens)
-        chosen = choose(changed, batch[some], int64_tensor(positions[some], logits), num_tokens=num_tokens)
+        samplings = batch[some]
+        chosen = choose(changed, samplings, int64_tensor(positions[some], logits), num_tokens=num_tokens)
+        if changed is own and samplings.all_greedy:
+            own = changed = own.gather(-1, chosen.unsqueeze(-1))  # the largest, or one that is no number
         drawn.append((chosen, largest_logits(own, changed)))
     tokens, tops = _on_host(drawn)
     outcomes: list[Outcome] = []

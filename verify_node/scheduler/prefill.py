@@ -43,10 +43,10 @@ after an unusual round."""
 MOST_SURPRISE = log(4.0)
 """Largest logarithm of a round's time over its prediction in what is learned from it."""
 
-LEAST = 0.0, *(cost / 64 for cost in FIRST)
+LEAST = np.array([0.0, *(cost / 64 for cost in FIRST)])
 """Least scale, and least that anything is found to cost: from there it rises in a few rounds."""
 
-NO_PREFILL = 0, 0.0, 0  # as of `_prefilled`
+SCALE_ALONE = np.array([1.0, 0.0, 0.0, 0.0])  # shares, as in `_learn`, of a round without prefill
 
 FIRST_DOUBT = np.array([0.1, 1.0, 1.0, 1.0])
 """Variances of the logarithms of the scale and of the costs of `FIRST`, as known at first."""
@@ -133,20 +133,22 @@ class Prefill:
             return  # a clock error must not stop a node
         prefills = [_prefilled(entry) for entry in done.entries if entry.num_prefill]
         plain = [entry for entry in done.entries if not entry.num_prefill]
-        prefilled = np.array(prefills or [NO_PREFILL]).sum(axis=0)
         shape = len(done.entries), sum(entry.start for entry in plain)
-        num_decided = done.num_tokens - int(prefilled[0]) + num_spare
+        num_decided = done.num_tokens - sum(rows for rows, _, _ in prefills) + num_spare
         usual_s = max(self._model.round_s(num_decided, *shape), SHORTEST_S)
         self._num_unmeasured = self._num_unmeasured + bool(plain) if prefills else 0
         if not prefills:
             self._known[0] = self._known[0] or seconds / usual_s
         if self._known[0]:
-            rows = self._known[1:] * prefilled
-            num_rows = float(rows.sum())
-            round_s = max(self._model.round_s(num_decided + num_rows, *shape), usual_s) if prefills else usual_s
             measured_s = seconds / float(self._known[0])
-            share = 1.0 - usual_s / max(round_s, measured_s * BEYOND_NOISE) if round_s > usual_s else 0.0  # of prefill
-            shares = np.array([1.0, *(share * rows / (num_rows or 1.0))])
+            round_s, share, shares = usual_s, 0.0, SCALE_ALONE
+            if prefills:
+                rows = self._known[1:] * np.array(prefills).sum(axis=0)
+                num_rows = float(rows.sum())
+                round_s = max(self._model.round_s(num_decided + num_rows, *shape), usual_s)
+                if round_s > usual_s:
+                    share = 1.0 - usual_s / max(round_s, measured_s * BEYOND_NOISE)  # of prefill
+                shares = np.array([1.0, *(share * rows / (num_rows or 1.0))])
             self._learn(log(measured_s / round_s), shares, has_share=bool(share))
             if share and self._unusual[True]:
                 self._num_unmeasured = UNMEASURED  # a round without prefill is to show whether the machine is slower

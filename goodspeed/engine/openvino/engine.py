@@ -10,6 +10,7 @@ from goodspeed.engine.base import Checkpoint, check_fits, masked
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
 from goodspeed.engine.paged.cache_size import make_pool
 from goodspeed.engine.paged.chunks import Chunk, TreePath, check_paths, extended
+from goodspeed.engine.paged.pages import Pages
 
 
 class OpenVinoEngine:
@@ -71,14 +72,14 @@ class OpenVinoEngine:
         self._passes.clear(self.pool.withdraw_all(keys))
 
     def _rows(self, chunks: Sequence[Chunk], starts: Sequence[int]) -> Rows:
-        tokens, positions, pages, num_pages, wanted = list[int](), list[int](), list[int](), list[int](), list[int]()
+        tokens, positions, pages, wanted = list[int](), list[int](), list[Pages](), list[int]()
         for chunk, start in zip(chunks, starts, strict=True):
-            table = self.pool.table(chunk.key).tolist()
+            table, own = self.pool.table(chunk.key), range(start, start + len(chunk.tokens))
             tokens += chunk.tokens
-            for position in range(start, start + len(chunk.tokens)):
-                count = position // PAGE_SIZE + 1
-                positions.append(position)
-                num_pages.append(count)
-                pages += table[:count]
+            positions += own
+            pages += [table[: position // PAGE_SIZE + 1] for position in own]
             wanted += range(len(tokens) - chunk.num_logits, len(tokens))
-        return Rows(*(np.array(each, np.int64) for each in (tokens, positions, pages, num_pages, wanted)))
+        at = np.array(positions, np.int64)
+        return Rows(
+            np.array(tokens, np.int64), at, np.concatenate(pages), at // PAGE_SIZE + 1, np.array(wanted, np.int64)
+        )

@@ -340,6 +340,19 @@ def test_rows_that_a_form_leaves_nothing_fail_only_where_they_are_reached():
         assert outcome.failed == failed
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_logit_that_is_not_a_number_fails_its_session_alone(wrong, temperature, dtype):
+    sampling = Sampling(temperature=temperature, seed=3)
+    target, planned = make_target(), Round(1, tuple(entry(n, (1, 2, 3), sampling=sampling) for n in (1, 2)))
+    logits = target.forward(planned).to(dtype)
+    with torch.inference_mode():
+        logits[0, 5] = wrong
+        broken, whole = target.verify(planned, logits)
+    assert (broken.failed, whole.failed) == (NOT_NUMBERS, "")
+
+
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 @pytest.mark.parametrize(("dtype", "failed"), [(torch.float16, ""), (torch.float32, NOT_NUMBERS)])
 def test_logits_that_overflow_after_a_rejected_token_fail_only_where_the_cache_may(verification, dtype, failed):
