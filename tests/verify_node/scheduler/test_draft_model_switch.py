@@ -95,9 +95,9 @@ def test_a_client_with_many_sessions_counts_once() -> None:
             moved += [SimpleNamespace(taken=range(1), session=many)] * num_sessions
             world._now += 0.01
             world.drafts.finished(moved, world.sessions, world._now, ALONE_S)
-        found.append(world.drafts._stretch.pace)
+        found.append(world.drafts._stretch.pace or 0.0)
     assert found[0] == pytest.approx(found[1])
-    assert found[0] > 0
+    assert found[0] > 0.0
 
 
 def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() -> None:
