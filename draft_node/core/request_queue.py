@@ -130,14 +130,14 @@ class RequestQueue:
     def waiting_of(self, user: str, max_waiting: int) -> tuple[int, int]:
         """Returns how many of the user's texts wait, and how many may.
 
-        A user may fill what others leave of max_waiting, and may in any case have an equal share of max_waiting among
-        the users who have texts waiting. So at most the sum of max_waiting // n over all n >= 1 wait, in addition to
-        texts that had a place and were refused.
+        A user may fill what others leave of max_waiting. Beyond that, up to twice as many texts in all, it may have an
+        equal share of max_waiting among the users who have texts waiting. Texts that had a place and were refused by
+        the verify node wait in addition.
         """
         waiting = Counter(entry.user for entry in self._entries.values() if not entry.has_place)
         num_own = waiting[user]
-        num_left = max_waiting - (waiting.total() - num_own)
-        return num_own, max(num_left, max_waiting // len(waiting.keys() | {user}))
+        num_others, share = waiting.total() - num_own, max_waiting // len(waiting.keys() | {user})
+        return num_own, max(0, max_waiting - num_others, min(share, 2 * max_waiting - num_others))
 
     def has_place(self, session_id: bytes) -> bool:
         entry = self._entries.get(session_id)
@@ -193,9 +193,10 @@ class RequestQueue:
         if any(map(_wants_prompt, waiting)):
             self._prompt_room.ask_again(self._num_prompts, now)
         entered: list[Session] = []
+        num_running = Counter(entry.user for entry in self._entries.values() if entry.has_place)
         while self.num_running < self._num_places and self._pace.allows(now) and (able := self._able(waiting)):
-            num_running = Counter(entry.user for entry in self._entries.values() if entry.has_place)
             entry = min(able, key=lambda one: num_running[one.user])
+            num_running[entry.user] += 1
             waiting.remove(entry)
             self._pace.opened(entry.session)
             entry.has_place, entry.placed_at, entry.is_admitted = True, now, False

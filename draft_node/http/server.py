@@ -89,8 +89,8 @@ class HttpServer:
 
     @property
     def _max_connections(self) -> int:
-        """Room for as many texts as one user may have, and as many other requests."""
-        return max(web.MAX_CONNECTIONS, 2 * (self.config.max_sessions + self.config.http_max_waiting))
+        """Room for all texts that may run and wait, and for as many other requests as one user may have texts."""
+        return max(web.MAX_CONNECTIONS, 2 * self.config.max_sessions + 3 * self.config.http_max_waiting)
 
     def summary(self) -> dict[str, object]:
         """Returns counts over all texts, for the `stopped` event."""

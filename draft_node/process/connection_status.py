@@ -61,7 +61,9 @@ class ConnectionStatus:
         if not is_new and away_s < self._next_s:
             return None
         self._why = why
-        while self._next_s < away_s + FIRST_S if is_new else self._next_s <= away_s:
+        # After a new reason the next report is not due at once; before the first one is due, that stays.
+        ahead_s = away_s + FIRST_S if is_new and away_s >= FIRST_S else away_s
+        while self._next_s <= ahead_s:
             self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
         where = self._all if why == START else self._endpoint
         return Sentence("waiting for the verify node at %s (since %.0f s); %s", (where, away_s, why))

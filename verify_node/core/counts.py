@@ -28,8 +28,8 @@ class WallTime:
     receive: float = 0.0  # waiting until a round starts, also after a failed one; with the messages handled meanwhile
     forward: float = 0.0  # with the hand-over between threads
     verify: float = 0.0  # with the drafting of the verify node's own draft model
-    schedule: float = 0.0  # handle what arrived during the forward pass, plan, observe, allocate
-    send: float = 0.0  # a round's verdicts
+    schedule: float = 0.0  # handle messages unread at the end of the forward pass, plan, observe, allocate
+    send: float = 0.0  # a round's verdicts, and its report
 
 
 @dataclass(slots=True)

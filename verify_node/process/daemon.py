@@ -158,8 +158,8 @@ class VerifyDaemon:
         wall.schedule += self._lap()
         finished = time.monotonic()
         self.messages.reply(sends)
-        wall.send += self._lap()
         self._report(planned, result, sends, started, finished)
+        wall.send += self._lap()
 
     def _lap(self) -> float:
         """Ends a phase of the loop of rounds; returns its seconds."""

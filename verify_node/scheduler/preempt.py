@@ -16,6 +16,7 @@ only its draft node can move yields to all others after GONE_S, whatever the ord
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -239,7 +240,8 @@ class Preemption:
     ) -> frozenset[bytes]:
         """Returns ready sessions without pages that `resolve` would let wait, at a fraction of its cost.
 
-        So prompts that wait cost a round little, however many they are. sessions: the open ones. drafted: tokens to
+        So prompts that wait cost a round little, however many they are, but for those that have waited for AGING_S
+        beside promised sessions. sessions: the open ones. drafted: tokens to
         verify, by session. kept: promised sessions. None are returned where the order needs all jobs to rank them, nor
         where sessions may lose pages in this round, because waiters may take what is left of these.
         """
@@ -259,23 +261,24 @@ class Preemption:
                 num_stuck += len(pool.table(key))
         if num_free < 0:
             return frozenset()
-        found = [one for one in waiters if self._least_pages(one, scopes) > num_free + num_stuck]
+        room = num_free + num_stuck
+        found = [one for one in waiters if not self._may_fit(one, room, scopes)]
         if len(found) < len(waiters):  # the first overdue one may stop those behind it, so `resolve` has to see it
             overdue = [one for one in found if now - one.arrived_at > AGING_S]
-            seen = {one.session_id for one in (overdue if kept else sorted(overdue, key=_arrival)[:1])}
+            seen = {one.session_id for one in (overdue if kept else nsmallest(1, overdue, key=_arrival))}
             found = [one for one in found if one.session_id not in seen]
         return frozenset(one.session_id for one in found)
 
-    def _least_pages(self, session: Session, scopes: Container[bytes]) -> int:
-        """Returns the pages that a session without pages needs, without those of its draft.
+    def _may_fit(self, session: Session, room: int, scopes: Container[bytes]) -> bool:
+        """Returns whether so many free pages are enough for a session without pages, without its draft.
 
         scopes: of the sessions with pages. A page that is found but that no session uses is a free one.
         """
         needed = self._pool.pages_needed(session.session_id, len(session.tokens))
-        if not session.prefix_scope or session.prefix_scope not in scopes:
-            return needed
+        if needed <= room or not session.prefix_scope or session.prefix_scope not in scopes:
+            return needed <= room
         hit = self._pool.find(session.session_id, session.prefix_scope, session.tokens)
-        return needed - len(hit.pages) + hit.num_unused
+        return needed - len(hit.pages) + hit.num_unused <= room
 
     def _job(self, session: Session) -> Job:
         key, arrived_at, has_place = session.session_id, session.arrived_at, session.session_id in self._pool

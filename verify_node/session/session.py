@@ -70,7 +70,7 @@ class Session:
     prefix_scope: bytes = b""  # sessions of the same scope share prefilled pages; empty: none are shared or retained
     story: Story = field(default_factory=Story)  # of all sessions
     num_cached: int | None = None  # prompt tokens that were cached before its first round; None before that
-    num_known: int = 0  # tokens of its text that were decided before it was reopened
+    num_known: int = 0  # length of its text, with the prompt, before it was reopened
     lacks_pages: bool = False  # since the latest round that it took part in
 
     def __post_init__(self) -> None:
@@ -241,9 +241,10 @@ class Session:
     def continue_from(self, old: "Session") -> None:
         """Takes over the old session's age and estimates, and its arrival if it keeps its place."""
         self.admitted = old.admitted
+        if self._has_text_of(old):
+            self.num_known = max(old.num_known, len(old.tokens))
         if self.goes_on(old):
             self.arrived_at, self.num_returns = old.arrived_at, old.num_returns + 1
-            self.num_known = max(old.num_known, len(old.tokens))
         self.acceptance, self.acceptance_bound = old.acceptance, old.acceptance_bound
         self.round_trip_s, self.tokens_per_round = old.round_trip_s, old.tokens_per_round
         asked = self.opened.prompt, self.opened.num_prompt_logprobs
@@ -252,9 +253,12 @@ class Session:
             self.prompt_logprobs = list(old.prompt_logprobs or ())  # once told, only `repeat` may tell them again
 
     def goes_on(self, old: "Session") -> bool:
-        """True if it keeps the old session's place: it has its text, or a prefix of it that includes the prompt."""
-        has_text = self.opened.prompt == old.opened.prompt and self.tokens == old.tokens[: len(self.tokens)]
-        return has_text and old.num_returns < MAX_RETURNS
+        """True if it keeps the old session's place, as it does MAX_RETURNS times."""
+        return self._has_text_of(old) and old.num_returns < MAX_RETURNS
+
+    def _has_text_of(self, old: "Session") -> bool:
+        """True if it has the old session's text, or a prefix of it that includes the prompt."""
+        return self.opened.prompt == old.opened.prompt and self.tokens == old.tokens[: len(self.tokens)]
 
     def heard(self, peer_id: bytes, now: float) -> None:
         """Records a message about it from its draft node, on this connection."""

@@ -69,6 +69,9 @@ def test_why_it_is_not_there_is_told_when_it_changes() -> None:
     assert wait(connection, 0.0, 16.0, trouble=refusal) == said
     assert wait(connection, 44.8, 46.0, trouble="barred") == [waiting(45, "it refuses this node: barred")]  # not twice
     assert look(connection, 46.1, is_loading=True) == waiting(46, "it is loading its model")
+    early = ConnectionStatus(ENDPOINT)
+    assert look(early, 0.3, refusal) == said[0]
+    assert wait(early, 0.4, 16.0, refusal) == said[1:]
 
 
 def test_the_verify_nodes_own_words_cannot_command_a_terminal() -> None:
