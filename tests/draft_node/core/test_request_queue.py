@@ -297,6 +297,16 @@ def test_places_are_neither_leaked_nor_given_twice(num_slots, steps):
     assert (node.core.queue.num_running, node.core.queue.num_waiting, node.rooms) == (0, 0, [])
 
 
+def test_users_who_take_all_that_they_may_leave_connections_for_others():
+    node, number, taken = Node(num_slots=0, connected=False), 0, []
+    for user in "abcdef":
+        taken.append(node.core.queue.waiting_of(user, 256)[1])
+        node.begin(*range(number, number + taken[-1]), user=user)
+        number += taken[-1]
+    assert taken == [256, 128, 85, 43, 0, 0]
+    assert node.core.queue.num_waiting == 2 * 256
+
+
 @settings(max_examples=60)
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 5), st.integers(1, 12), st.booleans()), max_size=60))
 def test_no_user_takes_the_share_of_others_and_all_together_are_bounded(max_waiting, steps):
