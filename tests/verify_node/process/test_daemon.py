@@ -133,7 +133,7 @@ async def test_a_lost_rank_ends_the_node_with_a_farewell(when: str, monkeypatch:
             await loop.target.entered()
         if when == "while stopping":
             loop.serving.cancel()
-            await asyncio.sleep(0.05)
+            await until(lambda: loop.core.draining)
             assert not loop.serving.done()
         ranks.is_lost = True
         await check_ends(loop, channel)

@@ -136,7 +136,7 @@ def test_models_elsewhere_are_compared_while_the_nodes_own_work_takes_much_of_th
 
 
 def test_rounds_that_verify_drafts_on_their_way_do_not_count() -> None:
-    """Of far draft nodes: what was drafted in a stretch arrives later, by the answer times of their clients."""
+    """Drafts of far nodes arrive after the stretch in which they were made, by their clients' answer times."""
     world = World(1.0, 64, are_near=False)
     world.work_s = 0.002
     world.sessions[0].client.answer_s = 0.1

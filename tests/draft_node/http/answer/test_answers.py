@@ -213,7 +213,7 @@ OPENAIS_BUG = {"type": "server_error", "param": None, "code": "internal"}
 
 
 def error_after_a_delta(api: Api, path: str, error: Exception) -> dict[str, Any]:
-    """How a stream ends that breaks then."""
+    """Returns the error with which a stream ends that breaks after its first token."""
     api.fail(error, after=1)
     text = api.client.post(f"/v1/{path}", json=BODIES[path] | {"stream": True}).text
     *_, before, last = (json.loads(event) for event in re.findall(r"^data: (\{.*)", text, re.MULTILINE))
