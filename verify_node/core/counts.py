@@ -70,7 +70,7 @@ class Counts:
 
     def _moved(self, move: Moved) -> None:
         client, num_known = move.session.client, move.session.num_known
-        num_tokens = max(0, move.base_len + len(move.taken) - max(move.base_len, num_known))  # none twice
+        num_tokens = len(range(max(move.base_len, num_known), move.base_len + len(move.taken)))  # none twice
         self.num_tokens += num_tokens
         client.count_tokens(num_tokens)
         if num_known <= move.base_len == len(move.session.opened.prompt):

@@ -241,9 +241,10 @@ class Preemption:
         """Returns ready sessions without pages that `resolve` would let wait, at a fraction of its cost.
 
         So prompts that wait cost a round little, however many they are, but for those that have waited for AGING_S
-        beside promised sessions. sessions: the open ones. drafted: tokens to
-        verify, by session. kept: promised sessions. None are returned where the order needs all jobs to rank them, nor
-        where sessions may lose pages in this round, because waiters may take what is left of these.
+        beside promised sessions. Returns none where the order needs all jobs to rank them, nor where sessions may lose
+        pages in this round, because waiters may take what is left of these.
+
+        sessions: the open ones. drafted: tokens to verify, by session. kept: promised sessions.
         """
         pool = self._pool
         waiters = [one for one in ready if one.session_id not in pool]
