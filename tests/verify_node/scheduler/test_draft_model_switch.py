@@ -115,6 +115,17 @@ def test_a_chat_is_long_enough_to_see_what_drafts_bring(num_sessions: int, gain:
     assert world.drafts._by_load[num_sessions, False].permits == (gain > 1.0)
 
 
+@pytest.mark.parametrize("num_sessions", [1, MANY])
+def test_the_first_comparison_at_a_load_is_made_at_once(num_sessions: int) -> None:
+    world = World(1.0, num_sessions)
+    world.run(3 * STRETCH)
+    of_stretches = [world.permitted[at : at + STRETCH] for at in range(0, 3 * STRETCH, STRETCH)]
+    first, second, third = (set(permitted[1:]) for permitted in of_stretches)  # nothing is known before the first round
+    assert first == third != second
+    assert len(first) == len(second) == 1
+    assert world.drafts._by_load[num_sessions, False].num == 1.0
+
+
 def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
     world = World(0.5, 2 * MANY, are_near=False)
     world.work_s = 0.0005
