@@ -74,6 +74,10 @@ class Engine(Protocol):
         much longer. 0.0: sizes may vary freely."""
 
     @property
+    def reads_per_row(self) -> bool:
+        """True if each row of a pass reads its session's cached tokens anew; else its rows share the reading."""
+
+    @property
     def computed(self) -> float | None:
         """Rows that take as long as the last pass did: spare ones and changes of size included. None: those of its
         chunks."""

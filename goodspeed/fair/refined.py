@@ -55,9 +55,11 @@ class Refined(CostModel):
     first one), so time affects no choice; each round then refines the assumption. Costs some 15 microseconds a round.
     """
 
-    def __init__(self, model: CostModel | None = None) -> None:
+    def __init__(self, model: CostModel | None = None, *, reads_per_row: bool = False) -> None:
+        """reads_per_row: as of the engine (`Engine.reads_per_row`) whose passes the model describes."""
         self.model = model if model is not None else Linear(fixed_s=1.0)
         self.profiled = model is not None
+        self.reads_per_row = reads_per_row
         self.scale = 1.0
         self.token_s = 0.0
         self.num_rounds = 0
@@ -65,6 +67,14 @@ class Refined(CostModel):
         """Smoothed difference between a round's time and its prediction, relative to the prediction."""
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
         self._moments = np.zeros((3, 4))  # decayed sums of the products of the first three of `_add`'s parts with all
+
+    def context_tokens(self, cached_tokens: float, num_tokens: Any, num_sessions: int) -> Any:
+        """Returns the `context_tokens` of a round.
+
+        cached_tokens: before the round over all sessions. num_tokens: decoded or drafted, evenly over these sessions; a
+        number, or a numpy array.
+        """
+        return cached_tokens * num_tokens / num_sessions if self.reads_per_row else cached_tokens
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         seconds = self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens

@@ -25,7 +25,7 @@ class Sample:
 
     num_tokens: int  # fed to the model, over all sessions
     num_sessions: int
-    context_tokens: int  # cached before the pass, over all sessions
+    context_tokens: int  # cached before the pass, over all sessions, as in `CostModel.round_s`
     seconds: float
 
     def __post_init__(self) -> None:
@@ -46,7 +46,8 @@ class CostModel(ABC):
     def round_s(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         """Returns a number for numbers; for numpy arrays that broadcast, an array of their shape, float64.
 
-        num_tokens: fed in this round over all sessions; context_tokens: cached before the round over all sessions.
+        num_tokens: fed in this round over all sessions; context_tokens: cached before the round over all sessions, and
+        counted once for each token fed to a session where the engine reads them so often (`Engine.reads_per_row`).
         """
         return self._seconds(num_tokens, num_sessions, context_tokens)
 

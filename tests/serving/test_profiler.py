@@ -22,11 +22,12 @@ FIRST_S = 0.05  # what the first pass takes on top: it warms up
 class TimedEngine(TorchEngine):
     """Its passes take exactly what the truth says, by a clock that only they move."""
 
-    def __init__(self, **options):
+    def __init__(self, *, reads_per_row=False, **options):
         super().__init__(
             CHECKPOINT, try_model(CHECKPOINT, is_split=False), **({"num_pages": 256, "page_size": 4} | options)
         )
         self.now, self.extra_s, self.passes, self.fails_at = 0.0, FIRST_S, [], None
+        self.reads_per_row = reads_per_row
 
     def forward(self, chunks):
         if len(self.passes) == self.fails_at:
@@ -34,7 +35,7 @@ class TimedEngine(TorchEngine):
         counts = (
             sum(len(chunk.tokens) for chunk in chunks),
             len(chunks),
-            sum(self.pool.length(chunk.key) for chunk in chunks),
+            sum(self.pool.length(chunk.key) * (len(chunk.tokens) if self.reads_per_row else 1) for chunk in chunks),
         )
         logits = super().forward(chunks)
         self.now += TRUTH.round_s(*counts) + self.extra_s
@@ -47,8 +48,11 @@ def measure(engine, grid=GRID, seconds=1.0, **options):
     return profiler.measure(engine, grid, seconds, clock=lambda: engine.now, **options)
 
 
-def test_what_is_measured_is_what_passes_take():
-    (fitted,) = fit_roofline(measure(TimedEngine()).samples, num_terms=1).terms
+@pytest.mark.parametrize("reads_per_row", [False, True])
+def test_what_is_measured_is_what_passes_take(reads_per_row):
+    """Also where time is too short to fill the context of more than one session."""
+    engine = TimedEngine(reads_per_row=reads_per_row)
+    (fitted,) = fit_roofline(measure(engine).samples, num_terms=1).terms
     assert fitted.coefficients == pytest.approx(TRUTH.coefficients, rel=1e-4)
 
 

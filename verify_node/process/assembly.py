@@ -59,7 +59,7 @@ def assemble(
         engine, draft_model = load_engines(config, ranks)
         profile = costs.measure(config, engine, reporter)
         config = costs.with_budget(config, profile, reporter)
-        cost = Refined(profile.roofline if profile is not None else None)
+        cost = Refined(profile.roofline if profile is not None else None, reads_per_row=engine.reads_per_row)
         welcome = make_welcome(config, engine.checkpoint)
         channel = bind_verify(
             config.bind if vacate is None else vacate(),

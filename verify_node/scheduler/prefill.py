@@ -101,6 +101,7 @@ class Prefill:
         """cost: its profile is used, not what it learned from all rounds, since long prompts would distort that."""
         self.room = UNBOUNDED  # of the next round
         self._pool = pool
+        self._per_row = cost.reads_per_row
         self._model = cost.model if cost.profiled else Linear(fixed_s=1.0, token_s=1.0 / FIRST_ROWS)
         scale = 1.0 if cost.profiled else 0.0  # of the model, 0: unknown
         self._known = np.array([scale, *FIRST])  # and costs as in `Room`
@@ -133,7 +134,7 @@ class Prefill:
             return  # a clock error must not stop a node
         prefills = [_prefilled(entry) for entry in done.entries if entry.num_prefill]
         plain = [entry for entry in done.entries if not entry.num_prefill]
-        shape = len(done.entries), sum(entry.start for entry in plain)
+        shape = len(done.entries), sum(one.start * (len(one.tokens) if self._per_row else 1) for one in plain)
         num_decided = done.num_tokens - sum(rows for rows, _, _ in prefills) + num_spare
         usual_s = max(self._model.round_s(num_decided, *shape), SHORTEST_S)
         self._num_unmeasured = self._num_unmeasured + bool(plain) if prefills else 0

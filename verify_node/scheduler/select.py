@@ -334,7 +334,8 @@ class Choice:
         """
         num_sessions, context = len(ready), sum(len(session.tokens) for session in ready)
         num_tokens = np.arange(num_sessions, num_sessions + num_drafted + 1)
-        found = self._cost.round_s(num_tokens + num_prefill, num_sessions, context)
+        read = self._cost.context_tokens(context, num_tokens, num_sessions)
+        found = self._cost.round_s(num_tokens + num_prefill, num_sessions, read)
         if num_prefill:
             found = found - found[0] + self._cost.round_s(num_sessions, num_sessions, context)
         seconds: list[float] = (found + self._drafting_s).tolist()

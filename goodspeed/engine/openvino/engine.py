@@ -19,6 +19,7 @@ class OpenVinoEngine:
 
     has_trees = False
     has_finite_keys = False
+    reads_per_row = True
 
     def __init__(
         self,

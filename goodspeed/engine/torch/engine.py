@@ -35,6 +35,7 @@ class TorchEngine:
 
     has_trees = True
     change_rows = 0.0
+    reads_per_row = False
     computed: float | None = None
 
     def __init__(

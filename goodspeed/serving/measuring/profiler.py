@@ -74,6 +74,10 @@ class Shape:
     def all_tokens(self) -> int:
         return self.num_sessions * self.num_tokens
 
+    def context_read(self, per_row: bool) -> int:
+        """Returns the cached tokens that the pass reads. per_row: `Engine.reads_per_row`."""
+        return self.context * (self.all_tokens if per_row else self.num_sessions)
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -148,7 +152,7 @@ def measure(
     finally:
         passes.free()
     samples = [
-        Sample(shape.all_tokens, shape.num_sessions, shape.num_sessions * shape.context, _low(times[shape]))
+        Sample(shape.all_tokens, shape.num_sessions, shape.context_read(engine.reads_per_row), _low(times[shape]))
         for shape in sorted(times)
     ]
     return Measured(samples, sum(map(len, times.values())), clock() - started)

@@ -82,14 +82,17 @@ def test_a_long_round_does_not_count_as_usual_for_long():
     assert desk.core.rounds.round_s <= 0.02
 
 
-def test_every_finished_round_teaches_what_rounds_cost(drafting):
+@pytest.mark.parametrize("reads_per_row", [False, True])
+def test_every_finished_round_teaches_what_rounds_cost(drafting, reads_per_row):
     cost = drafting.core.rounds.cost
+    cost.reads_per_row = reads_per_row
     assert (cost.num_rounds, cost.round_s(3, 1, 0)) == (1, pytest.approx(0.01))  # the prompt's round
     seen = []
     cost.observe = lambda *row: seen.append(row)
     drafting.draft()
     drafting.round(duration_s=0.25)
-    assert seen == [(9, 1, 3, 0.25)]  # eight drafted tokens behind the newest one, on a prompt of three
+    context = 27 if reads_per_row else 3
+    assert seen == [(9, 1, context, 0.25)]  # eight drafted tokens behind the newest one, on a prompt of three
 
 
 def test_the_memory_bounds_the_context():

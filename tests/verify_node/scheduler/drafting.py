@@ -75,9 +75,11 @@ def make_choice(
     prompt_lookup: PromptLookup | None = None,
     change_rows: float = 0.0,
     is_barrier: bool = False,
+    reads_per_row: bool = False,
 ) -> Choice:
     limits, worth = RoundLimits(budget, max_round_tokens), worth or (lambda client: client.weight)
-    return Choice(Refined(cost), limits, worth, prompt_lookup, change_rows, is_barrier=is_barrier)
+    refined = Refined(cost, reads_per_row=reads_per_row)
+    return Choice(refined, limits, worth, prompt_lookup, change_rows, is_barrier=is_barrier)
 
 
 def owe(session: Session, tokens: float) -> Session:

@@ -53,6 +53,12 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
         assert entry.source == session.drafts.newest.source
 
 
+def test_a_drafted_token_costs_the_reading_of_its_context_where_each_row_reads_it():
+    cost, draft = Linear(fixed_s=0.001, context_s=0.001), (0.6, 0.9)
+    assert lengths(make_choice(cost=cost), drafting(1, draft)) == [2]
+    assert lengths(make_choice(cost=cost, reads_per_row=True), drafting(1, draft)) == [0]
+
+
 def test_a_draft_without_claims_counts_by_the_acceptance_rate():
     """0.7, 0.49 and 0.34 against 0.6, 0.54 and 0.49."""
     assert lengths(make_choice(budget=3), drafting(1, None), drafting(2, (0.6, 0.9, 0.9))) == [1, 2]
