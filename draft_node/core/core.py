@@ -260,8 +260,7 @@ class DraftCore:
 
     def _do_without(self, now: float) -> list[NodeAction]:
         if not self.stays:
-            is_loading = any(self.links[number].is_loading(now) for number in self.links)
-            return [] if is_loading else [GiveUp()]
+            return [GiveUp()]
         ended: list[NodeAction] = [EndTexts(len(self.sessions))] if self.sessions else []
         return ended + self._tell_all(Fail("verify_away", f"{self.link.absence(now)}; ask again later"))
 

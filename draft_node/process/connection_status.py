@@ -17,7 +17,8 @@ MOST_S = 600.0
 """Longest interval between two reports of one wait, in seconds; reports come after 5, 15, 45, ... s of waiting."""
 
 
-START, WAIT = "start goodspeed-verify there, or check --verify", "texts wait for it"
+START = "start goodspeed-verify there (it answers once its model is loaded), or check --verify"
+WAIT = "texts wait for it"
 
 
 class ConnectionStatus:
@@ -41,7 +42,7 @@ class ConnectionStatus:
         why = WAIT if self._has_connected and away_s < FIRST_S else START
         if link.trouble is not None:
             why = f"it refuses this node: {sanitize(link.trouble)}"  # untrusted words
-        return self._missed(away_s, "it is loading its model" if link.is_loading(now) else why)
+        return self._missed(away_s, why)
 
     def _arrived(self, target: tuple[str, str], endpoint: str) -> Sentence | None:
         if self._is_there and endpoint == self._endpoint:

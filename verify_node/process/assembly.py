@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,17 +38,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("goodspeed.verify")
 
 
-def assemble(
-    config: VerifyConfig,
-    events: EventLog,
-    found: Found,
-    reporter: Reporter = QUIET,
-    vacate: Callable[[], str] | None = None,
-) -> VerifyDaemon:
+def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named error of a missing resource.
 
-    found: result of `preflight.check`. vacate: frees the address until which it was used, and returns it; None: nobody
-    uses it.
+    found: result of `preflight.check`.
     """
     with ExitStack() as undone:
         ranks = None
@@ -62,7 +54,7 @@ def assemble(
         cost = Refined(profile.roofline if profile is not None else None)
         welcome = make_welcome(config, engine.checkpoint)
         channel = bind_verify(
-            config.bind if vacate is None else vacate(),
+            config.bind,
             max_message_bytes=welcome.max_message_bytes,
             trusted_network=config.trusted_network,
             keys=found.keys,

@@ -193,25 +193,6 @@ def create_app(
     )
 
 
-def create_loading_app(clock: Callable[[], float]) -> ASGIApp:
-    """Creates the application of a node that loads its model: `/health` is 200, and all else 503.
-
-    Each answer ends its connection, since the server of the loaded node takes over none.
-    """
-    began = clock()
-    ends = {"Connection": "close"}
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = JSONResponse({"status": "ok"}, headers=ends)
-        if scope["path"] != "/health":
-            message = f"not ready: the model is being loaded ({clock() - began:.0f} s so far)"
-            body = error_body(message, type="server_error", code="loading")
-            answer = error_answer(scope, 503, body, {"Retry-After": "5", **ends})
-        await answer(scope, receive, send)
-
-    return _Headers(app)
-
-
 def guarded(app: ASGIApp, keys: Keys | None) -> ASGIApp:
     """Adds the check of keys. keys: None: the address is a loopback one, and so must the `Host` be."""
     return LocalHost(app) if keys is None else KeyCheck(app, keys, REALM)

@@ -15,7 +15,6 @@ def look(
     away_s: float | None = None,
     trouble: str | None = None,
     *,
-    is_loading: bool = False,
     target: tuple[str, str] = ("", ""),
     endpoint: str = ENDPOINT,
 ) -> str:
@@ -24,7 +23,6 @@ def look(
         connected=away_s is None,
         away_s=lambda _: away_s,
         trouble=trouble,
-        is_loading=lambda _: is_loading,
         welcome=SimpleNamespace(target=target[0], target_fingerprint=target[1]),
     )
     said = connection.look(link, endpoint, 0.0)
@@ -68,7 +66,6 @@ def test_why_it_is_not_there_is_told_when_it_changes() -> None:
     said = [waiting(num_s, f"it refuses this node: {refusal}") for num_s in (0, 5, 15)]
     assert wait(connection, 0.0, 16.0, trouble=refusal) == said
     assert wait(connection, 44.8, 46.0, trouble="barred") == [waiting(45, "it refuses this node: barred")]  # not twice
-    assert look(connection, 46.1, is_loading=True) == waiting(46, "it is loading its model")
     early = ConnectionStatus(ENDPOINT)
     assert look(early, 0.3, refusal) == said[0]
     assert wait(early, 0.4, 16.0, refusal) == said[1:]
