@@ -15,7 +15,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,19 +32,9 @@ from verify_node.watch.metrics import create_registry
 from verify_node.watch.snapshot import Node, Snapshot, Watch
 
 PAGE = Path(__file__).parent / "page"
-FILES = {  # path -> file, media type
-    "/": ("index.html", "text/html"),
-    "/window.css": ("window.css", "text/css"),
-    "/window.js": ("window.js", "text/javascript"),
-    "/charts.js": ("charts.js", "text/javascript"),
-    "/drafting.js": ("drafting.js", "text/javascript"),
-    "/elements.js": ("elements.js", "text/javascript"),
-    "/recent.js": ("recent.js", "text/javascript"),
-    "/terms.js": ("terms.js", "text/javascript"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/uplot/uPlot.iife.min.js": ("uplot/uPlot.iife.min.js", "text/javascript"),
-    "/uplot/uPlot.min.css": ("uplot/uPlot.min.css", "text/css"),
-}
+FILES = {f"/{file.relative_to(PAGE)}": file for file in PAGE.rglob("*.*")} | {"/": PAGE / "index.html"}
+"""The page's files by path."""
+
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -74,20 +64,15 @@ class Feed:
     def __init__(self, take: Callable[[float], Snapshot], clock: Callable[[], float]) -> None:
         """take: takes a snapshot; its argument is the time by `clock`, in seconds."""
         self.num_viewers = 0
-        self.num_taken = 0
         self._take = take
         self._clock = clock
         self._event = b""
         self._due = 0.0
         self._ended = asyncio.Event()
 
-    @property
-    def is_full(self) -> bool:
-        return self.num_viewers >= MAX_VIEWERS
-
     async def answer(self, request: Request) -> Response:
         """Answers a request for events; 503 if the feed is full."""
-        if self.is_full:
+        if self.num_viewers >= MAX_VIEWERS:
             message = f"{MAX_VIEWERS} viewers are connected already; close one, or try later"
             return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
         if request.method == "HEAD":  # gets no events, and must not wait for their end
@@ -95,9 +80,7 @@ class Feed:
         return StreamingResponse(self.events(), media_type="text/event-stream")
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yields events until the feed ends; yields none if the feed is full."""
-        if self.is_full:
-            return
+        """Yields events until the feed ends."""
         self.num_viewers += 1
         try:
             yield RETRY
@@ -116,7 +99,6 @@ class Feed:
         if now >= self._due:
             self._event = b"data: " + msgspec.json.encode(self._take(now)) + b"\n\n"
             self._due = now + 0.9 * PERIOD_S  # a viewer that wakes a moment early must not wait for another period
-            self.num_taken += 1
         return self._event
 
     async def _pause(self) -> None:
@@ -186,7 +168,7 @@ def create_app(
             Route("/metrics", serve_metrics),
             Route("/events", feed.answer),
             Route("/debug", debug),
-            *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
+            *(_file(path, file) for path, file in FILES.items()),
         ],
         exception_handlers={404: _missing, 405: _read_only, Exception: _failed},
         middleware=[Middleware(_Headers)],
@@ -221,11 +203,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     return error_answer(request.scope, 500, error_body(FAILED_HERE, type="server_error", code="internal"), HEADERS)
 
 
-def _file(path: str, name: str, media_type: str) -> Route:
-    content = (PAGE / name).read_bytes()
-
+def _file(path: str, file: Path) -> Route:
     async def get(request: Request) -> Response:
-        return Response(content, media_type=media_type)
+        return FileResponse(file)
 
     return Route(path, get)
 
