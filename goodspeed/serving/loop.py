@@ -1,4 +1,4 @@
-"""Tools for both daemons' loops: a thread for model calls, and survival of repeated failures."""
+"""Tools for both daemons' loops: a thread for model calls, tasks that end together, survival of repeated failures."""
 
 import asyncio
 import logging
@@ -45,6 +45,21 @@ class ModelThread:
         has_ended = not wait(running, timeout_s).not_done
         self._executor.shutdown(wait=has_ended, cancel_futures=True)
         return has_ended
+
+
+async def first_end(*tasks: "asyncio.Task[Any]") -> None:
+    """Waits until one of the tasks ends; raises its error."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+async def stop(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancels the tasks and waits for their ends."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def leave(status: int) -> int:
