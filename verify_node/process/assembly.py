@@ -81,14 +81,7 @@ def load_engines(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     split: dict[str, Any] = {} if ranks is None else {"split": ranks.split}
     with nullcontext() if ranks is None else ranks.together():
-        checkpoint = engines.load(
-            config.model,
-            engine=config.engine,
-            device=config.device,
-            dtype=config.dtype,
-            num_threads=config.threads or 1,
-            **split,
-        )
+        checkpoint = engines.load(config.model, **config.computed_by, **split)
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         engines.set_threads(config.threads or 1, *(one.engine for one in (checkpoint, draft) if one is not None))
         engine = make_engine(config, checkpoint, ranks, draft)
@@ -98,13 +91,7 @@ def load_engines(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
     """Loads --draft-model, without ids that the target lacks; ConfigError if its tokenizer is not the target's."""
     name = config.draft_model or ""
-    draft = engines.load(
-        name,
-        device=config.device,
-        dtype=config.dtype,
-        generation_config="none",
-        num_threads=config.threads or 1,
-    )
+    draft = engines.load(name, generation_config="none", **config.computed_by | {"engine": "auto"})
     if draft.tokenizer_fingerprint != target.tokenizer_fingerprint:
         what = f"--draft-model {name} has another tokenizer than the target {config.model}"
         raise ConfigError(f"{what}; choose a draft model of the target's family")
