@@ -130,7 +130,7 @@ class DraftCore:
         actions = self._obey(link, self._heard(link, message, now), now)
         match message:
             case Heartbeat() if message.siblings is not None:
-                self.links.learn(message.siblings)
+                self.links.verify_nodes.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
                 actions += self.router.redirect(session, message, now) + self._fill_places(now)
             case Verdict() | Refusal() if message.session_id is not None:

@@ -105,7 +105,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         "text": "".join(pieces),
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted),
+        "finish_reason": "length" if growing.stop is None and len(token_ids) == wanted else "stop",
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
 
