@@ -99,6 +99,13 @@ class Failures:
         else:
             self._num_in_a_row = 0
 
+    async def repeat(self, step: Callable[[], None], period_s: float) -> None:
+        """Repeats the step until cancelled, with a pause of period_s after each."""
+        while True:
+            async with self.survived():
+                step()
+            await asyncio.sleep(period_s)
+
     def _failed(self, error: Exception, extra: Mapping[str, object]) -> None:
         self._num_in_a_row += 1
         self._logger.error(f"{self._what} failed", exc_info=error, extra=extra)

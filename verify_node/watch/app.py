@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed import __version__
 from goodspeed.serving import web
-from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.web import KeyCheck, LocalHost, error_answer, error_body
 from goodspeed.serving.web.errors import FAILED_HERE
@@ -126,8 +125,9 @@ async def serve(
     feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
     exposition = partial(metrics.exposition, create_registry(core, channel))
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
+    guarded = LocalHost(app) if bound.keys is None else KeyCheck(app, bound.keys, REALM)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(web.serve(guarded(app, bound.keys), bound.listener))
+        tasks.create_task(web.serve(guarded, bound.listener))
         try:
             await beside()
         finally:
@@ -140,7 +140,7 @@ def create_app(
     is_ready: Callable[[], bool],
     stories: Callable[[], dict[str, list[str]]],
 ) -> Starlette:
-    """Creates the ASGI application; the caller adds the check of keys (`guarded`).
+    """Creates the ASGI application; the caller adds the check of keys.
 
     exposition: returns the text of `/metrics` and its content type. is_ready: True while draft nodes may connect.
     stories: returns the newest events by session.
@@ -173,11 +173,6 @@ def create_app(
         exception_handlers={404: _missing, 405: _read_only, Exception: _failed},
         middleware=[Middleware(_Headers)],
     )
-
-
-def guarded(app: ASGIApp, keys: Keys | None) -> ASGIApp:
-    """Adds the check of keys. keys: None: the address is a loopback one, and so must the `Host` be."""
-    return LocalHost(app) if keys is None else KeyCheck(app, keys, REALM)
 
 
 NO_TEXTS = (
