@@ -18,7 +18,7 @@ SUBCOMMANDS: tuple[ModuleType, ...] = (demo, generate, keygen, models, profile)
 raises a GoodSpeedError; the docstring is the description in the help."""
 
 NEEDS: dict[ModuleType, tuple[str, ...]] = {
-    demo: ("torch,app", "torch", "httpx2"),
+    demo: ("torch,app", "torch", "rich", "httpx2"),
     generate: ("torch", "torch"),
     profile: ("torch", "torch"),
 }

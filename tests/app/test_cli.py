@@ -188,7 +188,7 @@ sys.exit(cli.main())
 """
 """Runs a command where packages are not installed."""
 
-APP, APP_ROOM = ("httpx2",), "goodspeed.app"
+APP, APP_ROOM = ("rich", "httpx2"), "goodspeed.app"
 VERIFY = ("verify_node", "--model", "tiny-target", "--bind", "tcp://127.0.0.1:0")
 PROMPTS = str(ROOT / "goodspeed/app/demo/questions.jsonl")
 DRAFT = ("draft_node", "--verify=tcp://127.0.0.1:9", "--connect-timeout-s=0.1", "--json", "--prompts", PROMPTS)
@@ -211,7 +211,7 @@ def test_extras_are_what_the_project_file_has() -> None:
 @pytest.mark.parametrize(
     ("missing", "words", "what", "packages", "extra"),
     [
-        (APP, (APP_ROOM, "demo"), "`goodspeed demo`", "httpx2", "torch,app"),
+        (APP, (APP_ROOM, "demo"), "`goodspeed demo`", "rich, httpx2", "torch,app"),
         (("torch",), (APP_ROOM, "demo"), "`goodspeed demo`", "torch", "torch,app"),
         (("torch",), (APP_ROOM, "generate", "--prompt", "x"), "`goodspeed generate`", "torch", "torch"),
         (("torch",), (APP_ROOM, "profile", "--model", "tiny-target"), "`goodspeed profile`", "torch", "torch"),

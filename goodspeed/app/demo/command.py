@@ -21,7 +21,7 @@ def run(namespace: argparse.Namespace) -> int:
     config = from_namespace(DemoConfig, namespace)
     config.check()
     asking = clients(config)
-    # Imported after the options are checked: an HTTP client and version lookups are slow to import.
+    # Imported after the options are checked: rich, an HTTP client and version lookups are slow to import.
     from goodspeed.app.demo import summary, view
     from goodspeed.app.demo.answers import Run
     from goodspeed.app.demo.processes import run_interruptible

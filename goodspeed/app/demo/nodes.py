@@ -58,14 +58,14 @@ async def start(
         first, *_ = [await child.expect(kind, START_S) for kind in awaited]
         return child, first
 
-    view.say(f"starting the verify node with {shown(config.model)}")
-    verify, ready = await begin("the verify node", verify_command(config, log_level), "ready")
+    with view.working(f"starting the verify node with {shown(config.model)}"):
+        verify, ready = await begin("the verify node", verify_command(config, log_level), "ready")
     names = config.draft_model_names()
-    view.say(f"starting {len(names)} draft nodes with {', '.join(map(shown, names))}")
-    commands = [
-        (f"draft-{number}", draft_command(config, f"draft-{number}", name, ready["endpoint"], log_level))
-        for number, name in enumerate(names, 1)
-    ]
-    drafts = await asyncio.gather(*(begin(*command, "ready", "connected") for command in commands))
+    with view.working(f"starting {len(names)} draft nodes with {', '.join(map(shown, names))}"):
+        commands = [
+            (f"draft-{number}", draft_command(config, f"draft-{number}", name, ready["endpoint"], log_level))
+            for number, name in enumerate(names, 1)
+        ]
+        drafts = await asyncio.gather(*(begin(*command, "ready", "connected") for command in commands))
     view.say(f"all nodes are ready after {time.monotonic() - started:.0f} s; each computes on one core")
     return Nodes(verify, ready["url"], [str(event["url"]) for _, event in drafts])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,41 +22,74 @@ TINY = ("--model", "tiny-target", "--draft-models", "tiny-draft-s,none", "--max-
 DOMAINS = ["chat", "coding", "translation"]
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A demo that has ended."""
+
+    out: str
+    err: str
+    result: dict[str, Any]
+
+
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "goodspeed", "demo", *words]
 
 
 @pytest.fixture(scope="module")
-def result() -> dict[str, Any]:
-    """Runs the demo once with three clients."""
+def demo() -> Ended:
+    """Runs the demo once with three clients, for all tests that look at a result."""
     words = [*TINY, "--clients", "3", "--temperature", "0.9", "--seed", "5"]
     ended = subprocess.run(command(*words, "--json"), cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    return dict(json.loads(ended.stdout))
+    return Ended(ended.stdout, ended.stderr, json.loads(ended.stdout.splitlines()[-1]))
 
 
-def test_the_result_is_of_all_clients(result: dict[str, Any]) -> None:
-    clients = result["clients"]
+def test_the_result_has_its_fields(demo: Ended) -> None:
+    result = demo.result
     assert (result["policy"], result["model"], result["temperature"]) == ("gradient", "tiny-target", 0.9)
+    assert result["tokens_per_s"] > 0
+    assert result["alone"]["tokens_per_s"] > 0
     assert result["alone"]["speedup"] > 0
+    assert 0 < result["jain"] <= 1
     assert result["drafted_by"].keys() >= {"model", "ngram"}  # on a busy machine a model may be late for all rounds
+    for source, number in result["drafted_by"].items():
+        assert number == sum(client["drafted_by"].get(source, 0) for client in result["clients"])
+    assert len(demo.out.splitlines()) == 1
+
+
+def test_every_client_has_its_fields(demo: Ended) -> None:
+    clients = demo.result["clients"]
     assert [client["domain"] for client in clients] == DOMAINS
+    assert [client["draft_node"] for client in clients] == ["draft-1", "draft-2", "draft-1"]
     assert [client["draft_model"] for client in clients] == ["tiny-draft-s", "none", "tiny-draft-s"]
     for client in clients:
         assert 0 < client["num_tokens"] == len(client["token_ids"]) <= 24
-        assert client["num_accepted"] <= sum(client["drafted_by"].values()) == client["num_drafted"]
+        assert client["num_accepted"] <= client["num_drafted"]
+        assert sum(client["drafted_by"].values()) == client["num_drafted"]
         assert 0 < client["goodput"] <= 24  # a round that draws the token of the end brings the text none
+        assert client["tokens_per_s"] > 0
+        assert client["alone_tokens_per_s"] > 0
 
 
 @pytest.mark.essential
-def test_the_text_is_the_target_s_own(result: dict[str, Any]) -> None:
-    assert result["alone"]["num_different"] == 0
-    client = result["clients"][0]
+def test_the_text_is_the_target_s_own(demo: Ended) -> None:
+    assert demo.result["alone"]["num_different"] == 0
+    client = demo.result["clients"][0]
     words = ["generate", "--model", "tiny-target", "--chat", "--prompt", client["prompt"], "--max-tokens", "24"]
     words += ["--temperature", "0.9", "--seed", "5"]
     ended = subprocess.run([sys.executable, "-m", "goodspeed", *words], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert client["text"] in ended.stdout
+
+
+def test_progress_is_on_standard_error(demo: Ended) -> None:
+    said = demo.err.splitlines()
+    assert said[0] == "starting the verify node with tiny-target"
+    assert said[1] == "starting 2 draft nodes with tiny-draft-s, n-grams"
+    for line in ("run 1 of 4, with drafts: ", "run 2 of 4, the target alone: ", "run 4 of 4, with drafts: "):
+        assert any(one.startswith(line) for one in said)
+    for domain in DOMAINS:
+        assert f" {domain}, " in demo.err
 
 
 @pytest.fixture
@@ -80,6 +114,22 @@ def marked(mark: str) -> list[int]:
             if mark.encode() in environment.split(b"\0"):
                 found.append(int(folder.name))
     return found
+
+
+def test_ctrl_c_leaves_no_process(mark: str) -> None:
+    """Interrupted while the verify node serves and the draft nodes are still importing."""
+    with subprocess.Popen(
+        command(*TINY), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        while "starting 2 draft nodes" not in process.stderr.readline():
+            assert process.poll() is None
+        assert len(marked(mark)) >= 2
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert process.stdout.read() == ""
+    assert marked(mark) == []
 
 
 def test_with_http_both_faces_stay_open_after_the_result(mark: str) -> None:

@@ -1,34 +1,70 @@
-"""What a demo shows."""
+"""Views of a running demo."""
 
 import asyncio
+import io
 
 import pytest
+from rich.console import Console
 
-from goodspeed.app.demo.view import View
+from goodspeed.app.demo import view
+from goodspeed.app.demo.answers import Answer
 from tests.app.demo import made
 
-TEXTS = ("one\n\x1b[31mtwo", "three")
+
+def shown(answers: list[Answer], width: int, height: int | None = None) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(view.panes("run 1 of 4", answers, width, height))
+    return console.export_text().splitlines()
 
 
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_run_is_counted_in_place_on_a_terminal_and_answers_command_none(
-    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    answers = [made.answer(f"domain{number}", 10, 2.0, text=text) for number, text in enumerate(TEXTS)]
-    view = View()
+@pytest.fixture
+def answers() -> list[Answer]:
+    long = " ".join(f"word{number}" for number in range(100))
+    texts = [long, "one\n\x1b[31mtwo", "[b]no markup[/b]", *["short"] * 5]
+    return [made.answer(f"domain{number}", 10, 2.0, text=text) for number, text in enumerate(texts)]
 
+
+@pytest.mark.parametrize(("width", "columns"), [(60, 1), (80, 2), (151, 2), (160, 4)])
+def test_answers_stand_side_by_side_as_the_terminal_is_wide(answers: list[Answer], width: int, columns: int) -> None:
+    lines = shown(answers, width)
+    assert sum("domain" in line for line in lines) == 8 // columns
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert lines[0].startswith("run 1 of 4: 80 tokens, 40/s")
+    assert " domain0, small " in text
+    assert " 10 tokens, 5/s " in text
+    assert "\\x1b[31mtwo" in text  # nothing that a terminal would obey
+    assert "[b]no markup[/b]" in text
+    assert all(f"word{number}" in text for number in range(100))
+
+
+def test_while_answers_come_each_pane_shows_the_end_of_its_text(answers: list[Answer]) -> None:
+    lines = shown(answers, 80, 24)
+    assert len(lines) <= 24
+    assert any("word99" in line for line in lines)
+    assert not any("word0 " in line for line in lines)
+
+
+def watch(shown: view.View, answers: list[Answer]) -> None:
     async def work() -> None:
-        watching = asyncio.create_task(view.watch("run 1", answers))
+        watching = asyncio.create_task(shown.watch("run 1", answers))
         await asyncio.sleep(0)
         watching.cancel()
         await asyncio.wait([watching])
 
     asyncio.run(work())
-    view.show(answers)
-    in_place = "run 1: 20 tokens, 10/s \r" if is_terminal else ""
-    assert capsys.readouterr().err == (
-        f"{in_place}run 1: 20 tokens, 10/s\n"
-        "domain0, small: 10 tokens, 5/s\none\n\\x1b[31mtwo\n\n"
-        "domain1, small: 10 tokens, 5/s\nthree\n\n"
-    )
+
+
+def test_on_a_terminal_panes_go_and_what_a_run_came_to_stays(answers: list[Answer]) -> None:
+    out = io.StringIO()
+    live = view.View(Console(file=out, force_terminal=True, width=100, height=30))
+    with live.working("starting"):
+        pass
+    watch(live, answers)
+    live.show(answers)
+    told = out.getvalue()
+    assert "starting" in told
+    assert "run 1: 80 tokens, 40/s\n" in told
+    assert "the answers: 80 tokens" in told
+    hide, show = "\x1b[?25l", "\x1b[?25h"
+    assert told.count(hide) == told.count(show) > 0  # the cursor is back
