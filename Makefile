@@ -10,7 +10,7 @@ EVERYWHERE := not gpu and not slow_faults and not clients
 .DEFAULT_GOAL := help
 
 define HELP
-  make demo               a verify node and four draft nodes answer eight questions here; ARGS="--http" serves their pages
+  make demo               a verify node and four draft nodes answer eight questions here; ARGS="--http" opens their pages
   make test               the tests of every day; test-all runs all of them, ARGS goes to pytest
   make check              formatting, lint, types and imports, as CI checks them; format mends what it can
   make .venv              the environment, which most targets build by themselves

@@ -55,7 +55,9 @@ class DemoConfig(Settings):
         shown="a question of each domain",
         metavar="FILE",
     )
-    http: bool = option(False, "results", "serve the verify node's page and the draft nodes' chat pages until Ctrl-C")
+    http: bool = option(
+        False, "results", "open the verify node's page and a draft node's chat page; serve until Ctrl-C"
+    )
 
     def check(self) -> None:
         """Raises ConfigError for a policy that cannot be made, and CheckpointError for a target whose package is not

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import sys
 import time
+import webbrowser
 from collections.abc import Callable
 from typing import Any
 
@@ -117,9 +120,13 @@ def _take(answer: Answer, chunk: dict[str, Any], elapsed_s: float) -> None:
 
 
 async def _stay(nodes: Nodes, view: View) -> None:
-    """Waits for a signal, the normal end; ProcessError if the verify node ends first."""
+    """Opens the pages where there is a screen, and waits for a signal, the normal end; ProcessError if the verify node
+    ends first."""
     view.say(f"the verify node's page is at {nodes.page}; chat with draft nodes at {', '.join(nodes.urls)}")
     view.say("they serve until Ctrl-C")
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        for url in (nodes.page, nodes.urls[0]):
+            webbrowser.open(str(url))
     try:
         await nodes.verify.must_go_on()
     except asyncio.CancelledError:

@@ -135,7 +135,8 @@ def test_ctrl_c_leaves_no_process(mark: str) -> None:
 def test_with_http_both_faces_stay_open_after_the_result(mark: str) -> None:
     words = [*TINY, "--clients", "1", "--http"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command(*words), cwd=ROOT, **pipes) as process:
+    own = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    with subprocess.Popen(command(*words), cwd=ROOT, env=own, **pipes) as process:
         assert process.stderr is not None
         said: list[str] = []
         while not said or "until Ctrl-C" not in said[-1]:
