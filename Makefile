@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 EVERYWHERE := not gpu and not slow_faults and not clients
 
-.PHONY: help demo test test-all check format bench bench-quick peers experiments experiments-quick screenshots simulate-faults faults fuzz soak clients audit gpu clean
+.PHONY: help demo test test-all check format bench bench-quick peers experiments experiments-quick simulate-faults faults fuzz soak clients audit gpu clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -17,7 +17,6 @@ define HELP
   make bench              the benchmarks; bench-quick only tries them
   make peers              the benchmark beside other engines, which it installs; PEERS="genai vllm"
   make experiments        the figures of the papers; experiments-quick only tries them
-  make screenshots        takes the page's pictures
   make simulate-faults    a thousand worlds with faults; faults has them on real processes, soak for an hour
   make fuzz               hostile messages at a live node
   make clients            other people's clients of the API
@@ -107,10 +106,6 @@ experiments: $(READY)
 
 experiments-quick: $(READY)
 	$(BIN)/python -m experiments --quick $(ARGS)
-
-# The pictures of docs/METRICS.md, from a small real run; needs Debian's chromium and chromium-driver.
-screenshots: $(READY)
-	$(BIN)/python -m tests.verify_node.watch.page.screenshots $(ARGS)
 
 # About 1,000 rounds a second, since the verify node is validated after every event: 1,000 worlds take about 3 minutes.
 simulate-faults: $(READY)

@@ -112,7 +112,7 @@ async def _work(
 ) -> None:
     """Runs daemon and batch until the prompts are done or the daemon gives up."""
     from draft_node.process.connection_status import tell
-    from draft_node.process.tasks import first_end, stop
+    from goodspeed.serving.loop import first_end, stop
 
     serving = asyncio.create_task(daemon.serve())
     asking = asyncio.create_task(batch.run())

@@ -15,8 +15,7 @@ from goodspeed.serving.measuring import recording
 from goodspeed.serving.running import daemon_parser, run, until_signal
 from goodspeed.wire import descriptors
 from verify_node.config import VerifyConfig
-from verify_node.process import loading
-from verify_node.process.preflight import check, check_models, check_settings
+from verify_node.process.preflight import check
 
 if TYPE_CHECKING:  # these import torch and HTTP
     from verify_node.process.daemon import VerifyDaemon
@@ -77,23 +76,22 @@ def check_here(config: VerifyConfig, reporter: Reporter) -> None:
 
 
 def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) -> "Loaded":
-    """Binds the addresses and loads the model; returns the node, and a function that serves until cancelled."""
+    """Loads the model and binds the addresses; returns the node, and a function that serves until cancelled."""
     config = from_namespace(VerifyConfig, namespace)
     descriptors.check_limit()
-    found = check_settings(config)
-    with loading.answering(config, found) as vacate:
-        check_models(config, reporter)
-        with reporter.progress("loading %s", config.model):
-            # After all checks: importing torch takes seconds, and loading a model minutes.
-            from verify_node.process.assembly import assemble
+    found = check(config, reporter)
+    with reporter.progress("loading %s", config.model):
+        # After all checks: importing torch takes seconds, and loading a model minutes.
+        from verify_node.process.assembly import assemble
 
-            daemon = assemble(config, events, found, reporter, vacate)
+        daemon = assemble(config, events, found, reporter)
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
     url = None
     if found.http is not None:
         from goodspeed.serving import web
         from verify_node.watch import app
 
+        web.start_listening(found.http.listener)
         serving = partial(app.serve, config, daemon.core, daemon.channel, found.http, daemon.serve)
         url = web.url(found.http.listener)
     events.write(

@@ -4,9 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
 
-from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
 from goodspeed.serving.running import leaves, prepare
 from verify_node.cli import PROGRAM, build_parser, load
@@ -35,7 +33,7 @@ class Hosted:
         why = "it ended by itself"
         try:
             asyncio.run(self._serve())
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # SystemExit: wrong options, which the parser has printed
             first = next(leaves(error)) if isinstance(error, ExceptionGroup) else error
             why = str(first) or type(first).__name__
         if not self._is_stopped:
@@ -43,16 +41,9 @@ class Hosted:
 
     async def _serve(self) -> None:
         prepare("warning", PROGRAM)
-        parser = build_parser()
-        parser.exit = _refuse  # type: ignore[method-assign]
-        daemon, serving = load(parser.parse_args(self._words), EventLog(enabled=False), QUIET)
+        daemon, serving = load(build_parser().parse_args(self._words), EventLog(enabled=False), QUIET)
         daemon.member = self._member
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(serving())
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         with suppress(asyncio.CancelledError):
             await task
-
-
-def _refuse(status: int = 0, message: str | None = None) -> NoReturn:
-    """Raises what a parser would print before it ended the process."""
-    raise ConfigError((message or "").strip())

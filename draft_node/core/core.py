@@ -130,7 +130,7 @@ class DraftCore:
         actions = self._obey(link, self._heard(link, message, now), now)
         match message:
             case Heartbeat() if message.siblings is not None:
-                self.links.learn(message.siblings)
+                self.links.verify_nodes.learn(message.siblings)
             case Redirect() if (session := self._session_on(link, message.session_id)) is not None:
                 actions += self.router.redirect(session, message, now) + self._fill_places(now)
             case Verdict() | Refusal() if message.session_id is not None:
@@ -260,8 +260,7 @@ class DraftCore:
 
     def _do_without(self, now: float) -> list[NodeAction]:
         if not self.stays:
-            is_loading = any(self.links[number].is_loading(now) for number in self.links)
-            return [] if is_loading else [GiveUp()]
+            return [GiveUp()]
         ended: list[NodeAction] = [EndTexts(len(self.sessions))] if self.sessions else []
         return ended + self._tell_all(Fail("verify_away", f"{self.link.absence(now)}; ask again later"))
 

@@ -20,9 +20,6 @@ and a Hello take five round trips. The socket itself restarts a handshake that t
 
 MISSED_BEATS = 3
 FATAL = frozenset({"version", "tokenizer"})
-LOADING_S = 10.0
-"""Seconds for which a verify node counts as loading after it said so; it says so once a second."""
-
 KEPT_OUT = frozenset({"not_enrolled", "wrong_name", "barred"})
 """Refusals that the verify node's operator, or time, can resolve: retried with backoff."""
 
@@ -54,7 +51,6 @@ class VerifyLink:
     _beat_at: float = 0.0
     _built_at: float = 0.0  # when the socket was built
     _must_rebuild: bool = False  # this socket will not connect
-    _loading_until: float = 0.0  # the verify node said that it loads its model; 0 after another answer
     _barred: str | None = None  # reason of the latest `barred` refusal; None after another of KEPT_OUT, or a Welcome
 
     @classmethod
@@ -77,24 +73,17 @@ class VerifyLink:
     def absence(self, now: float) -> str:
         """Describes the absence to users, without the verify node's address or its reason for a refusal."""
         seconds = max(1, round(self.away_s(now)))
-        if self.is_loading(now):
-            return f"the verify node has been away for {seconds} s, and is loading its model"
         if self.trouble:
             return f"the verify node has not let this draft node in for {seconds} s"
         return f"the verify node has been away for {seconds} s"
 
-    def is_loading(self, now: float) -> bool:
-        """True while the verify node says that it loads its model."""
-        return now < self._loading_until
-
-    def absence_at(self, endpoint: str, timeout_s: float, now: float) -> str:
+    def absence_at(self, endpoint: str, timeout_s: float) -> str:
         """Tells the operator that the verify node was silent for `timeout_s`: where, why, and what to do."""
         what = f"the verify node at {endpoint} has been away for {timeout_s:g} s"
-        if self.is_loading(now):
-            return f"{what}, and is loading its model; give a longer --connect-timeout-s if texts should wait for that"
         if self.trouble:
             return f"{what}, because it refuses this node: {self.trouble}"
-        return f"{what}; start goodspeed-verify there, or check the address (that of its --bind, not of its --http)"
+        address = "check the address (that of its --bind, not of its --http)"
+        return f"{what}; start goodspeed-verify there, {address}, or give a longer --connect-timeout-s while it loads"
 
     def heard(self, message: DownMessage, now: float) -> list[Command]:
         """Handles a message; any message is a sign of life. Raises PeerRefused for a permanent refusal."""
@@ -104,12 +93,7 @@ class VerifyLink:
         if isinstance(message, Refusal) and message.session_id is None:
             if message.code in FATAL:
                 raise PeerRefused(message.code, message.what, message.what_to_do)
-            if message.code == "loading":
-                self._loading_until, self.trouble, self._barred = now + LOADING_S, None, None
-                self._backoff_s, self._hello_at = HELLO_S, now + HELLO_S
-                return self._lost(now) if self.connected else []
             if message.code in KEPT_OUT:
-                self._loading_until = 0.0
                 self.trouble = f"{message.what} ({message.code}); {message.what_to_do}"
                 self._barred = self.trouble if message.code == "barred" else None
             if message.code in KEPT_OUT | {"hello_first"} and self.connected:
@@ -167,7 +151,6 @@ class VerifyLink:
         known = self.connected and self.welcome is not None and self.welcome.boot_id == welcome.boot_id
         self.welcome, self.says_goodbye, self.is_silent = welcome, False, False
         self.away_since = self.trouble = self._barred = None
-        self._loading_until = 0.0
         self._backoff_s = HELLO_S
         self._beat_at = now
         return [] if known else [Command.OPEN_SESSIONS]

@@ -14,7 +14,7 @@ from random import Random
 
 from draft_node.core.link import VerifyLink
 from draft_node.core.verify_nodes import Address, VerifyNodes
-from goodspeed.wire.handshake import Sibling, Welcome
+from goodspeed.wire.handshake import Welcome
 
 GRACE_S = 0.5
 """Seconds that sessions wait for a link that broke; for a link lost by its silence, the wait is already over."""
@@ -215,10 +215,6 @@ class Links:
         return to if linked is None else None
 
     # -- which links there are -------------------------------------------------------------------------------------
-
-    def learn(self, siblings: Iterable[Sibling]) -> None:
-        """Takes a verify node's list of its fleet."""
-        self.verify_nodes.learn(siblings)
 
     def address(self, number: int) -> Address:
         return self._known[number].address

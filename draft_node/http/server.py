@@ -9,12 +9,12 @@ from draft_node.http.app import create_app
 from draft_node.http.metrics import create_registry
 from draft_node.process.connection_status import tell
 from draft_node.process.daemon import DraftDaemon
-from draft_node.process.tasks import first_end, stop
 from draft_node.service.chat_support import ChatSupport
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.serving import web
 from goodspeed.serving.events import EventLog, Reporter
+from goodspeed.serving.loop import first_end, stop
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
 

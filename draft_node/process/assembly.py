@@ -12,7 +12,6 @@ from draft_node.core.verify_nodes import Address
 from draft_node.model.drafting import Drafting
 from draft_node.process.connections import ConnectTo
 from draft_node.process.daemon import DraftDaemon
-from draft_node.process.preflight import read_keys
 from goodspeed.drafting.custom_source import SourceDrafter, create
 from goodspeed.engine.model_files.checkpoint_folder import public_name
 from goodspeed.engine.model_files.finding import load_tokenizer
@@ -33,11 +32,9 @@ VERIFY_TIMEOUT_S = 3.0
 def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Vocabulary]:
     """Connects, and loads the model (or only the tokenizer).
 
-    Raises named errors if model, tokenizer, key or address is not usable. keys: as from `preflight.read_keys`; None:
-    reads them.
+    Raises named errors if model, tokenizer or address is not usable. keys: as from `preflight.read_keys`.
     """
     boot_id = secrets.token_bytes(8)
-    keys = keys or read_keys(config)
     channel = connect_draft(config.verify[0], trusted_network=config.trusted_network, keys=keys)
     try:
         vocabulary = load(config)

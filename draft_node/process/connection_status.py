@@ -13,11 +13,11 @@ from goodspeed.untrusted import sanitize
 FIRST_S = 5.0
 """Seconds before waiting is first reported: a verify node that was started at the same time answers sooner."""
 
-MOST_S = 600.0
-"""Longest interval between two reports of one wait, in seconds; reports come after 5, 15, 45, ... s of waiting."""
+AGAIN_S = 60.0
+"""Seconds between two reports of one wait."""
 
-
-START, WAIT = "start goodspeed-verify there, or check --verify", "texts wait for it"
+START = "start goodspeed-verify there (it answers once its model is loaded), or check --verify"
+WAIT = "texts wait for it"
 
 
 class ConnectionStatus:
@@ -41,7 +41,7 @@ class ConnectionStatus:
         why = WAIT if self._has_connected and away_s < FIRST_S else START
         if link.trouble is not None:
             why = f"it refuses this node: {sanitize(link.trouble)}"  # untrusted words
-        return self._missed(away_s, "it is loading its model" if link.is_loading(now) else why)
+        return self._missed(away_s, why)
 
     def _arrived(self, target: tuple[str, str], endpoint: str) -> Sentence | None:
         if self._is_there and endpoint == self._endpoint:
@@ -56,15 +56,10 @@ class ConnectionStatus:
         return Sentence("connected to %s%s", (endpoint, back))
 
     def _missed(self, away_s: float, why: str) -> Sentence | None:
-        is_new = self._is_there or why != self._why
         self._is_there, self._away_s = False, away_s
-        if not is_new and away_s < self._next_s:
+        if why == self._why and away_s < self._next_s:
             return None
-        self._why = why
-        # After a new reason the next report is not due at once; before the first one is due, that stays.
-        ahead_s = away_s + FIRST_S if is_new and away_s >= FIRST_S else away_s
-        while self._next_s <= ahead_s:
-            self._next_s = min(3 * self._next_s, self._next_s + MOST_S)
+        self._why, self._next_s = why, away_s + AGAIN_S
         where = self._all if why == START else self._endpoint
         return Sentence("waiting for the verify node at %s (since %.0f s); %s", (where, away_s, why))
 

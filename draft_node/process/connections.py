@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from draft_node.core.verify_nodes import Address
 from goodspeed.errors import GoodSpeedError, MessageTooLarge, ProtocolError, TransportError
+from goodspeed.serving.loop import stop
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.messages import DownMessage, UpMessage
 
@@ -202,9 +203,7 @@ class Connections:
 
     async def _end(self, connection: Connection) -> None:
         try:
-            for task in connection.tasks:
-                task.cancel()
-            await asyncio.gather(*connection.tasks, return_exceptions=True)
+            await stop(*connection.tasks)
             await connection.flush()
         finally:
             connection.channel.close()

@@ -67,7 +67,6 @@ class DraftDaemon:
         self.core = core
         self.connections = Connections(channel, connect, self._handle, self._not_sent, self._unreachable)
         self.connected = asyncio.Event()
-        self._failed_looks = Failures(logger, "a look around", ENDS)
         self._outboxes: dict[bytes, asyncio.Queue[Deliver | Finish | Fail]] = {}  # of running `generate` calls
 
     # -- for users -------------------------------------------------------------------------------------------------
@@ -136,7 +135,7 @@ class DraftDaemon:
                 self.connections.begin(tasks)
                 if self.drafting is not None:
                     tasks.create_task(self._draft(self.drafting))
-                tasks.create_task(self._watch())
+                tasks.create_task(Failures(logger, "a look around", ENDS).repeat(self._look_around, TICK_S))
         except* (PeerRefused, TransportError) as group:
             why = Fail("verify_away", self.link.absence(time.monotonic()))
             raise group.exceptions[0] from None
@@ -158,14 +157,8 @@ class DraftDaemon:
             extra = {"code": message.code, "what": message.what, "what_to_do": message.what_to_do}
             logger.info("the verify node refused", extra=extra)
 
-    async def _watch(self) -> None:
-        """Checks connections and advances the core's time, every TICK_S."""
-        while True:
-            async with self._failed_looks.survived():
-                self._look_around()
-            await asyncio.sleep(TICK_S)
-
     def _look_around(self) -> None:
+        """Checks connections and advances the core's time."""
         now = time.monotonic()
         for link, channel in self.connections.all():
             self._look_at(link, channel, now)
@@ -259,7 +252,7 @@ class DraftDaemon:
     def _absence(self) -> str:
         endpoints = [address.endpoint for address in self.core.links.verify_nodes.addresses()]
         where = self.channel.endpoint if len(endpoints) == 1 else ", ".join(endpoints[:MAX_NAMED])
-        return self.link.absence_at(where, self.core.connect_timeout_s, time.monotonic())
+        return self.link.absence_at(where, self.core.connect_timeout_s)
 
     def _not_sent(self, link: int, message: UpMessage, error: MessageTooLarge | TransportError) -> None:
         if isinstance(error, MessageTooLarge):

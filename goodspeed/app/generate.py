@@ -58,14 +58,7 @@ def run(namespace: argparse.Namespace) -> int:
     reporter.say("loading %s ...", config.model)
     from goodspeed.engine import engines  # after the options are checked: torch takes seconds
 
-    checkpoint = engines.load(
-        config.model,
-        engine=config.engine,
-        device=config.device,
-        dtype=config.dtype,
-        generation_config=config.generation_config,
-        num_threads=config.threads or 1,
-    )
+    checkpoint = engines.load(config.model, generation_config=config.generation_config, **config.computed_by)
     result = generate(config, checkpoint, ignore if namespace.json else show)
     if namespace.json:
         print_json(result)
@@ -112,7 +105,7 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
         "text": "".join(pieces),
         "token_ids": token_ids,
         "num_tokens": len(token_ids),
-        "finish_reason": "stop" if growing.stop is not None else generation.finish_reason(len(token_ids), wanted),
+        "finish_reason": "length" if growing.stop is None and len(token_ids) == wanted else "stop",
         "tokens_per_s": len(token_ids) / elapsed_s,
     }
 

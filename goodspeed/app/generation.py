@@ -15,7 +15,6 @@ from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import ConfigError, PromptError
 from goodspeed.exact.logits.rules import TextRows, process
 from goodspeed.exact.sampling import SamplingBatch, choose
-from goodspeed.wire.fields import FinishReason
 from goodspeed.wire.messages import LogitRules, Sampling
 
 PREFILL_CHUNK = 512
@@ -79,11 +78,6 @@ def num_wanted(checkpoint: Checkpoint, prompt_ids: Sequence[int], max_tokens: in
             f"{checkpoint.context_len}; shorten the prompt"
         )
     return min(max_tokens, checkpoint.context_len - len(prompt_ids))
-
-
-def finish_reason(num_tokens: int, wanted: int) -> FinishReason:
-    """Returns why a generation ended. num_tokens: tokens yielded. wanted: of `num_wanted`."""
-    return "length" if num_tokens >= wanted else "stop"
 
 
 def _prefill(engine: Engine, session: object, tokens: Sequence[int], chunk_len: int) -> Tensor:

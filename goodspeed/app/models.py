@@ -1,10 +1,8 @@
 """Lists the embedded models with their roles, or prints a model's folder."""
 
 import argparse
-from pathlib import Path
 
 from goodspeed.embedded import models
-from goodspeed.errors import CheckpointError
 
 NAME = "models"
 HELP = "list the embedded models, or print the folder of one"
@@ -21,16 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     if namespace.name is not None:
-        print(find(namespace.name))
+        print(models.path(namespace.name))
         return 0
     for name, role in models.ROLES.items():
         print(f"{name:<14} {role}")
     return 0
-
-
-def find(name: str) -> Path:
-    """Returns the folder of an embedded model; CheckpointError for any other name."""
-    folder = models.path(name)
-    if not (folder / "model.safetensors").is_file():
-        raise CheckpointError(f"{folder} holds no model.safetensors; install the package again, or check it out whole")
-    return folder

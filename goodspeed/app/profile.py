@@ -49,14 +49,7 @@ def run(namespace: argparse.Namespace) -> int:
     from goodspeed.engine import engines  # after the options are checked: torch takes seconds
     from goodspeed.serving.measuring import profiler
 
-    checkpoint = engines.load(
-        config.model,
-        engine=config.engine,
-        device=config.device,
-        dtype=config.dtype,
-        num_threads=config.threads or 1,
-    )
-    engine = engines.start(checkpoint)
+    engine = engines.start(engines.load(config.model, **config.computed_by))
     grid = profiler.Grid(config.max_tokens, config.max_context, config.max_sessions)
     profile = profiler.profile(engine, grid, config.seconds, threads=config.threads or 1)
     show(profile, sys.stderr if namespace.json else sys.stdout)

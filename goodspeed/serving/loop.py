@@ -1,4 +1,4 @@
-"""Tools for both daemons' loops: a thread for model calls, and survival of repeated failures."""
+"""Tools for both daemons' loops: a thread for model calls, tasks that end together, survival of repeated failures."""
 
 import asyncio
 import logging
@@ -47,6 +47,21 @@ class ModelThread:
         return has_ended
 
 
+async def first_end(*tasks: "asyncio.Task[Any]") -> None:
+    """Waits until one of the tasks ends; raises its error."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+async def stop(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancels the tasks and waits for their ends."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def leave(status: int) -> int:
     """Returns the exit status. Ends the process if a model thread still runs, since Python would wait for it."""
     if any(thread.name.startswith(NAME) for thread in threading.enumerate()):
@@ -83,6 +98,13 @@ class Failures:
                 await asyncio.sleep(PAUSE_S)
         else:
             self._num_in_a_row = 0
+
+    async def repeat(self, step: Callable[[], None], period_s: float) -> None:
+        """Repeats the step until cancelled, with a pause of period_s after each."""
+        while True:
+            async with self.survived():
+                step()
+            await asyncio.sleep(period_s)
 
     def _failed(self, error: Exception, extra: Mapping[str, object]) -> None:
         self._num_in_a_row += 1

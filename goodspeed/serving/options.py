@@ -48,6 +48,16 @@ class ModelSettings(Settings):
     dtype: str = precision("float32 on a CPU (OpenVINO: 8-bit activations), the checkpoint's own on a GPU")
     threads: int | None = option(None, MODEL, "CPU threads of the model", shown="one", minimum=1)
 
+    @property
+    def computed_by(self) -> dict[str, Any]:
+        """The options of `engines.load`."""
+        return {
+            "engine": self.engine,
+            "device": self.device,
+            "dtype": self.dtype,
+            "num_threads": self.threads or 1,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings(ModelSettings):

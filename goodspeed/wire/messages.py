@@ -198,7 +198,6 @@ RefusalCode: TypeAlias = Literal[
     "too_large",
     "version",
     "tokenizer",
-    "loading",
     "hello_first",
     "not_enrolled",
     "wrong_name",

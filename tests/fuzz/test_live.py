@@ -11,7 +11,7 @@ pytestmark = pytest.mark.alone
 
 NUM_MESSAGES = 20_000
 
-SELDOM = {"loading", "not_enrolled", "wrong_name", "unsupported", "too_many_sessions", "too_many_prompt_logprobs",
+SELDOM = {"not_enrolled", "wrong_name", "unsupported", "too_many_sessions", "too_many_prompt_logprobs",
           "draining", "failed", "not_acknowledged", "proposal", "too_large"}  # fmt: skip
 """Reasons that need keys, luck or a node that goes down; each has a test of its own."""
 

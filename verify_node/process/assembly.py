@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,17 +38,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("goodspeed.verify")
 
 
-def assemble(
-    config: VerifyConfig,
-    events: EventLog,
-    found: Found,
-    reporter: Reporter = QUIET,
-    vacate: Callable[[], str] | None = None,
-) -> VerifyDaemon:
+def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Reporter = QUIET) -> VerifyDaemon:
     """Loads the model and binds the address; raises the named error of a missing resource.
 
-    found: result of `preflight.check`. vacate: frees the address until which it was used, and returns it; None: nobody
-    uses it.
+    found: result of `preflight.check`.
     """
     with ExitStack() as undone:
         ranks = None
@@ -62,7 +54,7 @@ def assemble(
         cost = Refined(profile.roofline if profile is not None else None, reads_per_row=engine.reads_per_row)
         welcome = make_welcome(config, engine.checkpoint)
         channel = bind_verify(
-            config.bind if vacate is None else vacate(),
+            config.bind,
             max_message_bytes=welcome.max_message_bytes,
             trusted_network=config.trusted_network,
             keys=found.keys,
@@ -89,14 +81,7 @@ def load_engines(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
     """Loads the model, or rank 0's part of it, with its KV cache, and the verify node's own draft model, if any."""
     split: dict[str, Any] = {} if ranks is None else {"split": ranks.split}
     with nullcontext() if ranks is None else ranks.together():
-        checkpoint = engines.load(
-            config.model,
-            engine=config.engine,
-            device=config.device,
-            dtype=config.dtype,
-            num_threads=config.threads or 1,
-            **split,
-        )
+        checkpoint = engines.load(config.model, **config.computed_by, **split)
         draft = load_draft_model(config, checkpoint) if config.draft_model is not None else None
         engines.set_threads(config.threads or 1, *(one.engine for one in (checkpoint, draft) if one is not None))
         engine = make_engine(config, checkpoint, ranks, draft)
@@ -106,13 +91,7 @@ def load_engines(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
     """Loads --draft-model, without ids that the target lacks; ConfigError if its tokenizer is not the target's."""
     name = config.draft_model or ""
-    draft = engines.load(
-        name,
-        device=config.device,
-        dtype=config.dtype,
-        generation_config="none",
-        num_threads=config.threads or 1,
-    )
+    draft = engines.load(name, generation_config="none", **config.computed_by | {"engine": "auto"})
     if draft.tokenizer_fingerprint != target.tokenizer_fingerprint:
         what = f"--draft-model {name} has another tokenizer than the target {config.model}"
         raise ConfigError(f"{what}; choose a draft model of the target's family")

@@ -7,7 +7,7 @@ forward pass. `core.py` has all rules; this module has only the loop and its clo
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -96,13 +96,15 @@ class VerifyDaemon:
         """Yields the tasks other than the rounds."""
         heartbeat_s = self.core.welcome.heartbeat_s
         yield self.messages.collect()
-        yield self._repeat("a look at the clock", min(heartbeat_s, TICK_S), self._tick)
+        yield Failures(logger, "a look at the clock", ENDS).repeat(self._tick, min(heartbeat_s, TICK_S))
         if (enrolment := self.enrolment) is not None:
-            yield self._repeat("a look at the enrolment", min(heartbeat_s, LOOK_S), lambda: enrolment.look())
+            looks = Failures(logger, "a look at the enrolment", ENDS)
+            yield looks.repeat(lambda: enrolment.look(), min(heartbeat_s, LOOK_S))
         if self.ranks is not None:
             yield self._look_after(self.ranks)
         if self.member is not None:
-            yield self._repeat("a look at the fleet", PEERS_LOOK_S, partial(self._take_part_in, self.member))
+            looks = Failures(logger, "a look at the fleet", ENDS)
+            yield looks.repeat(partial(self._take_part_in, self.member), PEERS_LOOK_S)
         if (constraints := self.core.sessions.constraints) is not None:
             yield self.messages.compile(constraints)
 
@@ -213,14 +215,6 @@ class VerifyDaemon:
             self.events.write("round", wall_s=wall_s, uplink_bytes=self.messages.uplink_bytes, **fields)
         if self.recorder is not None:
             self.recorder.finished(done, result.outcomes, verdicts, self.core.sessions, started, finished)
-
-    async def _repeat(self, what: str, period_s: float, step: Callable[[], None]) -> None:
-        """Repeats a step. A failed step is reported and repeated; too many in a row end the node."""
-        failures = Failures(logger, what, ENDS)
-        while True:
-            async with failures.survived():
-                step()
-            await asyncio.sleep(period_s)
 
     def _tick(self) -> None:
         """Advances the core's time, and reports lost clients and other news of clients."""

@@ -33,29 +33,24 @@ class Found:
 
 def check(config: VerifyConfig, reporter: Reporter = QUIET) -> Found:
     """Checks all that is possible without torch; raises the named error of the first fault."""
-    found = check_settings(config)
-    try:
-        bind_verify(config.bind, trusted_network=config.trusted_network, keys=found.keys).close()
-        check_models(config, reporter)
-    except BaseException:
-        if found.http is not None:
-            found.http.listener.close()
-        raise
-    return found
-
-
-def check_settings(config: VerifyConfig) -> Found:
-    """Reads keys and files, and binds the address of HTTP; raises the named error of the first fault."""
     if config.trusted_network:
         warn_trusted_network(config.bind)
     policies.create(config.policy)  # raises
     keys, enrolment = read_keys(config)
     public_key = keys.pair.public_key if keys is not None else None
     member = join(config.peers, public_key, config.bind)
-    return Found(keys, enrolment, bind_http(config.http, config.api_key), member)
+    http = bind_http(config.http, config.api_key)
+    try:
+        bind_verify(config.bind, trusted_network=config.trusted_network, keys=keys).close()
+        _check_models(config, reporter)
+    except BaseException:
+        if http is not None:
+            http.listener.close()
+        raise
+    return Found(keys, enrolment, http, member)
 
 
-def check_models(config: VerifyConfig, reporter: Reporter) -> None:
+def _check_models(config: VerifyConfig, reporter: Reporter) -> None:
     """Looks for the models, and downloads those of the hub; raises the named error of the first fault."""
     find_model(config.model, reporter, config.device, config.dtype, config.tp, config.engine)
     if config.draft_model is not None:

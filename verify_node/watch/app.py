@@ -15,13 +15,12 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed import __version__
 from goodspeed.serving import web
-from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.web import KeyCheck, LocalHost, error_answer, error_body
 from goodspeed.serving.web.errors import FAILED_HERE
@@ -32,19 +31,9 @@ from verify_node.watch.metrics import create_registry
 from verify_node.watch.snapshot import Node, Snapshot, Watch
 
 PAGE = Path(__file__).parent / "page"
-FILES = {  # path -> file, media type
-    "/": ("index.html", "text/html"),
-    "/window.css": ("window.css", "text/css"),
-    "/window.js": ("window.js", "text/javascript"),
-    "/charts.js": ("charts.js", "text/javascript"),
-    "/drafting.js": ("drafting.js", "text/javascript"),
-    "/elements.js": ("elements.js", "text/javascript"),
-    "/recent.js": ("recent.js", "text/javascript"),
-    "/terms.js": ("terms.js", "text/javascript"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/uplot/uPlot.iife.min.js": ("uplot/uPlot.iife.min.js", "text/javascript"),
-    "/uplot/uPlot.min.css": ("uplot/uPlot.min.css", "text/css"),
-}
+FILES = {f"/{file.relative_to(PAGE)}": file for file in PAGE.rglob("*.*")} | {"/": PAGE / "index.html"}
+"""The page's files by path."""
+
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -74,20 +63,15 @@ class Feed:
     def __init__(self, take: Callable[[float], Snapshot], clock: Callable[[], float]) -> None:
         """take: takes a snapshot; its argument is the time by `clock`, in seconds."""
         self.num_viewers = 0
-        self.num_taken = 0
         self._take = take
         self._clock = clock
         self._event = b""
         self._due = 0.0
         self._ended = asyncio.Event()
 
-    @property
-    def is_full(self) -> bool:
-        return self.num_viewers >= MAX_VIEWERS
-
     async def answer(self, request: Request) -> Response:
         """Answers a request for events; 503 if the feed is full."""
-        if self.is_full:
+        if self.num_viewers >= MAX_VIEWERS:
             message = f"{MAX_VIEWERS} viewers are connected already; close one, or try later"
             return JSONResponse(error_body(message, type="overloaded"), 503, {"Retry-After": "5"})
         if request.method == "HEAD":  # gets no events, and must not wait for their end
@@ -95,9 +79,7 @@ class Feed:
         return StreamingResponse(self.events(), media_type="text/event-stream")
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yields events until the feed ends; yields none if the feed is full."""
-        if self.is_full:
-            return
+        """Yields events until the feed ends."""
         self.num_viewers += 1
         try:
             yield RETRY
@@ -116,7 +98,6 @@ class Feed:
         if now >= self._due:
             self._event = b"data: " + msgspec.json.encode(self._take(now)) + b"\n\n"
             self._due = now + 0.9 * PERIOD_S  # a viewer that wakes a moment early must not wait for another period
-            self.num_taken += 1
         return self._event
 
     async def _pause(self) -> None:
@@ -144,8 +125,9 @@ async def serve(
     feed = Feed(Watch(core, node, lambda: time.time() - time.monotonic()).take, time.monotonic)
     exposition = partial(metrics.exposition, create_registry(core, channel))
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
+    guarded = LocalHost(app) if bound.keys is None else KeyCheck(app, bound.keys, REALM)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(web.serve(guarded(app, bound.keys), bound.listener))
+        tasks.create_task(web.serve(guarded, bound.listener))
         try:
             await beside()
         finally:
@@ -158,7 +140,7 @@ def create_app(
     is_ready: Callable[[], bool],
     stories: Callable[[], dict[str, list[str]]],
 ) -> Starlette:
-    """Creates the ASGI application; the caller adds the check of keys (`guarded`).
+    """Creates the ASGI application; the caller adds the check of keys.
 
     exposition: returns the text of `/metrics` and its content type. is_ready: True while draft nodes may connect.
     stories: returns the newest events by session.
@@ -186,35 +168,11 @@ def create_app(
             Route("/metrics", serve_metrics),
             Route("/events", feed.answer),
             Route("/debug", debug),
-            *(_file(path, name, media_type) for path, (name, media_type) in FILES.items()),
+            *(_file(path, file) for path, file in FILES.items()),
         ],
         exception_handlers={404: _missing, 405: _read_only, Exception: _failed},
         middleware=[Middleware(_Headers)],
     )
-
-
-def create_loading_app(clock: Callable[[], float]) -> ASGIApp:
-    """Creates the application of a node that loads its model: `/health` is 200, and all else 503.
-
-    Each answer ends its connection, since the server of the loaded node takes over none.
-    """
-    began = clock()
-    ends = {"Connection": "close"}
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = JSONResponse({"status": "ok"}, headers=ends)
-        if scope["path"] != "/health":
-            message = f"not ready: the model is being loaded ({clock() - began:.0f} s so far)"
-            body = error_body(message, type="server_error", code="loading")
-            answer = error_answer(scope, 503, body, {"Retry-After": "5", **ends})
-        await answer(scope, receive, send)
-
-    return _Headers(app)
-
-
-def guarded(app: ASGIApp, keys: Keys | None) -> ASGIApp:
-    """Adds the check of keys. keys: None: the address is a loopback one, and so must the `Host` be."""
-    return LocalHost(app) if keys is None else KeyCheck(app, keys, REALM)
 
 
 NO_TEXTS = (
@@ -240,11 +198,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     return error_answer(request.scope, 500, error_body(FAILED_HERE, type="server_error", code="internal"), HEADERS)
 
 
-def _file(path: str, name: str, media_type: str) -> Route:
-    content = (PAGE / name).read_bytes()
-
+def _file(path: str, file: Path) -> Route:
     async def get(request: Request) -> Response:
-        return Response(content, media_type=media_type)
+        return FileResponse(file)
 
     return Route(path, get)
 

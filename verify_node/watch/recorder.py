@@ -19,9 +19,6 @@ from verify_node.session.session import Session
 
 EVENT = "recorded"
 
-NUM_GONE = 64
-"""Closed sessions that may be known, in addition to as many as are open."""
-
 
 @dataclass(slots=True)
 class _Known:
@@ -39,7 +36,6 @@ class RoundRecorder:
 
     events: EventLog
     _known: dict[bytes, _Known] = field(default_factory=dict)
-    _num_opened: int = 0
     _began: float = 0.0
     _idle_since: float = 0.0
 
@@ -58,19 +54,17 @@ class RoundRecorder:
             known.drafted_at, known.num_bytes = now, received.num_bytes
 
     def _opened(self, session: Session, draft_model: str, core: VerifyCore, now: float) -> None:
-        """Records that a session opened; a reopened one is known already, unless it was closed for long."""
+        """Records that a session opened; a reopened one is known already."""
         if session.session_id in self._known:
             return
-        if not self._num_opened:
+        number = len(self._known)
+        if not number:
             self._began = self._idle_since = now
-        if len(self._known) > 2 * len(core.sessions) + NUM_GONE:
-            self._known = {key: known for key, known in self._known.items() if key in core.sessions}
-        self._known[session.session_id] = _Known(self._num_opened)
-        self._num_opened += 1
+        self._known[session.session_id] = _Known(number)
         opened = session.opened
         self._write(
             Opened(
-                number=self._num_opened - 1,
+                number=number,
                 client=session.client.name,
                 draft_model=draft_model,
                 seed=opened.sampling.seed,

@@ -1,15 +1,16 @@
 """Compares the runs with drafts with those of the target alone: JSON result, table and closing line."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from statistics import geometric_mean, median
 from typing import Any, get_args
 
 from goodspeed.app.demo.answers import ALONE, WITH_DRAFTS, Run, Way
 from goodspeed.app.demo.options import DemoConfig, shown
 from goodspeed.app.demo.view import one_line
+from goodspeed.drafting.sources import by_source
 from goodspeed.serving.measuring.recording import versions
-from goodspeed.wire.fields import DraftSource
 
 EXPLANATION = """\
 rounds: that gave it tokens; accepted: of its drafted tokens; goodput: tokens a round; alone: tokens/s without drafts
@@ -31,8 +32,8 @@ def summarize(config: DemoConfig, runs: Sequence[Run]) -> dict[str, Any]:
         "tokens_per_s": rates[WITH_DRAFTS],
         "log_utility": sum(math.log(goodput) for goodput in goodputs),
         "jain": jain_index(goodputs),
-        "drafted_by": by_source(one["drafted_by"] for one in clients),
-        "accepted_by": by_source(one["accepted_by"] for one in clients),
+        "drafted_by": by_source(sum((Counter(one["drafted_by"]) for one in clients), Counter())),
+        "accepted_by": by_source(sum((Counter(one["accepted_by"]) for one in clients), Counter())),
         "alone": {
             "tokens_per_s": rates[ALONE],
             "speedup": geometric_mean(speedups) if speedups else 1.0,
@@ -73,12 +74,6 @@ def jain_index(values: Sequence[float]) -> float:
     """Returns (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything; 0 without values."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
-
-
-def by_source(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Returns the sums of counts by draft source."""
-    each = list(counts)
-    return {source: sum(one.get(source, 0) for one in each) for source in get_args(DraftSource)}
 
 
 def to_text(result: dict[str, Any]) -> str:

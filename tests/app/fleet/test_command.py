@@ -1,11 +1,9 @@
 """The errors of `goodspeed-fleet`; nothing is started here."""
 
-import argparse
 import json
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,8 +22,6 @@ from goodspeed.errors import ProcessError
 from goodspeed.fleet.keeping import Report, Reports
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.serving.events import QUIET
-from verify_node import hosting
-from verify_node.cli import build_parser
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = UpConfig(model="tiny-target")
@@ -344,27 +340,6 @@ def test_a_replica_that_does_not_find_its_files_reports_it(folder: str, monkeypa
         actors.Node(SimpleNamespace(report=report), msgspec.json.encode(record), "replica-1", 5555)
     assert [one.state for one in told] == ["starting", "failing"]
     assert ("none.key: cannot read it" if folder == "." else "No such file or directory: '/no/such") in told[1].why
-
-
-def test_options_that_a_replica_does_not_take_are_told(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ended, why = threading.Event(), list[str]()
-
-    def speak() -> argparse.ArgumentParser:
-        print("of another thread", file=sys.stderr)
-        return build_parser()
-
-    monkeypatch.setattr(hosting, "build_parser", speak)
-
-    def failed(told: str) -> None:
-        why.append(told)
-        ended.set()
-
-    hosting.Hosted(["--model=tiny-target", "--buget=3"], Mock(), failed)
-    assert ended.wait(60.0)
-    assert why == ["goodspeed-verify: unknown option --buget; did you mean --budget? See goodspeed-verify --help"]
-    assert capfd.readouterr().err == "of another thread\n"
 
 
 @pytest.mark.parametrize(

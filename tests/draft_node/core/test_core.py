@@ -16,7 +16,7 @@ from draft_node.core.actions import (
 )
 from draft_node.core.core import DraftCore
 from draft_node.core.generation import Generation
-from draft_node.core.link import LOADING_S, VerifyLink
+from draft_node.core.link import VerifyLink
 from draft_node.core.session import State
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.wire.handshake import Heartbeat, Hello, Leave
@@ -158,15 +158,6 @@ def test_a_node_that_does_not_stay_gives_up():
     core.begin(request(), 0.0)
     assert GiveUp not in kinds(core.tick(TOO_LONG_S))
     assert kinds(core.tick(TOO_LONG_S + 0.1))[-1] is GiveUp
-
-
-def test_a_node_that_does_not_stay_waits_while_the_verify_node_loads():
-    core = make()
-    core.begin(request(), 0.0)
-    loading = Refusal("loading", "this verify node is loading its model", "wait, and send Hello again")
-    core.receive(loading, TOO_LONG_S)
-    assert GiveUp not in kinds(core.tick(TOO_LONG_S + LOADING_S - 0.1))
-    assert kinds(core.tick(TOO_LONG_S + LOADING_S))[-1] is GiveUp
 
 
 def test_a_node_that_stays_ends_the_texts_that_wait_and_goes_on_asking():

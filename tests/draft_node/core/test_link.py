@@ -36,44 +36,6 @@ def test_an_unanswered_hello_is_repeated_ever_more_rarely(link):
     assert link.away_s(30.0) == 30.0
 
 
-LOADING = Refusal("loading", "this verify node is loading its model", "wait, and send Hello again")
-
-
-def test_a_verify_node_that_loads_is_asked_once_a_second(link):
-    link.tick(0.0)
-    link.tick(1.0)
-    link.tick(3.0)
-    assert "loading" not in link.absence(3.0)
-    assert link.heard(LOADING, 3.1) == []
-    said = []
-    for step in range(31, 80):
-        if commands := link.tick(step / 10):
-            said.append((step / 10, commands))
-            link.heard(LOADING, step / 10 + 0.05)
-    assert {Command.SAY_HELLO} == {command for _, commands in said for command in commands}
-    assert {round(after - before, 1) for (before, _), (after, _) in pairwise(said)} <= {1.0, 1.1}
-    assert link.absence(8.0) == "the verify node has been away for 8 s, and is loading its model"
-    assert "give a longer --connect-timeout-s" in link.absence_at("tcp://there:5555", 8.0, 8.0)
-
-
-def test_a_verify_node_that_says_no_more_that_it_loads_is_away(link):
-    link.heard(LOADING, 3.0)
-    assert link.is_loading(12.9)
-    assert not link.is_loading(13.1)
-    assert "start goodspeed-verify there" in link.absence_at("tcp://there:5555", 13.0, 13.1)
-    link.heard(LOADING, 14.0)
-    link.heard(Refusal("not_enrolled", "your key is not enrolled", "enrol it"), 15.0)
-    assert not link.is_loading(15.0)
-
-
-def test_a_restarted_verify_node_that_loads_has_lost_the_sessions(connected):
-    assert Command.DROP_SESSIONS in connected.heard(LOADING, 5.0)
-    assert connected.is_loading(5.0)
-    connected.tick(6.0)
-    assert connected.heard(WELCOME, 6.1) == [Command.OPEN_SESSIONS]
-    assert not connected.is_loading(6.1)
-
-
 def test_a_socket_has_time_for_its_handshake_before_it_is_made_anew(link):
     """A draft node with keys that is a second away needs five seconds."""
     said = {step / 10: commands for step in range(600) if (commands := link.tick(step / 10))}

@@ -70,7 +70,7 @@ def test_equals_come_in_random_order():
 
 def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet():
     links = connected(A)
-    links.learn([sibling(B)])
+    links.verify_nodes.learn([sibling(B)])
     made = links.send(ONE, B, 1.0, moves_home=True)
     assert (made, links.home) == (1, 0)
     arrive(links, made, 1.5)
@@ -79,7 +79,7 @@ def test_a_redirect_moves_the_home_later_where_that_verify_node_is_not_there_yet
 
 def test_a_later_redirect_to_a_verify_node_that_is_there_replaces_a_home_to_be():
     links = connected(A, C)
-    links.learn([sibling(B), sibling(C)])
+    links.verify_nodes.learn([sibling(B), sibling(C)])
     made = links.send(ONE, B, 1.0, moves_home=True)
     assert links.send(TWO, C, 1.1, moves_home=True) is None
     arrive(links, made, 1.5)
@@ -91,9 +91,9 @@ def test_a_later_redirect_to_a_verify_node_that_is_there_replaces_a_home_to_be()
 
 def test_a_welcome_is_believed_before_what_others_tell_of_it():
     links = connected(A, B)
-    links.learn([sibling(A, target_fingerprint="u"), sibling(B, target_fingerprint="u")])
+    links.verify_nodes.learn([sibling(A, target_fingerprint="u"), sibling(B, target_fingerprint="u")])
     assert links.place(ONE, "t", 1.0) == 0
-    links.learn([sibling(A, target_fingerprint="t")])
+    links.verify_nodes.learn([sibling(A, target_fingerprint="t")])
     arrive(links, 0, 2.0, boot="a2", target="u")
     assert links.place(TWO, "t", 2.0) == 1
 
@@ -102,7 +102,7 @@ def test_a_session_whose_target_nobody_may_have_goes_home_and_one_that_somebody_
     links = make(A, B)
     arrive(links, 0, target="u")
     assert links.place(ONE, "t", 1.0) is None, "B is not known yet"
-    links.learn([sibling(B, target_fingerprint="u")])
+    links.verify_nodes.learn([sibling(B, target_fingerprint="u")])
     assert links.place(ONE, "t", 1.0) == 0
 
 
@@ -128,7 +128,7 @@ def test_while_the_home_is_away_also_those_are_tried_that_lack_the_target_that_i
     """Else a text whose target nobody has any more would wait for ever, and not be told."""
     links = make(A)
     arrive(links, 0)
-    links.learn([sibling(A, target_fingerprint="t"), sibling(B, target_fingerprint="u")])
+    links.verify_nodes.learn([sibling(A, target_fingerprint="t"), sibling(B, target_fingerprint="u")])
     lose(links, 0, 1.0)
     assert links.address(links.next_to_try(["t"], 1.0 + LATER)) == B
 
@@ -146,7 +146,7 @@ def test_links_without_sessions_are_given_up_and_neither_the_home_nor_those_in_u
 
 def test_a_home_to_be_that_never_answers_is_given_up():
     links = connected(A)
-    links.learn([sibling(B)])
+    links.verify_nodes.learn([sibling(B)])
     made = links.send(ONE, B, 0.0, moves_home=True)
     assert links.useless(REDIRECT_S) == []
     assert links.place(ONE, "t", REDIRECT_S + 0.1) == links.home

@@ -8,13 +8,13 @@ import pytest
 
 from goodspeed.errors import RankLost
 from goodspeed.serving.events import EventLog
-from goodspeed.wire.channels import DraftChannel, Received
-from goodspeed.wire.messages import Close, Draft, Refusal, Verdict
-from tests.fakes import VOCAB, Desk, make_hello, make_open, session_id
+from goodspeed.wire.channels import DraftChannel
+from goodspeed.wire.messages import Draft, Refusal, Verdict
+from tests.fakes import VOCAB, make_hello, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 from tests.waiting import until
 from verify_node.core.replies import Send
-from verify_node.watch.recorder import NUM_GONE, RoundRecorder
+from verify_node.watch.recorder import RoundRecorder
 
 B = b"bbbbbbbb"
 
@@ -77,20 +77,6 @@ async def test_what_is_refused_is_not_recorded() -> None:
         await owner.send(Draft(session_id(1), 1, len(session.tokens), (1,)))
         await until(lambda: recorder._known[session_id(1)].drafted_at)
         assert loop.daemon.messages.uplink_bytes > 0
-
-
-def test_closed_sessions_are_forgotten_and_no_number_is_given_twice() -> None:
-    desk, log = Desk(), EventLog(enabled=False)
-    recorder, written = RoundRecorder(log), list[int]()
-    log.write = lambda _, line: written.append(line["number"])  # type: ignore[method-assign, assignment, misc]
-    desk.hello("a")
-    for number in range(3 * NUM_GONE):
-        opened = make_open(number)
-        desk.up("a", opened)
-        recorder.heard(Received(b"a", opened, 0), desk.core, desk.now)
-        desk.up("a", Close(opened.session_id, opened.epoch))
-    assert len(recorder._known) <= NUM_GONE + 3
-    assert written == [*range(3 * NUM_GONE)]
 
 
 # -- with a split model: when a rank is lost it ends by an error -------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Debian's headless Chromium, for tests and screenshots, and applications that are served by a thread for it.
+"""Debian's headless Chromium, and applications that are served by a thread for it.
 
 Nothing of it talks to anybody but the page.
 """

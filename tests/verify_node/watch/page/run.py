@@ -11,7 +11,6 @@ from tests.nodes import Process, VerifyNode
 
 MODELS = ("tiny-draft-s", "tiny-draft-m")
 MAX_TOKENS = 400
-HTTP = ("--http", "127.0.0.1:0")
 
 
 @dataclass
@@ -39,16 +38,6 @@ def running(num_clients: int, folder: Path, **settings: float) -> Iterator[Run]:
         for node in drafts.values():
             node.wait_for("ready")
         yield Run(verify, drafts)
-
-
-@contextmanager
-def idle(name: str, run: Run) -> Iterator[Process]:
-    """A draft node that has no user, though one could come."""
-    with Process(
-        "draft_node", "--model", MODELS[0], "--verify", run.verify.endpoint, "--name", name, *HTTP, ports={}
-    ) as one:
-        one.wait_for("connected")
-        yield one
 
 
 def _draft(index: int, name: str, endpoint: str, folder: Path) -> Process:
