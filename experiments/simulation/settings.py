@@ -16,7 +16,6 @@ from goodspeed.fair.policies import Policy
 from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Verification
-from verify_node.core.core import VerifyCore
 from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
 
 T = TypeVar("T")
@@ -133,7 +132,6 @@ class Settings:
     arrivals: tuple[Schedule, ...] = ()
     """Times and kinds of each client's requests, instead of one after another and by chance; all are served at once."""
     # the verify node
-    core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
     rounds: str = DEFAULTS.rounds  # of `RoundKind`; "barrier" is the paper
     policy: str | Callable[[], Policy] = DEFAULTS.policy  # or what makes a new one
     policy_seed: int = 0  # of `random`

@@ -53,7 +53,7 @@ def make_core(
     elif not isinstance(settings.policy, str):
         policy = OwnPolicy(getattr(settings.policy, "__name__", repr(settings.policy)), settings.policy)
     cost = Refined(priced(settings) if settings.known_cost else None)
-    kind = CheckedCore if settings.validate else settings.core_kind
+    kind = CheckedCore if settings.validate else VerifyCore
     return kind(
         core, welcome, pool, policy=policy, cost=cost, prompt_lookup=prompt_lookup, change_rows=settings.change_rows
     )
