@@ -74,22 +74,6 @@ def test_a_draft_node_that_drains_tells_its_users_and_the_one_who_comes_later() 
     assert len(core.sessions) == 4
 
 
-def test_a_verify_node_that_stops_in_good_order_says_so_and_costs_time_only() -> None:
-    texts, worlds = played(with_faults(CALM, stop_every_s=0.4, connections=True))
-    assert all(text.finish for text in texts)
-    assert sum(world.refusals.get("draining", 0) for world in worlds) > 10
-    assert all(world.verify.num_boots > 1 for world in worlds)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("fault", [{"break_every_s": 0.5}, {"turn_away_every_s": 0.4, "pause_s": 2.0}, {"busy": 0.02}])
-def test_connections_that_end_cost_time_only(fault: dict[str, float]) -> None:
-    texts, worlds = played(with_faults(CALM, connections=True, **fault))
-    assert all(text.finish for text in texts)
-    assert all(world.num_faults_in_all for world in worlds)
-    assert any(b"/" in draft.connection.peer_id for world in worlds for draft in world.drafts)
-
-
 # -- what is wrong is found --------------------------------------------------------------------------------------------
 
 
