@@ -1,8 +1,9 @@
-"""Eq. (5) solved exactly: by hand, and against a full sort."""
+"""Eq. (5) solved exactly: by hand, against a full sort, and against an integer program."""
 
 import itertools
 import math
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -21,6 +22,14 @@ fairnesses = st.sampled_from([0.0, 0.5, 1.0, 2.0])
 
 def states(largest_cap: int) -> st.SearchStrategy[ClientState]:
     return st.builds(ClientState, rates, goodputs, weights, st.integers(0, largest_cap))
+
+
+def objective(clients: list[ClientState], lengths: list[int], fairness: float = 1.0) -> float:
+    return math.fsum(
+        client.weight * client.goodput**-fairness * client.acceptance_rate**place
+        for client, length in zip(clients, lengths, strict=True)
+        for place in range(length + 1)
+    )
 
 
 def gains(client: ClientState, fairness: float, length: int) -> list[float]:
@@ -65,6 +74,26 @@ def test_the_gains_taken_are_exactly_the_largest(clients, budget, fairness):
     taken = (gains(client, fairness, length) for client, length in zip(clients, lengths, strict=True))
     best = sorted(itertools.chain.from_iterable(everything), reverse=True)[:budget]
     assert sorted(itertools.chain.from_iterable(taken), reverse=True) == best
+
+
+@pytest.mark.parametrize("fairness", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_integer_program_finds_nothing_better(seed, fairness):
+    """Eq. (5) as it stands: expected tokens by whole lengths, of which each client takes one."""
+    random = np.random.default_rng(seed)
+    rows = zip(
+        random.uniform(0.05, 0.99, 6), random.uniform(1.0, 5.0, 6), random.choice([0.5, 1.0, 3.0], 6), strict=True
+    )
+    clients = [ClientState(*row, cap) for row, cap in zip(rows, random.integers(0, 9, 6).tolist(), strict=True)]
+    budget = sum(client.max_length for client in clients) // 2
+    lengths = create("gradient", fairness=fairness).allocate(clients, budget)
+    worth = np.array([[objective([one], [length], fairness) for length in range(9)] for one in clients])
+    allowed = np.array([[length <= client.max_length for length in range(9)] for client in clients])
+    chosen = cp.Variable(worth.shape, boolean=True)  # [clients, lengths]
+    within = cp.sum(chosen @ np.arange(9)) <= budget
+    limits = [within, cp.sum(chosen, axis=1) == 1, chosen <= allowed.astype(float)]
+    best = cp.Problem(cp.Maximize(cp.sum(cp.multiply(worth, chosen))), limits).solve(solver=cp.HIGHS)
+    assert objective(clients, lengths, fairness) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", range(3))
