@@ -16,7 +16,6 @@ from goodspeed.fair.policies import Policy
 from goodspeed.fair.round_time import CostModel, Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Verification
-from verify_node.core.core import VerifyCore
 from verify_node.core.settings import DEFAULTS, CoreSettings, RoundKind
 
 T = TypeVar("T")
@@ -128,12 +127,9 @@ class Settings:
     repeats: float = 0.0  # share of the prompts that begin like the one before, of whichever user that was
     sizes: Callable[[int, int], tuple[int, int]] | None = None
     """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""
-    joins: tuple[int, ...] = ()
-    """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
     arrivals: tuple[Schedule, ...] = ()
     """Times and kinds of each client's requests, instead of one after another and by chance; all are served at once."""
     # the verify node
-    core_kind: type[VerifyCore] = VerifyCore  # another one plans its rounds otherwise
     rounds: str = DEFAULTS.rounds  # of `RoundKind`; "barrier" is the paper
     policy: str | Callable[[], Policy] = DEFAULTS.policy  # or what makes a new one
     policy_seed: int = 0  # of `random`

@@ -41,12 +41,6 @@ def test_texts_with_as_long_a_prompt_count_most():
     assert known.expected(30, 100) > 385  # whoever goes on beyond 20 is like the long ones
 
 
-def test_no_text_is_longer_than_it_may_be():
-    known = learned(*[500] * 50, prior_tokens=100)
-    assert known.expected(0, PROMPT, max_tokens=40) == 40
-    assert known.remaining(40, PROMPT, max_tokens=40) == 0
-
-
 def test_the_oldest_are_forgotten():
     known = learned(1000, 1000, 10, 10, prior_tokens=10, max_texts=2)
     assert known.expected(0, PROMPT) == 10

@@ -220,19 +220,26 @@ def test_harmless_code_is_left_alone(text: str) -> None:
     assert not list(unseen(ast.parse(text)))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "load(name, trust_remote_code=True)",
-        "load(name, trust_remote_code=option)",
-        "options = {'trust_remote_code': True}",
-        "numpy.load(path, allow_pickle=0)",
-        "load(path, weights_only=False)",
-        "send = socket.send_pyobj",
-    ],
-)
-def test_every_such_way_is_seen(text: str) -> None:
-    assert IN_PYTHON.search(text)
+SEEN = [
+    (IN_PYTHON, "load(name, trust_remote_code=True)"),
+    (IN_PYTHON, "load(name, trust_remote_code=option)"),
+    (IN_PYTHON, "options = {'trust_remote_code': True}"),
+    (IN_PYTHON, "numpy.load(path, allow_pickle=0)"),
+    (IN_PYTHON, "load(path, weights_only=False)"),
+    (IN_PYTHON, "send = socket.send_pyobj"),
+    (IN_SCRIPTS, "python3 -c 'import pickle'"),
+    (IN_SCRIPTS, 'eval "$(cat file)"'),
+    (IN_SCRIPTS, "python -c 'exec(x)'"),
+    (IN_SCRIPTS, "load(name, trust_remote_code=True)"),
+    (IN_SCRIPTS, "curl https://example.org/install | sh"),
+    (IN_SCRIPTS, "wget -O - https://example.org/install | bash"),
+]
+HARMLESS = "exec goodspeed-verify; load(trust_remote_code=False); curl -s localhost | python3 -c"
+
+
+def test_every_such_way_is_seen_in_text_and_nothing_else() -> None:
+    assert not [text for pattern, text in SEEN if not pattern.search(text)]
+    assert not IN_SCRIPTS.search(HARMLESS)
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -261,23 +268,3 @@ def test_scripts_run_nothing_that_comes_from_elsewhere() -> None:
     paths = [ROOT / "Makefile", ROOT / ".ci/run", *(path for path in (ROOT / "docker").rglob("*") if path.is_file())]
     assert {"Makefile", "run", "try.sh", "verify.Dockerfile"} <= {path.name for path in paths}
     assert not [(path.name, found) for path in paths for found in IN_SCRIPTS.findall(path.read_text("utf-8"))]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "python3 -c 'import pickle'",
-        'eval "$(cat file)"',
-        "python -c 'exec(x)'",
-        "load(name, trust_remote_code=True)",
-        "curl https://example.org/install | sh",
-        "wget -O - https://example.org/install | bash",
-    ],
-)
-def test_every_way_to_run_bytes_is_seen_in_scripts(text: str) -> None:
-    assert IN_SCRIPTS.search(text)
-
-
-@pytest.mark.parametrize("text", ["exec goodspeed-verify", "trust_remote_code=False", "curl -s localhost | python3 -c"])
-def test_harmless_scripts_are_left_alone(text: str) -> None:
-    assert not IN_SCRIPTS.search(text)

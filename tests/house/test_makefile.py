@@ -68,12 +68,6 @@ def test_make_alone_names_every_target_and_does_nothing(checkout):
     assert not (checkout / ".venv").exists()
 
 
-def test_ci_runs_every_benchmark():
-    words = (ROOT / ".ci/run").read_text().split()
-    assert "bench-quick" in words
-    assert "experiments.benchmarks --quick --json" in (ROOT / "Makefile").read_text()
-
-
 def test_all_tests_are_in_one_target_and_ci_runs_it(checkout):
     marks = {
         target: [line for line in make(checkout, "-n", target).stdout.splitlines() if "-m pytest" in line]

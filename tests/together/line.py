@@ -18,7 +18,6 @@ from tests.fakes import make_core, make_hello, make_welcome
 from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.verify_node.model.desk import TARGET
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Outcome, Round
 
 DRAFT = make_checkpoint(1, shift=0.02)
 LIMIT = 1 << 20
@@ -78,9 +77,8 @@ class Line:
                 self.down.append(encode(send.message, LIMIT))
         if planned := self.core.plan(self.now):
             self.num_preempted += len(planned.preempted)
-            self.down += [
-                encode(s.message, LIMIT) for s in self.core.rounds.finish(self._decide(planned), 0.01, self.now)
-            ]
+            outcomes = self.target.run(planned).outcomes
+            self.down += [encode(s.message, LIMIT) for s in self.core.rounds.finish(outcomes, 0.01, self.now)]
         for told in (decode_down(data, LIMIT) for data in self._arriving(self.down)):
             assert isinstance(told, Verdict | Refusal)
             assert told.session_id is not None
@@ -95,9 +93,6 @@ class Line:
                 user.session.disconnect()
                 self._act(user, user.session.connect(self.now, make_welcome()))
                 self.num_reopened += bool(user.tokens)
-
-    def _decide(self, planned: Round) -> Sequence[Outcome]:
-        return self.target.run(planned).outcomes
 
     def _arriving(self, queue: deque[bytes]) -> Iterator[bytes]:
         """Yields the queue's messages that arrive now: some are lost, some come twice, some wait."""

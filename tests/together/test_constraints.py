@@ -2,25 +2,26 @@
 
 import json
 from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from draft_node.core.generation import Generation
 from goodspeed.app import generation
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.drafting.drafter import Drafter
-from goodspeed.drafting.proposing import Propose
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.loading import start
+from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
 from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.together.cluster.cluster import Cluster, make_request
 from tests.verify_node.model.desk import RealDesk
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Entry, Round
 
-TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
+TARGET = checkpoints.load("tiny-target")
 CONSTRAINTS = Constraints(TARGET)
 (END,) = TARGET.eos_ids
 PROMPT = tuple(TARGET.tokenizer("def read_lines(path):")["input_ids"])
@@ -37,82 +38,26 @@ def decode(tokens: Sequence[int]) -> str:
     return str(TARGET.tokenizer.decode(list(tokens)))
 
 
-def alone(constraint: Constraint, sampling: Sampling, most: int = 60) -> list[int]:
+def alone(constraint: Constraint, sampling: Sampling) -> list[int]:
     matcher = CONSTRAINTS.get(constraint)
-    return list(
-        generation.generate(TARGET, start(TARGET, num_pages=16), PROMPT, sampling, most, (END,), matcher=matcher)
-    )
-
-
-class Pair:
-    """Drafter and target, without nodes."""
-
-    def __init__(self, constraint, sampling, verification="match", *, drafts_in_form=True):
-        self.request = Generation(
-            session_id(1), PROMPT, sampling, 60, (END,), verification, constraint=constraint if drafts_in_form else None
-        )
-        self.constraint = constraint
-        CONSTRAINTS.hold(session_id(1), CONSTRAINTS.get(constraint))
-        self.drafter = Drafter(DRAFT, start(DRAFT, num_pages=64), k=16, constraints=CONSTRAINTS)
-        self.target = Target(TARGET, start(TARGET, num_pages=64), constraints=CONSTRAINTS)
-        self.num_drafted = self.num_accepted = 0
-
-    def write(self):
-        output: list[int] = []
-        for number in range(60):
-            self.drafter.add(Propose(self.request, 1, number, (*PROMPT, *output), 4))
-            [proposed] = [one for _ in range(6) if self.drafter.busy for one in self.drafter.step()]
-            text = (*PROMPT, *output)
-            start = self.target.engine.pool.length(session_id(1))
-            entry = Entry(
-                session_id(1),
-                start,
-                (*text[start:], *proposed.tokens),
-                len(proposed.tokens),
-                True,
-                self.request.sampling,
-                self.request.verification,
-                epoch=1,
-                proposal=proposed.proposal,
-                stop_ids=(END,),
-                constraint=self.constraint,
-                prompt_len=len(PROMPT),
-                text=text,
-            )
-            [outcome] = self.target.run(Round(number, (entry,))).outcomes
-            assert (outcome.invalid, outcome.failed) == ("", "")
-            self.num_drafted += len(proposed.tokens)
-            self.num_accepted += outcome.num_accepted
-            self.target.engine.pool.truncate(session_id(1), len(text) + outcome.num_accepted)
-            for token in outcome.tokens:
-                if token == END:
-                    return output
-                output.append(token)
-        return output
+    return list(generation.generate(TARGET, start(TARGET, num_pages=16), PROMPT, sampling, 60, (END,), matcher=matcher))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("constraint", FORMS, ids=lambda one: one.kind)
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "warm"])
-def test_a_drafted_text_is_the_targets_own(constraint, sampling):
-    right = alone(constraint, sampling)
-    pair = Pair(constraint, sampling)
-    assert pair.write() == right
-    blind = Pair(
-        constraint, sampling, drafts_in_form=False
-    )  # as a draft node without the grammar, or a hostile one, would draft
-    assert blind.write() == right
-    assert pair.num_accepted >= blind.num_accepted
-    if constraint is PERSON:
-        assert set(json.loads(decode(right))) == {"name", "age"}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(3))
-def test_the_ratio_rule_writes_within_the_form(seed):
-    pair = Pair(PERSON, Sampling(temperature=1.0, seed=seed), "ratio")
-    assert set(json.loads(decode(pair.write()))) == {"name", "age"}
-    assert pair.num_accepted > 0
+@pytest.mark.parametrize("verification", ["match", "ratio"])
+def test_drafted_texts_keep_their_form_and_are_the_targets_own_under_match(verification: Verification) -> None:
+    wanted = list(product(FORMS, SAMPLINGS))
+    options: dict[str, Any] = {"verification": verification, "drafter": "model"}
+    requests = [
+        replace(make_request(PROMPT, 60, constraint=form, **options), sampling=sampling) for form, sampling in wanted
+    ]
+    served = Cluster({"preset": "paper"}, {"a": {"model": "tiny-draft-m"}}).serve({"a": requests})["a"]
+    for (form, sampling), got in zip(wanted, served, strict=True):
+        if verification == "match":
+            assert list(got.tokens) == alone(form, sampling)
+        if form is PERSON:
+            assert set(json.loads(decode(got.tokens))) == {"name", "age"}
+    assert sum(got.statistics.accepted["model"] for got in served) > 5
 
 
 # -- a verify node -----------------------------------------------------------------------------------------------------

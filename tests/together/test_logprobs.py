@@ -44,6 +44,10 @@ def check_logprobs(prompt, tokens, logprobs, num_top):
         assert len(set(told.top_ids)) == len(told.top_ids)
 
 
+def check_prompt(prompt, told, num_top):
+    check_logprobs(prompt[:1], prompt[1:], told, num_top)
+
+
 def make_request(number, *, prompt_len=4, **changes):
     rng = random.Random(number)
     sampling = SAMPLINGS[number % len(SAMPLINGS)]
@@ -60,7 +64,9 @@ def make_request(number, *, prompt_len=4, **changes):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
-def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages):
+def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages, monkeypatch):
+    """Those of prompts are told once; prompts of 30 and more tokens take many rounds."""
+    monkeypatch.setattr(packing, "MAX_PROMPT_ROWS", 7)
     kinds: list[dict[str, Any]] = [
         {},
         {"verification": "ratio"},
@@ -69,6 +75,10 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
     ]
     requests = [make_request(number, **kinds[number % 4]) for number in range(12)]
     requests += [make_request(12, num_logprobs=None), make_request(13, num_logprobs=20, prompt_len=30)]
+    requests += [
+        make_request(14 + number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4)
+        for number in range(8)
+    ]
     line = Line(seed, num_pages=num_pages).run(*requests)
     assert line.num_reopened > 0
     assert any(0 < got.num_accepted < got.num_drafted for got in (u.session.statistics for u in line.users.values()))
@@ -83,6 +93,11 @@ def test_logprobs_are_those_of_the_target_alone_whatever_is_lost(seed, num_pages
             assert user.logprobs == []
         else:
             check_logprobs(request.prompt, user.tokens, user.logprobs, request.num_logprobs)
+        if request.num_prompt_logprobs is None:
+            assert user.prompts == []
+        else:
+            [told] = user.prompts
+            check_prompt(request.prompt, told, request.num_prompt_logprobs)
 
 
 @pytest.mark.thorough
@@ -165,35 +180,6 @@ def test_where_nothing_is_left_to_draw_the_session_is_given_up():
 
 
 # -- logprobs of prompts -----------------------------------------------------------------------------------------------
-
-
-def check_prompt(prompt, told, num_top):
-    check_logprobs(prompt[:1], prompt[1:], told, num_top)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("num_pages", [256, 36], ids=["roomy", "preempted"])
-def test_prompts_are_told_once_and_rightly_whatever_is_lost(seed, num_pages, monkeypatch):
-    monkeypatch.setattr(packing, "MAX_PROMPT_ROWS", 7)  # prompts of 30 and more tokens take many rounds
-    requests = [
-        make_request(number, prompt_len=1 + 9 * (number % 6), num_prompt_logprobs=number % 4) for number in range(11)
-    ]
-    requests.append(make_request(11, prompt_len=50))
-    line = Line(seed, num_pages=num_pages).run(*requests)
-    assert line.num_reopened > 0
-    assert (line.num_preempted > 0) == (num_pages == 36)
-    for user in line.users.values():
-        request = user.session.request
-        assert user.reason is not None
-        assert tuple(user.tokens) == alone(request)
-        if request.num_prompt_logprobs is None:
-            assert user.prompts == []
-        else:
-            [told] = user.prompts
-            check_prompt(request.prompt, told, request.num_prompt_logprobs)
-        if request.num_logprobs is not None:
-            check_logprobs(request.prompt, user.tokens, user.logprobs, request.num_logprobs)
 
 
 def test_once_they_are_there_they_are_not_asked_for_again():

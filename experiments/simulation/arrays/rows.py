@@ -17,8 +17,6 @@ from goodspeed.fair.policies import ClientState, Policy, fixed, gradient, random
 from goodspeed.fair.policies.base import Floats, Ints, check_fairness
 from goodspeed.fair.policies.tie_breaking import TieBreaker
 
-FEW = 1 << 10  # possible tokens of a row, clients times budget, up to which all rows are sorted at once
-
 
 class RowPolicy(Protocol):
     """A policy for rows."""
@@ -36,11 +34,23 @@ class Gradient:
         self._ties = [TieBreaker() for _ in range(num_rows)]
 
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
-        num_rows, num_clients = acceptance.shape
-        if num_rows > 1 and num_clients * int(budgets.max()) <= FEW:
-            return allocate_rows(acceptance, goodput, weight, caps, budgets, self._fairness, self._ties)
-        rows = zip(acceptance, goodput, weight, caps, budgets.tolist(), self._ties, strict=True)
-        return np.stack([gradient.allocate_arrays(a, x, w, c, b, self._fairness, own) for a, x, w, c, b, own in rows])
+        """`gradient.allocate_arrays` for many small problems at once; checks no values."""
+        useful = (acceptance > 0.0) & (weight > 0.0)
+        caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
+        scarce = caps.sum(axis=1) > budgets
+        if not scarce.any():
+            return caps
+        level, slope = gradient.level_and_slope(acceptance, goodput, weight, useful, self._fairness)
+        nth = np.arange(1, int(caps.max()) + 1)
+        terms = np.where(nth <= caps[:, :, None], level[:, :, None] + nth * slope[:, :, None], -np.inf)
+        flat = terms.reshape(len(terms), -1)  # [rows, clients x lengths]
+        last = np.clip(flat.shape[1] - budgets, 0, flat.shape[1] - 1)
+        prices = np.partition(flat, np.unique(last), axis=1)[np.arange(len(flat)), last]
+        lengths, tied = ((terms > prices[:, None, None]).sum(axis=2), (terms == prices[:, None, None]).sum(axis=2))
+        left = budgets - lengths.sum(axis=1)
+        for row in np.flatnonzero(scarce & (tied.sum(axis=1) > left)).tolist():
+            tied[row] = self._ties[row].share(tied[row], int(left[row]))
+        return np.where(scarce[:, None], lengths + tied, caps)
 
 
 class Fixed:
@@ -63,37 +73,6 @@ class Random:
     def allocate(self, acceptance: Floats, goodput: Floats, weight: Floats, caps: Ints, budgets: Ints) -> Ints:
         rows = zip(caps, budgets.tolist(), self._randoms, strict=True)
         return np.stack([random.allocate_arrays(*row) for row in rows])
-
-
-def allocate_rows(
-    acceptance: Floats,
-    goodput: Floats,
-    weight: Floats,
-    caps: Ints,
-    budgets: Ints,
-    fairness: float,
-    ties: Sequence[TieBreaker],
-) -> Ints:
-    """`gradient.allocate_arrays` for many small problems at once: arrays [rows, clients], budgets [rows].
-
-    ties: one per row. Checks no values.
-    """
-    useful = (acceptance > 0.0) & (weight > 0.0)
-    caps = np.where(useful, np.minimum(caps, budgets[:, None]), 0)
-    scarce = caps.sum(axis=1) > budgets
-    if not scarce.any():
-        return caps
-    level, slope = gradient.level_and_slope(acceptance, goodput, weight, useful, fairness)
-    nth = np.arange(1, int(caps.max()) + 1)
-    terms = np.where(nth <= caps[:, :, None], level[:, :, None] + nth * slope[:, :, None], -np.inf)
-    flat = terms.reshape(len(terms), -1)  # [rows, clients x lengths]
-    last = np.clip(flat.shape[1] - budgets, 0, flat.shape[1] - 1)
-    prices = np.partition(flat, np.unique(last), axis=1)[np.arange(len(flat)), last]
-    lengths, tied = ((terms > prices[:, None, None]).sum(axis=2), (terms == prices[:, None, None]).sum(axis=2))
-    left = budgets - lengths.sum(axis=1)
-    for row in np.flatnonzero(scarce & (tied.sum(axis=1) > left)).tolist():
-        tied[row] = ties[row].share(tied[row], int(left[row]))
-    return np.where(scarce[:, None], lengths + tied, caps)
 
 
 class Listed:

@@ -1,4 +1,4 @@
-"""Many clients, or many worlds side by side, in barrier rounds as arrays: what is too large for the state machines.
+"""Many worlds side by side, in barrier rounds as arrays: what takes too long by the state machines.
 
 Every client has one endless session; lengths, observations and probes are those of `verify_node/scheduler/allocate.py`,
 by the array forms of policies and estimators. A test shows that it agrees with the state machines bit for bit. Knows

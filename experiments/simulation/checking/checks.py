@@ -148,14 +148,9 @@ def had_reason_with_one(generation: UserText, world: World) -> bool:
     if code in ("closed", "draining"):
         return generation.ended is not None and generation.ended.was_stopping
     if code == "verify_away":
-        return was_given_up(generation, world.settings)
-    return generation.session.request.session_id in world.verify.failures.given_up
-
-
-def was_given_up(generation: UserText, settings: Settings) -> bool:
-    """True if the verify node was away for too long."""
-    ended, slow = generation.ended, 1.0 + settings.faults.drift
-    return ended is not None and ended.away_s * slow > settings.connect_timeout_s
+        ended, slow = generation.ended, 1.0 + world.settings.faults.drift
+        return ended is not None and ended.away_s * slow > world.settings.connect_timeout_s
+    return any(generation.session.request.session_id in place.verify.failures.given_up for place in world.places)
 
 
 def _is_earned(code: str, settings: Settings) -> bool:

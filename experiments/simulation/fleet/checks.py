@@ -6,10 +6,11 @@ more was not to be had anywhere.
 
 from draft_node.core.links import GRACE_S, JITTER_S, REDIRECT_S, TRY_S
 from experiments.simulation.checking.allowed_wait import patience_s
-from experiments.simulation.checking.checks import LOOK_EVERY_S, NEVER, Findings, Silence, look_back, was_given_up
+from experiments.simulation.checking.checks import NEVER, Findings, Silence, had_reason_with_one, look_back
 from experiments.simulation.fleet.draft import FleetDraft
 from experiments.simulation.fleet.table import FORGOTTEN_S
 from experiments.simulation.fleet.world import MENDED_EVERY_S, FleetWorld
+from experiments.simulation.nodes.draft import DraftNode
 from experiments.simulation.nodes.place import Place
 from experiments.simulation.nodes.users import UserText
 from experiments.simulation.settings import Settings
@@ -31,24 +32,19 @@ class FleetSilence(Silence):
         super().__init__(world)
         self._allowed_s = fleet_patience_s(world.settings)
 
-    def _look(self) -> None:
+    def _is_owed(self, draft: DraftNode) -> bool:
+        return super()._is_owed(draft) and self._knows_anybody(self._fleet.fleet_drafts[draft.index])
+
+    def _knows_anybody(self, draft: FleetDraft) -> bool:
+        places = [self._fleet.place(address.endpoint) for address in draft.known_addresses()]
+        there = [place for place in places if isinstance(place, Place) and place.verify.core is not None]
+        return bool(there) and self._fleet.now - draft.booted_at > MENDED_EVERY_S
+
+    def _since(self, draft: DraftNode) -> float:
+        """Its users' last new token, or the end of the last blow to anybody since then."""
         world = self._fleet
-        world.clock.after(LOOK_EVERY_S, self._look)
         times = [max(node.went_at, node.booted_at) for node in world.verifies]
-        struck_at = max(*times, world.table.wrong_at, *(draft.struck_until for draft in world.drafts))
-        for draft in world.fleet_drafts:
-            if not self._is_owed(draft) or not _knows_anybody(draft, world):
-                continue
-            share = (world.now - max(struck_at, draft.moved_at)) / self._allowed_s
-            self.longest = max(self.longest, share)
-            if share > 1.0 and draft.index not in self.silent:
-                self.silent.append(draft.index)
-
-
-def _knows_anybody(draft: FleetDraft, world: FleetWorld) -> bool:
-    places = [world.place(address.endpoint) for address in draft.known_addresses()]
-    there = [place for place in places if isinstance(place, Place) and place.verify.core is not None]
-    return bool(there) and world.now - draft.booted_at > MENDED_EVERY_S
+        return max(draft.moved_at, world.table.wrong_at, *times, *(other.struck_until for other in world.drafts))
 
 
 def look_back_at_fleet(world: FleetWorld, silence: FleetSilence) -> Findings:
@@ -66,11 +62,7 @@ def _had_reason(generation: UserText, world: World) -> bool:
     code = generation.fail.code if generation.fail is not None else ""
     if code == "target_changed":
         return bool(world.settings.faults.retarget)  # `ended_early` has those that others might have gone on with
-    if code in ("closed", "draining"):
-        return generation.ended is not None and generation.ended.was_stopping
-    if code == "verify_away":
-        return was_given_up(generation, world.settings)
-    return any(generation.session.request.session_id in place.verify.failures.given_up for place in world.places)
+    return had_reason_with_one(generation, world)
 
 
 def _is_earned(code: str, settings: Settings) -> bool:

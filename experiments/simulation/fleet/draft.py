@@ -55,15 +55,11 @@ class FleetDraft(DraftNode):
         self._faults: dict[bytes, int] = {}  # of the world at that time
         self._placed: dict[bytes, int] = {}  # the verify node that gave each session its last token
         self._line_random = random
-        self._options: Sequence[Address] = ()
-        self._choose_options(world, index, random)
+        self._options = list(map(Address, self._endpoints(world, index, random)))
         super().__init__(world, index, random)
 
-    def _choose_options(self, world: FleetSurroundings, index: int, random: Random) -> None:
-        """The verify nodes of its options: whoever starts a process names none that is known to be gone."""
-        self._options = [Address(one) for one in self._endpoints(world, index, random)]
-
     def _endpoints(self, world: FleetSurroundings, index: int, random: Random) -> list[str]:
+        """The verify nodes of its options: whoever starts a process names none that is known to be gone."""
         numbers = [number for number, node in enumerate(world.verifies) if not node.is_gone]
         random.shuffle(numbers)
         match of_client(world.settings.fleet.knows, index):
@@ -87,7 +83,7 @@ class FleetDraft(DraftNode):
         for connection in self.connections.values():
             connection.end()
         if self.num_boots > 1:
-            self._choose_options(self.fleet, self.index, self._line_random)
+            self._options = list(map(Address, self._endpoints(self.fleet, self.index, self._line_random)))
         self.connection = self._make_connection(0, self._options[0])
         self.connection.boot(self.num_boots)
         self.connections = {0: self.connection}

@@ -23,14 +23,6 @@ def test_prompts_that_repeat_are_found_and_texts_are_exact() -> None:
     assert again.verify.num_cached == 0
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(6))
-def test_where_memory_is_short_and_nodes_are_struck_texts_are_exact(seed: int) -> None:
-    world, found = play(seed, TINY)
-    assert found.what == []
-    assert world.verify.num_cached > 0
-
-
 def _finds_any(cache: PrefixCache, digests: Any) -> list[int]:
     return list(cache._pages.values())[: len(digests)]
 

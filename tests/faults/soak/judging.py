@@ -157,11 +157,8 @@ def judge(text: Text, weather: Weather, comparison: Comparison | None) -> tuple[
         case "late" | None:
             return "late", f"no end after {CALM_LIMIT_S:g} s in which nothing was wrong"
         case "broke":
-            if weather.was_killed(text.node, text.started_at, ended_at):
-                return "excused", ""
-            if weather.was_away(text.node, text.started_at, ended_at):
-                return "excused", ""
-            return "broken", text.reason
+            when = text.node, text.started_at, ended_at
+            return ("excused", "") if weather.was_killed(*when) or weather.was_away(*when) else ("broken", text.reason)
 
 
 def _of_finished(text: Text, comparison: Comparison | None) -> tuple[Verdict, str]:

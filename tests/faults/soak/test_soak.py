@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.soak.__main__ import main
 from tests.faults.soak.judging import Weather
 from tests.faults.soak.plan import Fault
 from tests.faults.soak.site import Site
@@ -30,11 +29,6 @@ def test_half_a_minute_of_faults_breaks_no_promise() -> None:
     assert result["faults"]["kill"] > 0
     assert result["faults"]["kill of the verify node"] == 1
     assert len(result["tokens_by_node"]) == 4
-
-
-def test_the_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--schedule", "--minutes=1"]) == 0
-    assert "verify   kill for" in capsys.readouterr().err
 
 
 def test_a_fault_that_cannot_be_done_is_told_and_excuses_nothing_after_it(tmp_path: Path) -> None:

@@ -93,16 +93,6 @@ def test_a_profile_has_each_name_and_port_once() -> None:
         assert len(set(ports)) == len(set(names)) == len(own), profile
 
 
-def test_a_model_a_folder_of_models_and_more_options_are_variables() -> None:
-    for name, one in compose_nodes().items():
-        assert "${MODELS:-checkpoints}:/models:ro" in one.service["volumes"], name
-        for variable in (f"{one.node.upper()}_OPTIONS", "PRESET"):
-            assert f"${{{variable}:-}}" in one.service["entrypoint"], name
-    for one in compose_nodes("smollm2").values():
-        assert f"--model ${{{'TARGET' if one.node == 'verify' else 'DRAFT'}:-" in one.service["command"]
-    assert "checkpoints" in COMPOSE["volumes"]
-
-
 @pytest.mark.parametrize("name", compose_nodes())
 def test_health_is_asked_where_it_is_served(name: str) -> None:
     one = compose_nodes()[name]

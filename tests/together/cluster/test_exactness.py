@@ -159,31 +159,6 @@ def test_a_draft_equal_to_the_target_is_always_accepted(verification: Verificati
 
 
 @pytest.mark.thorough
-def test_ratio_sessions_do_not_disturb_match_sessions_in_the_same_rounds() -> None:
-    kinds = ("lattice", "dense-fp16", "dense-fp32")
-    clients = {kind: {"model": "tiny-draft-m", "proposal": kind} for kind in kinds}
-    clients["openvino"] = DRAFTS["openvino"]
-    requests = {
-        kind: [
-            *every_sampling(i),
-            *(make_request(prompt_ids(i + j), 24, temperature=0.7, seed=j, verification="ratio") for j in range(3)),
-        ]
-        for i, kind in enumerate(clients)
-    }
-    served = Cluster({"budget": 16, "preset": "paper"}, clients).serve(requests)
-    for kind in clients:
-        num_accepted = 0
-        for request, got in zip(requests[kind], served[kind], strict=True):
-            assert isinstance(got.end, Finish)
-            assert len(got.tokens) == request.max_tokens or got.end.reason == "stop"
-            if request.verification == "match":
-                check_same(request, got)
-            else:
-                num_accepted += got.statistics.num_accepted
-        assert num_accepted > 0
-
-
-@pytest.mark.thorough
 def test_a_target_model_that_fails_now_and_then_changes_no_text() -> None:
     class Failing(Cluster):
         """Every fifth forward pass runs out of memory after it has written its keys and values."""

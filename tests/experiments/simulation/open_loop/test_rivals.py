@@ -1,22 +1,16 @@
-"""The paper's baselines: rounds by hand, and the same figures as our nodes' where those do the same."""
+"""The paper's baselines: rounds by hand."""
 
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 
-from experiments.harness import experiment as harness
 from experiments.simulation.arrivals import Arrival
 from experiments.simulation.open_loop.rivals import Kind, alone, parted
-from experiments.simulation.open_loop.service import serve
 from experiments.simulation.texts.acceptance import Independent
-from experiments.slos_serve import Cell, Config, a100, arrivals
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
-from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
 
 TEN_MS = Kind(lambda num_steps: Linear(fixed_s=0.01 + 0.002 * num_steps), 10_000, most_prompt_tokens=20)
-QUICK = harness.load(harness.HERE / "configs" / "slos_serve.toml", "quick", Config)
 
 
 def arrival(at_s, prompt=8, output=21, acceptance=0.5):
@@ -51,16 +45,3 @@ def test_memory_is_reserved_or_the_latest_text_makes_room():
         assert [text.num_tokens for text in done.texts] == [20] * 4
     assert (reserved.num_preempted, preempted.num_preempted > 0) == (0, True)
     assert seconds(reserved) == pytest.approx([0.21, 0.419, 0.628, 0.837]), "one after the other"
-
-
-def test_prefill_first_is_that_of_our_nodes():
-    """Our nodes without drafts, which read prompts first, where memory suffices."""
-    coming = arrivals(QUICK, Cell("Coder", "vLLM"), 2.0)
-    quick = alone(Kind(a100, 10**6), coming)
-    plain = replace(QUICK.world, policy="fixed", max_draft=0, core_kind=PrefillFirst, max_round_tokens=4096)
-    real = serve(plain, coming, 1)
-    assert quick.num_rounds == real.num_rounds
-    assert quick.seconds == pytest.approx(real.seconds)
-    for figure in ("ttft_s", "tpot_s"):
-        mean_of = [fmean(getattr(text.kept, figure) or 0.0 for text in done.texts) for done in (quick, real)]
-        assert mean_of[0] == pytest.approx(mean_of[1], rel=0.02)

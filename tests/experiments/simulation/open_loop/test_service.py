@@ -1,6 +1,4 @@
-"""Requests served in a world, by hand; the baseline that reads prompts first; tables of rounds."""
-
-from dataclasses import replace
+"""Requests served in a world, by hand; tables of rounds."""
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Independent
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
-from tests.experiments.simulation.open_loop.prefill_first import PrefillFirst
 
 PLAIN = Settings(
     num_clients=1,
@@ -40,26 +37,6 @@ def test_attainment_and_goodput_by_hand():
     assert done.tpots() == [pytest.approx(0.01)] * 3
     assert (done.drafted, done.accepted) == (0.0, 0.0)
     assert done.busy_s == pytest.approx(0.43)
-
-
-def test_who_reads_prompts_first_lets_others_wait():
-    """While the long prompt is read in chunks of 20 tokens, the text that was there before does not grow."""
-    arrivals = [arrival(0.0), arrival(0.05, prompt=200)]
-    chunked = serve(PLAIN, arrivals, 1)
-    first = serve(replace(PLAIN, core_kind=PrefillFirst), arrivals, 1)
-    assert chunked.texts[0].seconds == pytest.approx(0.21)
-    assert first.texts[0].seconds == pytest.approx(0.21 + 10 * 0.01)
-    assert first.texts[1].seconds <= chunked.texts[1].seconds
-
-
-def test_a_small_pool_is_shared_in_turn_and_all_texts_end():
-    """Four texts of 61 tokens, of which not even two fit at their ends."""
-    arrivals = [arrival(0.001 * number, prompt=40) for number in range(4)]
-    settings = replace(PLAIN, core_kind=PrefillFirst, max_round_tokens=20)
-    done, roomy = serve(settings, arrivals, 1, pool_tokens=96), serve(settings, arrivals, 1)
-    assert [text.num_tokens for text in done.texts] == [21] * 4
-    assert (done.num_preempted > 0, roomy.num_preempted) == (True, 0)
-    assert roomy.seconds < done.seconds
 
 
 def test_a_table_is_met_and_interpolated_and_goes_on():
