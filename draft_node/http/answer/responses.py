@@ -1,6 +1,5 @@
 """A text becomes a response of OpenAI's Responses API, whole or as events."""
 
-import json
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -68,8 +67,9 @@ class ResponseShape(Itemised):
         }
 
     def called(self, call: Call) -> Iterator[Event]:
-        tool, made_id = self._toolbox.called(call.name), call_id(self.batch.parser.formats.tools)
-        named = {"call_id": made_id, "name": tool.name, **({"namespace": tool.namespace} if tool.namespace else {})}
+        tool = self._toolbox.called(call.name)
+        named = {"call_id": call_id(self.batch.parser.formats.tools), "name": tool.name}
+        named |= {"namespace": tool.namespace} if tool.namespace else {}
         match tool.kind:
             case "function":
                 item = _item("function_call", "fc", **named, arguments="")
@@ -77,11 +77,6 @@ class ResponseShape(Itemised):
             case "custom":
                 item = _item("custom_tool_call", "ctc", **named, input="")
                 yield from self._call(item, "custom_tool_call_input", "input", as_input(call.arguments))
-            case "tool_search":
-                found = {"call_id": made_id, "execution": "client", "arguments": json.loads(call.arguments)}
-                item = _item("tool_search_call", "tsc", **found)
-                yield self._add(item)
-                yield self._done(item)
 
     def _call(self, item: Item, kind: str, member: str, text: str, **also: str) -> Iterator[Event]:
         """Adds a call whose `member` is this text. also: further members of the event at its end."""

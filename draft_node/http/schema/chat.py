@@ -117,19 +117,7 @@ class NamedTool(Strict):
     function: NamedFunction
 
 
-class Allowed(Strict):
-    mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], listed(MAX_TOOLS, 1)]
-
-
-class AllowedTools(Strict):
-    """Some of the tools, to which calls are restricted."""
-
-    type: Literal["allowed_tools"]
-    allowed_tools: Allowed
-
-
-ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool | AllowedTools
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
 
 
 class PastFunction(Strict):
