@@ -5,12 +5,11 @@ from itertools import count
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from draft_node.core.generation import Generation
 from draft_node.http.answer.choices import call_id, system_fingerprint_of, usage_of
 from draft_node.http.answer.items import Event, Itemised, new_id, server_event
-from draft_node.http.answer.shape import BYTES, now
+from draft_node.http.answer.shape import now
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.response_tools import FunctionTool, as_input
@@ -29,7 +28,6 @@ class ResponseShape(Itemised):
 
     def __init__(self, request: ResponsesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch, _begun_body(request, batch.texts[0], model))
-        self.num_repeated = len(to_json(self.body)) // BYTES
         self._toolbox = request.toolbox
         self._numbers = count()
 

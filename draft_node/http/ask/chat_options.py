@@ -169,10 +169,3 @@ def _within(text: str, thinking: ThinkingFormat | None) -> Continued:
     """Returns what a text is in the middle of."""
     is_open = thinking is not None and text.rfind(thinking.opens) > text.rfind(thinking.closes)
     return "thinking" if is_open else "text"
-
-
-def check_free(options: ChatOptions, *, is_constrained: bool) -> None:
-    """Raises ApiError if a constraint, which holds from an answer's beginning, would have to hold from its middle."""
-    if options.inputs.continues and is_constrained:
-        what = "messages: the last one is the assistant's, and a constrained answer cannot be continued"
-        raise ApiError(400, f"{what}; add a message of the user, or leave out the constraint", param="messages")

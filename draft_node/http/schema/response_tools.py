@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from draft_node.http.schema.chat import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, Schema, listed
+from draft_node.http.schema.chat import MAX_TOOLS, Function, Name, Schema, listed
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.strict import ByType, LeftOut, Strict, refused, tell_ignored
+from draft_node.http.schema.strict import ByType, LeftOut, Strict, tell_ignored
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 
 DATED = r"(_\d{4}_\d\d_\d\d)?"
@@ -58,16 +58,6 @@ class NamespaceTool(Strict):
     name: Name
     description: str | None = None
     tools: Annotated[list[Annotated[FunctionTool | CustomTool, ByType("function")]], listed(MAX_TOOLS)]
-
-    @model_validator(mode="after")
-    def _has_short_names(self) -> Self:
-        longest = max((shown_name(tool.name, self.name) for tool in self.tools), key=len, default="")
-        if len(longest) > MAX_NAME_CHARS:
-            what = (
-                f"has {longest} of {len(longest)} characters; at most {MAX_NAME_CHARS} can be shown, so shorten a name"
-            )
-            raise refused("tools", what)
-        return self
 
 
 class HostedTool(LeftOut):

@@ -6,21 +6,19 @@ become one message of the chat.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field
 
 from draft_node.http.schema.chat import (
     MAX_MESSAGES,
     MAX_PARTS,
-    MAX_PAST_NAME_CHARS,
     Asking,
     ChatRequest,
     Effort,
     JsonSchema,
     NumTokens,
     ServiceTier,
-    StreamOptions,
     call_of,
     listed,
 )
@@ -34,7 +32,7 @@ from draft_node.http.schema.response_tools import (
     as_arguments,
     shown_name,
 )
-from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
+from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few
 from draft_node.service.chat_support import ChatSupport
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
@@ -47,18 +45,7 @@ class ItemText(Strict):
     logprobs: list[Any] | None = None  # likewise
 
 
-class RefusalText(Strict):
-    type: Literal["refusal"]
-    refusal: str
-
-    @property
-    def text(self) -> str:
-        return self.refusal
-
-
-ItemContent: TypeAlias = Annotated[
-    list[Annotated[ItemText | RefusalText | Unseen, ByType("input_text")]], listed(MAX_PARTS)
-]
+ItemContent: TypeAlias = Annotated[list[Annotated[ItemText | Unseen, ByType("input_text")]], listed(MAX_PARTS)]
 
 
 class Item(Strict):
@@ -96,13 +83,6 @@ class NamedCall(Item):
     def shown(self) -> str:
         """The tool's name as the model sees it, with its namespace."""
         return shown_name(self.name, self.namespace)
-
-    @model_validator(mode="after")
-    def _has_a_short_name(self) -> Self:
-        if len(self.shown) > MAX_PAST_NAME_CHARS:
-            what = f"has {len(self.shown)} characters with its namespace's; at most {MAX_PAST_NAME_CHARS} can be shown"
-            raise refused("name", f"{what}, so shorten one")
-        return self
 
 
 class FunctionCall(NamedCall):
@@ -208,7 +188,7 @@ class Reasoning(Strict):
     effort: Effort | None = None
 
 
-class ResponseStreamOptions(StreamOptions):
+class StreamOptions(Strict):
     include_usage: bool | None = None  # the last event always has the usage
 
 
@@ -240,13 +220,7 @@ class ResponsesRequest(Asking):
         few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
     ] = None  # told again, and kept nowhere
     user: Mark = None  # taken, and kept nowhere
-    stream_options: ResponseStreamOptions | None = None
-
-    @model_validator(mode="after")
-    def _tells_what_is_not_included(self, info: ValidationInfo) -> Self:
-        if set(self.include or ()) - {"reasoning.encrypted_content"}:
-            tell_ignored("include", info)
-        return self
+    stream_options: StreamOptions | None = None
 
     @cached_property
     def items(self) -> list[AnyItem]:

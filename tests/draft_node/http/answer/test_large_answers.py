@@ -17,20 +17,15 @@ from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import for_chat
-from draft_node.http.answer.shape import BYTES
 from draft_node.http.ask import generation as generations
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
-from draft_node.service.chat_support import ChatSupport
 from draft_node.service.fair_queue import FairQueue
-from draft_node.service.service import LARGE_ANSWER
 from goodspeed.wire.messages import Sampling
-from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
 from tests.waiting import run_async, until
 
 NUM_TOP = 20
-TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
 
 
@@ -91,33 +86,24 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-SAYS = "x" * (LARGE_ANSWER * BYTES)
 PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("path", "body", "shown", "num_whole", "num_streamed"),
+    ("body", "shown", "is_long"),
     [
-        ("completions", {"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], 1, 1),
-        ("completions", {"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", 1, 1),
-        ("completions", {"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], 1, 1),
-        ("completions", {"prompt": "x", "echo": True}, "x", 0, 0),
-        ("responses", {"input": "x", "tools": [{**TOOL, "description": SAYS}]}, SAYS, 1, 2),
-        ("responses", {"input": "x", "tools": [TOOL]}, "x", 0, 0),
+        ({"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], True),
+        ({"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", True),
+        ({"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], True),
+        ({"prompt": "x", "echo": True}, "x", False),
     ],
 )
 def test_what_is_long_is_shown_from_beside_the_event_loop(
-    queued: list[str], path: str, body: dict[str, Any], shown: str, num_whole: int, num_streamed: int, stream: bool
+    api: Api, queued: list[str], body: dict[str, Any], shown: str, is_long: bool, stream: bool
 ) -> None:
-    """A response has the tools of its request: in the first and last events of a stream."""
-    api = Api()
-    api.service.chats, api.service.max_chars = ChatSupport.of(tokenizer(QWEN3)), 1 << 20
-    limit = "max_tokens" if path == "completions" else "max_output_tokens"
-    answer = api.client.post(f"/v1/{path}", json={limit: 1, **body, "stream": stream})
-    assert shown in answer.text
-    assert queued.count("answers") == (num_streamed if stream else num_whole)
-    assert ("bodies" in queued) == (shown is SAYS), "what repeats a large request is made where that is read"
+    assert shown in api.complete(max_tokens=1, stream=stream, **body).text
+    assert queued.count("answers") == is_long
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])

@@ -332,7 +332,7 @@ def test_tools_that_are_only_hosted_are_none() -> None:
             'must be "object"',
         ),
         ({"tool_choice": {"type": "custom", "name": "close"}}, "tool_choice.name", "choose one of tools"),
-        ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools", "shorten a name"),
+        ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools.0.name", "must match pattern"),
         ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3", "send the item itself"),
         ({"input": [said("user"), {"type": "compaction_trigger"}]}, "input.1", "send one of 'message'"),
         ({"previous_response_id": "r"}, "previous_response_id", "send all of it as input"),
