@@ -16,7 +16,6 @@ from draft_node.http.schema.errors import ApiError
 from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.output_processor import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
-from draft_node.service.token_text import PromptTokens
 
 
 class Shape(ABC):
@@ -110,7 +109,6 @@ async def events_of(shape: Shape, service: Service, user: str) -> AsyncGenerator
         async for index, item in items:
             shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
             work = partial(shape.events, index, item)
-            size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else 0
             for event in await service.answers.run(user, size, work):
                 yield event
             size = 0
@@ -125,19 +123,16 @@ async def to_json(shape: Shape, service: Service, user: str) -> bytes:
 
 def _size(shape: Shape) -> int:
     """Counts an answer's entries: tokens and alternatives of prompts and texts."""
-    told = _size_of_prompts(shape.batch) + sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
-    texts = zip(shape.choices, shape.batch.texts, strict=True)
-    return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)
+    told = _size_of_prompts(shape.batch)
+    for choice, text in zip(shape.choices, shape.batch.texts, strict=True):
+        told += choice.num_tokens * (1 + (text.num_logprobs or 0))
+        told += 0 if choice.prompt is None else len(choice.prompt.ids) * (1 + (text.num_prompt_logprobs or 0))
+    return told
 
 
 def _size_of_prompts(batch: Batch) -> int:
     """Counts the tokens of prompts that an answer shows as text or ids."""
     return (batch.is_echo + batch.returns_token_ids) * sum(len(text.prompt) for text in batch.texts)
-
-
-def _size_of_prompt(batch: Batch, prompt: PromptTokens | None) -> int:
-    num_top = max((text.num_prompt_logprobs or 0 for text in batch.texts), default=0)
-    return 0 if prompt is None else len(prompt.ids) * (1 + num_top)
 
 
 def now() -> int:

@@ -196,9 +196,11 @@ def _asked(request: TextRequest, vocab_size: int) -> SamplingRequest:
 
 
 def _check_echo(request: CompletionRequest, num_tokens: int, num_logprobs: int) -> None:
-    """ApiError if too many log-probabilities of prompts are asked for."""
+    """ApiError if more log-probabilities of prompts are asked for than a whole answer of one choice can have."""
     if (request.n or 1) > 1:
         raise wrong("n must be 1 with echo and logprobs; send several requests")
+    if request.stream:
+        raise wrong("stream must be false with echo and logprobs, which come whole; leave it out")
     longest = MAX_PROMPT_LOGPROBS // (1 + num_logprobs)
     if num_tokens > longest:
         what = f"echo: log-probabilities of {num_tokens} tokens with {num_logprobs} alternatives each are too many"

@@ -89,14 +89,14 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("body", "shown", "is_long"),
+    ("body", "shown", "is_long", "stream"),
     [
-        ({"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], True),
-        ({"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", True),
-        ({"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], True),
-        ({"prompt": "x", "echo": True}, "x", False),
+        ({"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], True, False),
+        ({"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], True, True),
+        ({"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", True, True),
+        ({"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], True, False),
+        ({"prompt": "x", "echo": True}, "x", False, True),
     ],
 )
 def test_what_is_long_is_shown_from_beside_the_event_loop(
