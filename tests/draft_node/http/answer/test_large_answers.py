@@ -26,7 +26,6 @@ from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
 from tests.waiting import run_async, until
 
 NUM_TOP = 20
-HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
 
 
 def test_the_entries_of_a_chat_are_made_one_by_one_while_it_is_written() -> None:
@@ -152,8 +151,9 @@ def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(
     assert [generation.max_tokens for generation in api.service.generations] == [4, 4]
 
 
-def sent_by(**wanted: Any) -> list[Message]:
-    """Returns what the application gives to the connection, for a completion."""
+@run_async
+async def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -163,24 +163,6 @@ def sent_by(**wanted: Any) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    async def body() -> None:
-        body = json.dumps(wanted).encode()
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": HEADERS}
-        given = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def first() -> Message:
-            return next(given, None) or await receive()
-
-        await Api().app(scope, first, send)
-
-    asyncio.run(asyncio.wait_for(body(), 60))
-    return sent
-
-
-def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
-    sent = sent_by(prompt="x", max_tokens=100, logprobs=NUM_TOP)
-    pieces = [message["body"] for message in sent[1:]]
-    assert max(map(len, pieces)) == 1000
-    assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
-    assert len(json.loads(b"".join(pieces))["choices"][0]["logprobs"]["tokens"]) == 100
+    await streams.whole(bytes(2500))({"type": "http"}, receive, send)
+    assert dict(sent[0]["headers"])[b"content-length"] == b"2500"
+    assert [len(message["body"]) for message in sent[1:]] == [1000, 1000, 500, 0]
