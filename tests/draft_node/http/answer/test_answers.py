@@ -181,7 +181,7 @@ BREAKS = [
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("error", "status", "code"), BREAKS)
 def test_what_fails_before_the_first_token_is_said_by_the_status(
-    api: Api, error, status: int, code: str, stream: bool
+    api: Api, error: Exception, status: int, code: str, stream: bool
 ) -> None:
     api.fail(error)
     answer = api.chat(n=2, stream=stream)

@@ -1,4 +1,4 @@
-"""Answers with very many log-probabilities: they are bounded, and made and sent without holding the event loop."""
+"""Large bodies and answers with very many log-probabilities are bounded, read, made and sent beside the event loop."""
 
 import asyncio
 import gc
@@ -21,6 +21,7 @@ from draft_node.http.ask import generation as generations
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
 from draft_node.service.fair_queue import FairQueue
+from draft_node.service.service import LARGE_BODY
 from goodspeed.wire.messages import Sampling
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
 from tests.waiting import run_async, until
@@ -103,6 +104,13 @@ def test_what_is_long_is_shown_from_beside_the_event_loop(
 ) -> None:
     assert shown in api.complete(max_tokens=1, stream=stream, **body).text
     assert queued.count("answers") == is_long
+
+
+def test_a_large_body_is_read_beside_the_event_loop(api: Api, queued: list[str]) -> None:
+    assert error_of(api.complete(prompt="x" * LARGE_BODY))["code"] == "context_length_exceeded"
+    assert queued.count("bodies") == 1
+    api.complete(prompt="x")
+    assert queued.count("bodies") == 1
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
