@@ -29,7 +29,6 @@ from draft_node.http.schema.chat import (
 from draft_node.http.schema.content_parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
-from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
 from draft_node.service.chat_support import ChatSupport
 from goodspeed.serving.web.errors import NO_THREADS
 
@@ -89,16 +88,6 @@ class ToolUse(OfMessages):
     name: PastName
     input: dict[str, Any]
 
-    @model_validator(mode="after")
-    def _is_a_calls(self) -> Self:
-        if depth(self.input) > MAX_DEPTH:
-            raise refused("input", f"must not have more than {MAX_DEPTH} levels")
-        try:
-            json.dumps(self.input, allow_nan=False)
-        except ValueError:
-            raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
-        return self
-
     def call(self) -> dict[str, Any]:
         """Returns the call in a chat's message."""
         return call_of(self.id, self.name, json.dumps(self.input))
@@ -108,17 +97,6 @@ class Thought(OfMessages):
     type: Literal["thinking"]
     thinking: str
     signature: str | None = None  # taken, and not looked at
-
-
-class Compaction(OfMessages):
-    """The summary of what was said before."""
-
-    type: Literal["compaction"]
-    content: str | None = None
-
-    @property
-    def text(self) -> str:
-        return self.content or ""
 
 
 class ToolReference(LeftOut):
@@ -133,44 +111,43 @@ class ToolReference(LeftOut):
         return f"[the tool {self.tool_name}]"
 
 
-class SearchResult(OfMessages):
-    type: Literal["search_result"]
-    source: str
-    title: str
-    content: Annotated[list[InputText], listed(MAX_PARTS)]
-
-    @property
-    def text(self) -> str:
-        return "\n".join((self.title, self.source, text_of(self.content)))
-
-
-class WrittenSource(OfMessages):
-    """A document's text, or its blocks."""
-
-    type: Literal["text", "content"]
+class TextSource(OfMessages):
+    type: Literal["text"]
     media_type: Literal["text/plain"] | None = None
-    data: str = ""
-    content: "str | Annotated[list[Shown], listed(MAX_PARTS)]" = ""
+    data: str
 
 
 class Document(OfMessages):
-    """A document that is text, or blocks; others the model cannot read."""
+    """A document that is text; others the model cannot read."""
 
     type: Literal["document"]
-    source: WrittenSource
+    source: TextSource
     title: str | None = None
     context: str | None = None
 
     @property
     def text(self) -> str:
-        given = (self.title, self.context, self.source.data, text_of(self.source.content))
-        return "\n".join(part for part in given if part)
+        return "\n".join(part for part in (self.title, self.context, self.source.data) if part)
+
+
+def _unless_unread(given: Any, found: str) -> str:
+    """Returns the type of a block: of a document that is no text that of a file."""
+    if found != "document" or not isinstance(given, dict):
+        return found
+    source = given.get("source")
+    return found if isinstance(source, dict) and source.get("type") == "text" else "container_upload"
+
+
+OF_BLOCKS = ByType(find=_unless_unread)
+
+Asked: TypeAlias = InputText | Unseen | Document
+"""What a user or the system shows the model, beside tools' results."""
 
 
 class ToolResult(OfMessages):
     type: Literal["tool_result"]
     tool_use_id: Id
-    content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
+    content: str | Annotated[list[Annotated[Asked | ToolReference, OF_BLOCKS]], listed(MAX_PARTS)] | None = None
 
     def turn(self) -> dict[str, Any]:
         """Returns the message of a chat."""
@@ -188,38 +165,15 @@ class HostedBlock(LeftOut):
     )
 
 
-def _unless_unread(given: Any, found: str) -> str:
-    """Returns the type of a block: of a document that is neither text nor blocks that of a file."""
-    if found != "document" or not isinstance(given, dict):
-        return found
-    source = given.get("source")
-    is_written = isinstance(source, dict) and source.get("type") in ("text", "content")
-    return found if is_written else "container_upload"
-
-
-OF_BLOCKS = ByType(find=_unless_unread)
-
-Shown: TypeAlias = Annotated[InputText | Unseen | Document | SearchResult | ToolReference, OF_BLOCKS]
-"""A block of a tool's result."""
-
-Block: TypeAlias = Annotated[
-    InputText | ToolUse | ToolResult | Thought | Unseen | Document | SearchResult | Compaction | HostedBlock,
-    OF_BLOCKS,
-]
+Block: TypeAlias = Annotated[Asked | ToolUse | ToolResult | Thought | HostedBlock, OF_BLOCKS]
 """A block of a message."""
 
-WrittenSource.model_rebuild()
-ToolResult.model_rebuild()
-
 ROLES: dict[str, tuple[type, ...]] = {
-    "user": (InputText, ToolResult, Unseen, Document, SearchResult),
-    "assistant": (InputText, ToolUse, Thought, Compaction, HostedBlock),
+    "user": (InputText, Unseen, Document, ToolResult),
+    "assistant": (InputText, ToolUse, Thought, HostedBlock),
     "system": (InputText, HostedBlock),
 }
 """The blocks that messages of a role may have."""
-
-ASKED = (InputText, Unseen, Document, SearchResult)
-"""The blocks of a user or the system that the model sees, beside tools' results."""
 
 
 class Message(OfMessages):
@@ -229,7 +183,7 @@ class Message(OfMessages):
     content: str | Annotated[list[Block], listed(MAX_PARTS)]
 
     @property
-    def blocks(self) -> "list[Block]":
+    def blocks(self) -> list[Block]:
         return [InputText(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
     @model_validator(mode="after")
@@ -246,7 +200,7 @@ class Message(OfMessages):
         if self.role == "assistant":
             yield {
                 "role": "assistant",
-                "content": text_of(block for block in self.blocks if isinstance(block, InputText | Compaction)),
+                "content": text_of(block for block in self.blocks if isinstance(block, InputText)),
                 "reasoning_content": "".join(block.thinking for block in self.blocks if isinstance(block, Thought)),
                 "tool_calls": [block.call() for block in self.blocks if isinstance(block, ToolUse)],
             }
@@ -254,7 +208,7 @@ class Message(OfMessages):
         for is_result, run in groupby(self.blocks, lambda block: isinstance(block, ToolResult)):
             if is_result:
                 yield from (block.turn() for block in run if isinstance(block, ToolResult))
-            elif shown := [block for block in run if isinstance(block, ASKED)]:
+            elif shown := [block for block in run if isinstance(block, Asked)]:
                 yield {"role": self.role, "content": content_of(shown)}
 
 
