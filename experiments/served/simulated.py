@@ -5,7 +5,7 @@ A drafted token agrees with the probability that its place in a draft had, whate
 certain of one token than of another, as real ones are. A twin has its mean times, and none of the spread.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -16,9 +16,9 @@ from experiments.served.running import Kind
 from experiments.simulation.nodes.surroundings import Finished
 from experiments.simulation.settings import Settings
 from experiments.simulation.texts.acceptance import Acceptance
+from experiments.simulation.twin import like, line_and_step_s, round_cost
 from experiments.simulation.world import World
-from goodspeed.fair.fit import fit_roofline
-from goodspeed.fair.round_time import Linear, Sample
+from goodspeed.fair.round_time import Linear
 from goodspeed.serving.measuring.recording import Drafted, Opened, Round
 from goodspeed.wire.messages import OpenSession, Verdict
 from verify_node.config import VerifyConfig
@@ -28,9 +28,6 @@ NEAR = 0.1
 
 SPARE = 100
 """Rounds until all clients have had a token, at most."""
-
-ROOM = 1 << 12
-"""Pages, and tokens of context: enough that neither ever runs out."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +78,9 @@ def _opened(number: int, client: str, opened: OpenSession) -> Opened:
 def settings(kind: Kind, node: VerifyConfig, runs: Sequence[Run], waiting: Sequence[Run]) -> Settings:
     """Returns the world of a kind of rounds. runs: in it. waiting: runs in rounds that wait for drafts, whose times
     tell how long these take."""
-    core = node.core
-    waits = core.rounds == "barrier"
+    waits = node.core.rounds == "barrier"
     clients = range(len(runs[0].clients))
-    places = [placed(runs, client, core.budget, waits=waits) for client in clients]
+    places = [placed(runs, client, node.core.budget, waits=waits) for client in clients]
     sizes = [[size for one in runs for size in one.sizes(client)] for client in clients]
     lines = [line_and_step_s(each for one in waiting for each in one.drafts(client)) for client in clients]
     ratio = any(opened.verification == "ratio" for one in runs for opened in one.sessions.values())
@@ -92,20 +88,9 @@ def settings(kind: Kind, node: VerifyConfig, runs: Sequence[Run], waiting: Seque
     def acceptance(client: int, number: int) -> Acceptance:
         return places[client]
 
-    return Settings(
+    return replace(
+        like(node.core),
         num_clients=len(clients),
-        num_at_once=1,
-        stops=0.0,
-        rounds=core.rounds,
-        policy=core.policy,
-        budget=core.budget,
-        eta=core.eta,
-        weigh_evidence=core.weigh_evidence,
-        beta=core.beta,
-        max_round_tokens=core.max_round_tokens,
-        num_pages=ROOM,
-        page_size=16,
-        context_len=ROOM,
         loads=tuple(kind.loads),
         sizes=lambda client, number: sizes[client][number % len(sizes[client])],
         verification=("ratio",) if ratio else ("match",),
@@ -117,33 +102,6 @@ def settings(kind: Kind, node: VerifyConfig, runs: Sequence[Run], waiting: Seque
         ),
         latency_s=tuple(latency_s for latency_s, _ in lines),
     )
-
-
-def round_cost(rounds: Iterable[Round]) -> Linear:
-    """A round's duration by what was fed, from all of them."""
-    samples = [
-        Sample(done.num_tokens, done.num_sessions, done.context_tokens, done.duration_s)
-        for done in rounds
-        if done.duration_s > 0
-    ]
-    (term,) = fit_roofline(samples, num_terms=1).terms
-    return term
-
-
-def line_and_step_s(drafts: Iterable[Drafted]) -> tuple[float, float]:
-    """Returns one way's seconds, and those of the draft model's step, from the answers to verdicts by their lengths.
-
-    A draft takes a step to catch up, and one for each token. Answers of one length do not tell ways from steps; then
-    all of it is drafting.
-    """
-    made = [(len(one.agreed) + 1, one.answer_s) for one in drafts if one.agreed and one.answer_s > 0]
-    if not made:
-        return 0.0, 0.0
-    steps, seconds = np.array(made).T
-    spread = float(steps.var())
-    step_s = float(((steps - steps.mean()) * (seconds - seconds.mean())).mean()) / spread if spread else np.inf
-    step_s = min(max(step_s, 0.0), float((seconds / steps).min()))
-    return float((seconds - step_s * steps).mean()) / 2, step_s
 
 
 def simulate(world_settings: Settings, clients: Sequence[str], num_rounds: int, seed: int) -> Run:

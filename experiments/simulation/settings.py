@@ -127,6 +127,8 @@ class Settings:
     repeats: float = 0.0  # share of the prompts that begin like the one before, of whichever user that was
     sizes: Callable[[int, int], tuple[int, int]] | None = None
     """(number of the client, of its session) -> tokens of its prompt, tokens wanted: instead of chance."""
+    joins: tuple[int, ...] = ()
+    """The verify round after which each client comes, one after another, and is waited for; default: all at once."""
     arrivals: tuple[Schedule, ...] = ()
     """Times and kinds of each client's requests, instead of one after another and by chance; all are served at once."""
     # the verify node

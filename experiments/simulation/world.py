@@ -42,6 +42,7 @@ class World(Place):
         self.trunk = Trunk(self.clock, bytes_per_s) if bytes_per_s < inf else None
         self.verify = VerifyNode(self, self._fork())
         self.drafts = self._make_drafts()
+        self.join_next(0)
         self._plan_faults()
 
     def _make_drafts(self) -> list[DraftNode]:
@@ -121,6 +122,13 @@ class World(Place):
     def abandon(self) -> None:
         """Ends the run: requests that are not over are not waited for."""
         self._num_requests = self.num_done
+
+    def join_next(self, num_rounds: int) -> None:
+        """Lets the next client join if it is to come after at most `num_rounds` rounds; one client per call."""
+        for draft, joins in zip(self.drafts, self.settings.joins, strict=False):
+            if joins <= num_rounds and not draft.joined:
+                draft.join()
+                return
 
     # faults that befall nodes
 

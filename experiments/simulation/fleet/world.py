@@ -46,6 +46,9 @@ class OtherPlace(Place):
     def request_over(self) -> None:
         self.world.request_over()
 
+    def join_next(self, num_rounds: int) -> None:
+        self.world.join_next(num_rounds)
+
 
 class FleetWorld(World):
     """The first verify node is that of the world with one; faults of verify nodes befall any of them."""

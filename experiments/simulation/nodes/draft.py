@@ -74,9 +74,15 @@ class DraftNode:
         self._on_core: dict[bytes, tuple[float, float]] = {}  # end and length of each session's newest proposal
         self._is_stopping = False
         self._away_at = 0.0  # the verify node has been away since then, if it is
+        self.joined = not settings.joins
         self._boot()
         self._users.come(self._start_some)
         self._tick()
+
+    def join(self) -> None:
+        """Its users come."""
+        self.joined = True
+        self._start_some()
 
     # faults
 
@@ -163,7 +169,8 @@ class DraftNode:
     def _start_some(self, *, one_more: bool = False) -> None:
         """Starts requests up to the number served at once. A node that stops, or whose texts would wait, takes none."""
         while (
-            self._users.want_more
+            self.joined
+            and self._users.want_more
             and len(self.generations) < self._users.num_at_once
             and (one_more or not self._is_closed)
         ):

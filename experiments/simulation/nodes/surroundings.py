@@ -73,3 +73,7 @@ class Surroundings(Protocol):
     def request_over(self) -> None:
         """A user's request is over."""
         ...
+
+    def join_next(self, num_rounds: int) -> None:
+        """Lets the next client join if it is to come after at most `num_rounds` rounds."""
+        ...

@@ -22,7 +22,7 @@ from goodspeed.fair.policies import OwnPolicy, Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fleet.replicas import Load, Replica
 from goodspeed.wire.handshake import Hello
-from goodspeed.wire.messages import Draft, UpMessage, Verdict
+from goodspeed.wire.messages import Draft, OpenSession, UpMessage, Verdict
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.scheduler.prompt_lookup import PromptLookup
@@ -81,6 +81,7 @@ class VerifyNode:
         self._num_found = 0  # by the process that there is
         self._in_flight = False  # a round is
         self._down_s = 0.0  # for how long it goes when that is over
+        self._opened: set[bytes] = set()
         self._sizes, self._last_size = Size(world.settings.change_rows), 0
         self._reading_s = 0.0  # of the drafts since the round before
         self._drafted: set[bytes] = set()  # sessions whose drafts have come since then
@@ -157,6 +158,9 @@ class VerifyNode:
                 self._reading_s += self.world.settings.draft_core.draft_s
             if isinstance(message, Draft) and message.tokens:
                 self._drafted.add(message.session_id)
+            if isinstance(message, OpenSession):
+                self._opened.add(peer_id)
+                self.world.join_next(self.core.rounds.num_rounds)
             self._plan()
 
     def _tick(self, core: VerifyCore) -> None:
@@ -177,6 +181,8 @@ class VerifyNode:
         core = self.core
         if core is None or self._in_flight:
             return
+        if len(self._opened) < sum(joins <= core.rounds.num_rounds for joins in self.world.settings.joins):
+            return  # a client that must have come by then has not
         now = self._watch.now
         self._reply(core.admit(now))
         planned = core.plan(now)
@@ -253,6 +259,7 @@ class VerifyNode:
             waited_s, send_s = started - self._idle_since, self._send_s(verdicts)
             self.world.on_round(Finished(planned, started, waited_s, duration_s, verdicts, send_s))
         self._idle_since = self.world.clock.now
+        self.world.join_next(planned.number)
         self._reply(sends)
         if core.draining:
             self._go(core)
