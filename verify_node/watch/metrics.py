@@ -106,9 +106,11 @@ class VerifyCollector(Collector):
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(counts.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
-        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.rounds.model_switch.permits))
-        may_draft = core.rounds.own_model_switch.compares and core.rounds.own_model_switch.permits
-        yield gauge("own_model_may_draft", "1 while this node's own draft model may draft.", float(may_draft))
+        models = core.rounds.model_switch
+        yield gauge("models_may_draft", "1 while draft models may draft.", float(models.nodes_may_draft))
+        yield gauge(
+            "own_model_may_draft", "1 while this node's own draft model may draft.", float(models.own_may_draft)
+        )
         yield counter("own_model_passes", "Forward passes of that model.", counts.num_own_passes)
         yield counter("own_model_seconds", "Time in which that model drafted.", counts.own_s)
         yield counter("own_model_draft_tokens", "Its drafted tokens verified.", counts.drafted_by[OWN])

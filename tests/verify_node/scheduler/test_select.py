@@ -374,16 +374,15 @@ def test_the_least_probability_is_of_the_rows_own_time():
     assert claimed == pytest.approx(BOUND_SHARE * price, rel=0.03)
 
 
-@pytest.mark.parametrize("resting", [(False, True), (True, False)])
-def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others(resting):
+def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others():
     """Else a return of the draft models would verify none of their tokens, and find that they bring nothing."""
     choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
     for _ in range(60):
         assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
-    choice.turn_to(resting, is_trial=True)
+    choice.turn_to(False, is_trial=True)
     for _ in range(60):
         lengths(choice, drafting(1, ()))
-    choice.turn_to((True, True), is_trial=False)
+    choice.turn_to(True, is_trial=False)
     assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
 
 
@@ -392,9 +391,9 @@ def test_a_trial_forgets_the_drafts_before_it():
     choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
     for _ in range(60):
         assert lengths(choice, drafting(1, (0.1, 0.1))) == [0]
-    choice.turn_to((False, True), is_trial=False)
+    choice.turn_to(False, is_trial=False)
     lengths(choice, drafting(1, ()))
-    choice.turn_to((True, True), is_trial=True)
+    choice.turn_to(True, is_trial=True)
     lengths(choice, drafting(1, ()))  # the draft model has not answered yet
     assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
 
