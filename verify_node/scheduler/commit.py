@@ -24,7 +24,6 @@ class Moved(Struct, frozen=True):
     outcome: Outcome
     base_len: int
     taken: tuple[int, ...]
-    after_wrong: bool = False  # the session's previous round rejected a first choice
     unverified: DraftTokens | None = None  # a draft for this text, if the round verified none
     num_awaited: int | None = None  # tokens that might be drafted, where rounds wait for all drafts
 
@@ -67,13 +66,6 @@ class Moved(Struct, frozen=True):
             pairs = enumerate(zip(path, self.entry.first_choices, strict=False))
             num_accepted = next((place for place, (node, first) in pairs if node != first), len(path))
         return min(num_accepted, len(self.taken) + 1)
-
-    @property
-    def is_wrong(self) -> bool:
-        """True if a first choice was rejected."""
-        return self.num_verified > 0 and self._num_first_accepted < min(
-            len(self.entry.first_choices), len(self.taken) + 1
-        )
 
     @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
@@ -168,9 +160,7 @@ def commit(
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, num_awaited)
-    drafts.note_wrong(moved.is_wrong)
-    return moved
+    return Moved(session, entry, outcome, base_len, taken, unverified, num_awaited)
 
 
 def publish(session: Session, pool: PagePool) -> None:

@@ -90,11 +90,6 @@ class VerifyCollector(Collector):
         rejected = counts.num_alternatives - counts.num_alternatives_accepted
         fates = {"accepted": counts.num_alternatives_accepted, "rejected": rejected}
         yield counters("alternative_tokens", "Tokens of trees verified beside their first choices.", "fate", fates)
-        empty = counts.num_empty_after_wrong
-        drafted_after_wrong = {"nothing": empty, "something": counts.num_after_wrong - empty}
-        yield counters(
-            "rounds_after_wrong_token", "Rounds of a text right after a wrong one.", "drafted", drafted_after_wrong
-        )
         yield histogram("iteration_tokens_total", "Tokens fed to the target per round.", counts.round_tokens)
 
     def _rounds(self) -> Iterator[Metric]:
