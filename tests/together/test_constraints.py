@@ -15,10 +15,10 @@ from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.loading import start
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, Sampling, Verdict
-from tests.fakes import Desk, make_hello, make_open, session_id
+from tests.fakes import Desk, make_entry, make_hello, make_open, session_id
 from tests.verify_node.model.desk import RealDesk
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Round
 
 TARGET, DRAFT = checkpoints.load("tiny-target"), checkpoints.load("tiny-draft-m")
 CONSTRAINTS = Constraints(TARGET)
@@ -64,19 +64,17 @@ class Pair:
             [proposed] = [one for _ in range(6) if self.drafter.busy for one in self.drafter.step()]
             text = (*PROMPT, *output)
             start = self.target.engine.pool.length(session_id(1))
-            entry = Entry(
-                session_id(1),
+            entry = make_entry(
+                1,
                 start,
                 (*text[start:], *proposed.tokens),
                 len(proposed.tokens),
-                True,
-                self.request.sampling,
-                self.request.verification,
-                epoch=1,
+                sampling=self.request.sampling,
+                verification=self.request.verification,
                 proposal=proposed.proposal,
                 stop_ids=(END,),
                 constraint=self.constraint,
-                prompt_len=len(PROMPT),
+                prompt=PROMPT,
                 text=text,
             )
             [outcome] = self.target.run(Round(number, (entry,))).outcomes

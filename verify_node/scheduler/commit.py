@@ -50,8 +50,9 @@ class Moved(Struct, frozen=True):
 
     @property
     def _num_counted(self) -> int:
-        counts = is_awaited(self.entry.source) or self.entry.proposal is not None or self.num_awaited is not None
-        return len(self.entry.first_choices) if counts else 0
+        entry = self.entry
+        counts = is_awaited(entry.source) or entry.drafted.proposal is not None or self.num_awaited is not None
+        return len(entry.first_choices) if counts else 0
 
     @property
     def num_first_choices(self) -> tuple[int, int]:
@@ -81,7 +82,7 @@ class Moved(Struct, frozen=True):
         source = self.entry.source
         if source is None or TRAITS[source].is_certain:
             return []
-        codes = self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
+        codes = self.entry.drafted.codes[: min(self.num_verified, len(self.taken) + 1)]
         if not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:
@@ -96,7 +97,7 @@ class Moved(Struct, frozen=True):
         for at in tried:
             for place, node in enumerate(node for node, parent in enumerate(parents) if parent == at):
                 source: ClaimedOf = "alternative" if place else self.entry.source or MODEL
-                claims.append((source, self.entry.probabilities[node : node + 1], int(node in path)))
+                claims.append((source, self.entry.drafted.codes[node : node + 1], int(node in path)))
         return claims
 
     @property

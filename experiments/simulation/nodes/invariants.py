@@ -148,7 +148,7 @@ def _round(done: Round, core: VerifyCore) -> Iterator[Claim]:
 def _entry(entry: Entry, session: Session) -> Iterator[Claim]:
     num_tokens, base_len = len(session.tokens), entry.base_len
     yield session, session.is_active, "takes part in a round"
-    yield session, entry.epoch == session.epoch, f"takes part in a round in epoch {entry.epoch}"
+    yield session, entry.opened.epoch == session.epoch, f"takes part in a round in epoch {entry.opened.epoch}"
     if entry.samples:
         yield session, base_len == num_tokens, f"is verified from {base_len} on, but has {num_tokens} tokens"
     else:

@@ -17,6 +17,7 @@ from verify_node.scheduler.allocate import (
 )
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Entry, Outcome
+from verify_node.session.draft_tokens import DraftTokens
 
 
 class Given:
@@ -48,8 +49,7 @@ def make_session(scheduler, number=1, client="a", **changes):
 
 def seen(session, agreement, num_drafted, num_tokens):
     """A round that delivered so many tokens to the session, and verified so many that its draft model drafted."""
-    tokens = (1,) * (num_drafted + 1)
-    entry = Entry(session.session_id, 2, tokens, num_drafted, True, session.opened.sampling, source="model")
+    entry = Entry(session.opened, 2, (1,) * (num_drafted + 1), DraftTokens((1,) * num_drafted))
     taken = (7,) * num_tokens
     outcome = Outcome(session.session_id, taken, max(0, num_tokens - 1), agreement)
     return Moved(session, entry, outcome, 3, taken)

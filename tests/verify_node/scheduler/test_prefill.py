@@ -15,11 +15,11 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Sampling, Slo
-from tests.fakes import Desk, session_id
+from goodspeed.wire.messages import Slo
+from tests.fakes import Desk, make_entry, session_id
 from verify_node.model.own_drafter import LEAST_PREFILL
 from verify_node.scheduler.prefill import FIRST, LONGEST, UNMEASURED, Prefill, attended
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Round
 
 LONG = 4000
 
@@ -172,9 +172,8 @@ GPU = Roofline((Linear(fixed_s=0.01), Linear(fixed_s=0.002, token_s=1e-5)))
     ids=["few rows", "many rows", "rows that cost nothing"],
 )
 def test_the_scatter_of_rounds_makes_no_row_dear(profile: CostModel, num_prefill: int) -> None:
-    prefill, noise, sampling = Prefill(Refined(profile), PagePool(1, 1)), Random(1), Sampling()
-    text = Entry(session_id(1), 200, (1,), 0, True, sampling)
-    prompt = Entry(session_id(2), 0, (1,) * num_prefill, 0, False, sampling)
+    prefill, noise = Prefill(Refined(profile), PagePool(1, 1)), Random(1)
+    text, prompt = make_entry(1, 200, (1,)), make_entry(2, 0, (1,) * num_prefill, samples=False)
     for number in range(1000):
         done = Round(number, (text, prompt) if number % 4 else (text,))
         prefill.observe(done, profile.round_s(done.num_tokens, 2, 200) * exp(noise.gauss(0.0, 0.1)))

@@ -49,7 +49,7 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
         assert entry.tokens[-2:] == session.drafts.newest.tokens[:2]
-        assert entry.probabilities == session.drafts.newest.codes[:2]
+        assert entry.drafted.codes == session.drafts.newest.codes[:2]
         assert entry.source == session.drafts.newest.source
 
 
