@@ -33,7 +33,6 @@ from goodspeed.fair.selection import (
 )
 from goodspeed.wire import probabilities
 from verify_node.clients.client import Client
-from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.prompt_lookup import PromptLookup, Wanting
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
 from verify_node.session.draft_tokens import NOTHING, DraftTokens
@@ -164,7 +163,7 @@ class Choice:
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
-        candidates = _candidates(drafted, worths, number)
+        candidates = [_candidate(session, one, worths[session.client.name]) for session, one in drafted]
         turn = number % max(1, len(drafted))  # so that ties are not always won by the same sessions
         drafted, candidates = drafted[turn:] + drafted[:turn], candidates[turn:] + candidates[:turn]
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
@@ -354,28 +353,10 @@ def _better(session: Session, drafted: DraftTokens, other: DraftTokens | None) -
     return other if _num_expected(session, other) > _num_expected(session, drafted) else drafted
 
 
-def _candidates(
-    drafted: Sequence[tuple[Session, DraftTokens]], worths: Mapping[str, float], number: int
-) -> list[Candidate]:
-    """Returns the drafts as candidates of the selection of round `number`, in this order."""
-    previous = number - 1  # after that round this one's drafts were permitted
-    rooms = limits_of_clients([session for session, _ in drafted], previous)
-    return [
-        Candidate(
-            _calibrated_probabilities(session, one),
-            parents=one.parents,
-            worth=worths[session.client.name],
-            max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),
-        )
-        for session, one in drafted
-    ]
-
-
-def _most_nodes(session: Session, drafted: DraftTokens, room: int | None) -> int | None:
-    """Most tree nodes: each takes a position of the context, at any depth. room: limit of the client's key."""
-    if drafted.parents is None:
-        return room
-    return min(session.max_length, trees.MAX_NODES, *(() if room is None else (room,)))
+def _candidate(session: Session, drafted: DraftTokens, worth: float) -> Candidate:
+    """Returns a draft as a candidate of the selection. worth: of one token."""
+    most = None if drafted.parents is None else min(session.max_length, trees.MAX_NODES)  # each takes a position
+    return Candidate(_calibrated_probabilities(session, drafted), drafted.parents, worth, max_nodes=most)
 
 
 def _calibrated_probabilities(session: Session, drafted: DraftTokens) -> list[float]:

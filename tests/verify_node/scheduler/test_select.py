@@ -179,19 +179,6 @@ def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
     assert make_choice(budget=2).choose([session], 1, NOW)[session.session_id].proposal == certain((1, 2))
 
 
-# -- what a key allows -------------------------------------------------------------------------------------------------
-
-
-def test_a_keys_limit_holds_over_all_of_its_sessions():
-    client = new_client("a", max_round_tokens=5)
-    sessions = [drafting(1, EVEN, client=client), drafting(2, EVEN, client=client), drafting(3, EVEN, client=client)]
-    found = lengths(make_choice(budget=12), *sessions, drafting(4, EVEN))
-    assert (sum(found[:3]), found[3]) == (5, 4)
-    assert max(found[:3]) == 2
-    client.max_round_tokens = 0
-    assert lengths(make_choice(), *sessions) == [0, 0, 0]
-
-
 # -- what is left of a draft -------------------------------------------------------------------------------------------
 
 
