@@ -225,12 +225,6 @@ def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
 # -- where rounds wait: who may draft nothing is tried again -----------------------------------------------------------
 
 
-def test_nobody_is_tried_who_takes_no_drafts():
-    scheduler = make_scheduler(Given(0))
-    session = make_session(scheduler, max_draft=0)
-    assert not any(permit(scheduler, [session], number)[0] for number in range(1, 100))
-
-
 def test_a_trial_gives_way_to_what_the_policy_gives():
     scheduler = make_scheduler(policy := Given(0))
     session = make_session(scheduler)

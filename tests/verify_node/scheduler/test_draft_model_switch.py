@@ -190,18 +190,6 @@ def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
     assert sum(one.num for one in world.drafts._by_load.values())
 
 
-def test_texts_that_are_sampled_are_compared_apart() -> None:
-    """Else what sampled chats teach costs greedy ones their drafts."""
-    world = World(0.8, 1)
-    for session in world.sessions:
-        session.draws_at_random = True
-    world.run(100 * STRETCH)
-    assert not world.drafts._by_load[1, True].permits
-    for session in world.sessions:
-        session.draws_at_random = False
-    assert world.run(1)
-
-
 @pytest.mark.parametrize("num_random", [1, 2])
 def test_texts_of_both_kinds_side_by_side_are_compared_all_the_same(num_random: int) -> None:
     """Texts end and begin, so the share of the random ones wavers."""
