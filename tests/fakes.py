@@ -19,19 +19,21 @@ from experiments.simulation.texts.target import Target
 from experiments.simulation.texts.text import STOP, VOCAB, alone, draw, feed_all, start
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.drafting.proposing import Propose
+from goodspeed.drafting.sources import Source
 from goodspeed.drafting.tree import Tree
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.policies import Policy
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel
-from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT
+from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, Verification
 from goodspeed.wire.handshake import VERSION, Hello, Welcome
 from goodspeed.wire.messages import Ack, DownMessage, Draft, OpenSession, Sampling, TokenLogprobs, UpMessage
 from verify_node.core.core import VerifyCore
 from verify_node.core.replies import Send
 from verify_node.core.settings import CoreSettings
-from verify_node.scheduler.round import Entry, Outcome, Round
+from verify_node.scheduler.round import Entry, Outcome, PromptRows, Round
+from verify_node.session.draft_tokens import DraftTokens
 
 Replaced = TypeVar("Replaced", bound=Struct)
 
@@ -43,6 +45,7 @@ __all__ = [
     "expected",
     "likeliest_path",
     "make_core",
+    "make_entry",
     "make_hello",
     "make_open",
     "make_welcome",
@@ -145,6 +148,28 @@ def make_welcome(**terms: Any) -> Welcome:
 def make_open(number: int = 1, *, epoch: int = 1, prompt: Sequence[int] = (1, 2, 3), **changes: Any) -> OpenSession:
     opened = OpenSession(session_id(number), epoch, tuple(prompt), (), Sampling(seed=number), max_tokens=20)
     return replace_message(opened, **changes)
+
+
+def make_entry(
+    number: int,
+    start: int,
+    tokens: Sequence[int],
+    num_drafted: int = 0,
+    *,
+    samples: bool = True,
+    verification: Verification = "match",
+    text: Sequence[int] = (),
+    prompt_rows: PromptRows | None = None,
+    proposal: bytes | None = None,
+    parents: Sequence[int] | None = None,
+    source: Source = "model",
+    **opened: Any,
+) -> Entry:
+    """An entry of a round, whose last tokens are drafted. opened: of `make_open`."""
+    asked = make_open(number, verification=verification, **opened)
+    tree = None if parents is None else tuple(parents)
+    drafted = DraftTokens(tuple(tokens[len(tokens) - num_drafted :]), b"", source, proposal, tree)
+    return Entry(asked, start, tuple(tokens), drafted, samples, verification, text, prompt_rows=prompt_rows)
 
 
 def expected(number: int = 1, **changes: Any) -> tuple[int, ...]:
@@ -295,7 +320,7 @@ class TellingTarget(Target):
 
 
 def _with_logprobs(entry: Entry, outcome: Outcome) -> Outcome:
-    if entry.num_logprobs is not None:
+    if entry.opened.num_logprobs is not None:
         outcome = replace(outcome, logprobs=tuple(map(told, count(entry.base_len), outcome.tokens)))
     if entry.prompt_rows is not None:
         outcome = replace(

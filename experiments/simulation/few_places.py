@@ -239,9 +239,6 @@ class _Told(Order):
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         return self._order.yields(holder, waiter, now)
 
-    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
-        return self._order.priority(waiter, now)
-
     def _job(self, job: Job) -> Job:
         session = self.sessions[job.job_id]
         num_written = len(session.tokens) - len(session.opened.prompt)

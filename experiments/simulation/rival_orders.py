@@ -30,9 +30,6 @@ class Las(Laps):
         is_higher = self.level(waiter.attained_s) < self.level(holder.attained_s)
         return is_higher or waiter.is_overdue(now, self.aging_s)
 
-    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
-        return (-1.0 if waiter.is_overdue(now, self.aging_s) else self.level(waiter.attained_s),)
-
 
 @ORDERS.register("sjf")
 class Sjf(Order):

@@ -8,9 +8,6 @@ from msgspec import Meta, Struct
 from goodspeed.slo.objectives import MAX_TIERS, Limit
 from goodspeed.wire.fields import Name
 
-MAX_ROUND_TOKENS = 1024
-"""Upper bound of `max_round_tokens`, which covers all sessions of a key; one draft has at most `MAX_DRAFT` tokens."""
-
 Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 Key: TypeAlias = Annotated[str, Meta(pattern=rf"^[{re.escape(Z85)}]{{40}}\Z")]
@@ -24,9 +21,6 @@ class Enrolled(Struct, frozen=True, forbid_unknown_fields=True):
     public_key: Key
     weight: Annotated[float, Meta(ge=0.001, le=1000.0)] = 1.0  # in the utility that the policy maximizes
     max_sessions: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None  # open at once; None: as any client
-    max_round_tokens: Annotated[int, Meta(ge=1, le=MAX_ROUND_TOKENS)] | None = (
-        None  # drafted tokens in a round; None: the budget
-    )
     tiers: Annotated[tuple[Name, ...], Meta(max_length=MAX_TIERS)] | None = None  # service levels allowed; None: any
     least_tpot_s: Limit | None = None  # shortest TPOT allowed; None: its tiers' shortest, or any
 

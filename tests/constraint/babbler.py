@@ -18,15 +18,16 @@ from goodspeed.exact import trees
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Sampling
+from tests.fakes import make_entry, session_id
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Entry, Outcome, Round
+from verify_node.scheduler.round import Outcome, Round
 
 VOCABULARY = tokenizer_folder.load("tiny-target")
 CONSTRAINTS = Constraints(VOCABULARY)
 NUM_TOKENS = VOCABULARY.num_tokens
 (END,) = VOCABULARY.eos_ids
 PROMPT = (9,)
-SESSION = b"0123456789abcdef"
+SESSION = session_id(1)
 
 PULL = 0.4
 """Amount that each of 20 tokens from the 15th on adds to the logits of tokens that close something."""
@@ -83,17 +84,16 @@ class Babbler:
         if self.constraint is not None and not CONSTRAINTS.holds(SESSION, self.constraint):
             CONSTRAINTS.hold(SESSION, CONSTRAINTS.get(self.constraint))
         text = (*PROMPT, *output)
-        entry = Entry(
-            session_id=SESSION,
-            start=len(text) - 1,
-            tokens=(text[-1], *draft.tokens),
-            num_drafted=len(draft.tokens),
-            samples=True,
+        entry = make_entry(
+            1,
+            len(text) - 1,
+            (text[-1], *draft.tokens),
+            len(draft.tokens),
             sampling=self.sampling,
             verification=verification,
-            parents=None if draft.parents is None else tuple(draft.parents),
+            parents=draft.parents,
             constraint=self.constraint,
-            prompt_len=len(PROMPT),
+            prompt=PROMPT,
             text=text,
             **{"stop_ids": (END,), **self.more},
         )

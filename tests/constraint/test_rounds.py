@@ -27,10 +27,10 @@ def test_where_the_form_is_complete_the_end_is_forced():
 
 
 def test_min_tokens_holds_while_the_form_leaves_a_choice_and_no_longer():
-    assert len(Babbler(2, LIST, may_stop_at=0).write()) < 12
-    long = Babbler(2, Constraint("regex", "a*"), may_stop_at=30).write()
+    assert len(Babbler(2, LIST).write()) < 12
+    long = Babbler(2, Constraint("regex", "a*"), min_tokens=29).write()
     assert len(long) >= 29
-    assert decode(Babbler(2, FIXED, may_stop_at=30).write()) == "abc"  # the constraint wins
+    assert decode(Babbler(2, FIXED, min_tokens=29).write()) == "abc"  # the constraint wins
 
 
 def test_a_stop_id_that_is_text_ends_it_where_it_comes():

@@ -204,7 +204,7 @@ def _generation_settings(data: bytes) -> None:
 
 GENERATION_SETTINGS = b'{"temperature": 0.5, "top_k": 9, "top_p": 0.5, "stop_strings": ["a"], "min_p": 0.5}'
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
-ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\nmax_round_tokens = 8\n'
+ENROLLED = f'name = "edge-1"\npublic_key = "{KEY}"\nweight = 2.5\nmax_sessions = 3\n'
 SECRET = f'# SECRET\nname = "edge-1"\npublic_key = "{KEY}"\nsecret_key = "{KEY}"\n'
 VERIFY_SECRET = SECRET.replace('name = "edge-1"\n', "")
 _PATH = recorded.ModelPath("10", "!!", "!!", "!!", "!")

@@ -17,14 +17,14 @@ from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, MIN_LOGPROB
 from goodspeed.wire.messages import Ack, Close, Sampling, Verdict
-from tests.fakes import make_open, make_welcome, session_id
+from tests.fakes import make_entry, make_open, make_welcome, session_id
 from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.together.line import Line
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
 from verify_node.core.refusals import MAX_KEPT
 from verify_node.model.target import Target
 from verify_node.scheduler import pack as packing
-from verify_node.scheduler.round import Entry, PromptRows, Round
+from verify_node.scheduler.round import PromptRows, Round
 
 PLAIN = make_checkpoint(1).model  # the target as transformers made it
 SAMPLINGS = [Sampling(temperature=0.0), Sampling(temperature=0.8, top_k=9, top_p=0.9), Sampling()]
@@ -143,7 +143,7 @@ def test_under_ratio_nothing_stops_too_early_and_then_something_does():
 
 
 def entry(number, tokens, num_drafted=0, **changes):
-    return Entry(session_id(number), 0, tuple(tokens), num_drafted, True, Sampling(temperature=0.0), **changes)
+    return make_entry(number, 0, tokens, num_drafted, sampling=Sampling(temperature=0.0), **changes)
 
 
 def run(*entries, checkpoint=TARGET):
@@ -170,7 +170,7 @@ def test_what_is_impossible_is_told_as_a_finite_number(monkeypatch):
 
 def test_where_nothing_is_left_to_draw_the_session_is_given_up():
     target = make_target()
-    planned = Round(1, (entry(1, (1, 2), stop_ids=(7,), may_stop_at=5), entry(2, (1, 2))))
+    planned = Round(1, (entry(1, (1, 2), stop_ids=(7,), min_tokens=2), entry(2, (1, 2))))
     target.forward(planned)
     logits = torch.full((2, VOCAB), -torch.inf)
     logits[:, 7] = 1.0
@@ -309,10 +309,9 @@ def test_a_chunk_is_told_from_rows_of_its_own():
     """Two chunks, then the whole of another session: each has its own rows among those of the others."""
     text = tuple(make_request(1, prompt_len=12).prompt)
     target = make_target()
-    greedy = Sampling(temperature=0.0)
-    chunk = Entry(session_id(1), 0, text[:5], 0, False, greedy, prompt_rows=PromptRows(0, text[1:6], 1))
-    rest = Entry(session_id(1), 5, text[5:], 0, True, greedy, prompt_rows=PromptRows(5, text[6:], 1), num_logprobs=1)
-    other = Entry(session_id(2), 0, text, 0, True, greedy)
+    chunk = entry(1, text[:5], samples=False, prompt_rows=PromptRows(0, text[1:6], 1))
+    rest = replace(entry(1, text[5:], prompt_rows=PromptRows(5, text[6:], 1), num_logprobs=1), start=5)
+    other = entry(2, text)
     assert [one.num_rows for one in (chunk, rest, other)] == [5, 7, 1]
     [first] = target.run(Round(1, (chunk,))).outcomes
     outcomes = {outcome.session_id: outcome for outcome in target.run(Round(2, (other, rest))).outcomes}
@@ -324,9 +323,8 @@ def test_a_chunk_is_told_from_rows_of_its_own():
 
 def test_a_prompt_whose_logits_are_not_numbers_ends_its_session_alone(monkeypatch):
     target = make_target()
-    greedy = Sampling(temperature=0.0)
-    bad = Entry(session_id(1), 0, (1, 2, 3), 0, False, greedy, prompt_rows=PromptRows(0, (2, 3, 4), 0))
-    good = Entry(session_id(2), 0, (1, 2, 3), 0, True, greedy)
+    bad = entry(1, (1, 2, 3), samples=False, prompt_rows=PromptRows(0, (2, 3, 4), 0))
+    good = entry(2, (1, 2, 3))
     planned = Round(1, (bad, good))
     logits = target.forward(planned).clone()
     logits[1] = torch.nan

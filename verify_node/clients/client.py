@@ -114,7 +114,6 @@ class Client:
     suspicion: Suspicion = field(default_factory=Suspicion)  # test whether drafts are drawn from the sent distributions
     weight: float = 1.0
     max_sessions: int | None = None  # most sessions that its key may have open
-    max_round_tokens: int | None = None  # most tokens that its key may have drafted in one round
     observed_round: int = 0  # verify round of its latest observation, or of becoming active
     round_trip_s: float = 0.0  # smoothed, of the session that answered last; initial value of new ones
     draft_fingerprint: str | None = None  # of the draft model that its estimates are of
@@ -139,9 +138,8 @@ class Client:
     # -- identity --------------------------------------------------------------------------------------------------
 
     def grant(self, record: Enrolled) -> None:
-        """Sets the weight and limits of its key's enrolment."""
+        """Sets the weight and the limit of its key's enrolment."""
         self.weight, self.max_sessions = record.weight, record.max_sessions
-        self.max_round_tokens = record.max_round_tokens
 
     def set_draft_model(self, draft_fingerprint: str, unknown: AcceptanceEstimator) -> None:
         """Sets its draft model. If that changed, `unknown`, an estimate without observations, replaces its acceptance.

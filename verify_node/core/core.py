@@ -192,7 +192,6 @@ class VerifyCore:
     def _begin(self, session: Session, before: Session | None, now: float, *, was_idle: bool) -> None:
         if was_idle:
             self.rounds.model_switch.begin(now)
-            self.rounds.own_model_switch.begin(now)
         self.promises.opened(session, before)
 
     def compiled(self, asked: Session, result: Compiled, now: float) -> list[Send]:

@@ -45,8 +45,6 @@ class Counts:
     accepted: Counter[int] = field(default_factory=Counter)  # drafts by number of accepted tokens
     num_alternatives: int = 0  # verified tokens of trees that are not first choices
     num_alternatives_accepted: int = 0
-    num_after_wrong: int = 0  # rounds of a text right after one that rejected a first choice
-    num_empty_after_wrong: int = 0  # of these, with nothing drafted
     num_looked_up: int = 0  # tokens of texts when they first entered a round
     num_found: int = 0  # of these, tokens that were already cached
     num_preempted: int = 0
@@ -81,8 +79,6 @@ class Counts:
             client.count_draft(source, num_drafted, num_accepted)
             self.drafted_by[source] += num_drafted
             self.accepted_by[source] += num_accepted
-        self.num_after_wrong += move.after_wrong
-        self.num_empty_after_wrong += move.after_wrong and not move.entry.num_drafted
         if move.session.finished and (deadline := move.session.deadline) is not None:
             self._judged(deadline, move.session)
         num_others, num_right = move.num_alternatives

@@ -7,7 +7,6 @@ pool. No I/O, no clock, no torch.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
-from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler import orders
 from verify_node.scheduler.commit import Moved, active, commit, publish
-from verify_node.scheduler.draft_model_switch import DraftModelSwitch, compare
+from verify_node.scheduler.draft_model_switch import DraftModelSwitch
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
@@ -71,9 +70,13 @@ class Rounds:
         self.replies, self.counts = replies, counts
         parts = self.sessions, self.pool, self.limits, cost
         self.starting = Starting(*parts, is_barrier=settings.is_barrier)
-        drafts = partial(DraftModelSwitch, plain_s=self._plain_s, drafts_first=settings.drafts_first)
-        self.model_switch = drafts(settings.is_shared and not settings.is_barrier, are_near=settings.is_shared)
-        self.own_model_switch = drafts(settings.has_draft_model, uses=attrgetter("allows_own"))
+        self.model_switch = DraftModelSwitch(
+            settings.is_shared and not settings.is_barrier,
+            self._plain_s,
+            drafts_first=settings.drafts_first,
+            are_near=settings.is_shared,
+            has_own=settings.has_draft_model,
+        )
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
         self.work_s = 0.0  # smoothed, of the node's own work for a round, beside its forward pass
@@ -129,7 +132,7 @@ class Rounds:
 
     def _start(self, ready: list[Session], now: float) -> Round | None:
         planned = self._pack(ready, now)
-        if self.own_model_switch.compares and self.own_model_switch.permits and not self.promises.promised:
+        if self.model_switch.own_may_draft and not self.promises.promised:
             planned = self.choice.request_drafts(planned, self.sessions)
         self.counts.num_preempted += len(planned.preempted)
         self.preemption.began(planned, self.sessions, now)
@@ -269,14 +272,12 @@ class Rounds:
         alone_s = self.cost.model.round_s(num_plain, len(done.entries), context)
         if not (self.model_switch.are_near or self.allocator.is_barrier):
             self.model_switch.weigh_work(self.work_s, self.round_s, len(going_on))
-        both = self.model_switch, self.own_model_switch
-        compare(*both, moved, going_on, now, alone_s, own_rests=own_rests)
-        modes = self.model_switch.permits, self.own_model_switch.permits and not own_rests
-        self.choice.turn_to(modes, is_trial=any(one.is_trying for one in both))
+        self.model_switch.finished(moved, going_on, now, alone_s, own_rests=own_rests)
+        self.choice.turn_to(self.model_switch.permits, is_trial=self.model_switch.is_trying)
 
     def _tell(self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float) -> list[Send]:
         """Makes the verdicts of a round, with each session's permission to draft."""
-        permits, owes_more = self.model_switch.permits, self.choice.owes_more
+        permits, owes_more = self.model_switch.nodes_may_draft, self.choice.owes_more
         permitted: Mapping[bytes, int] = {}
         if permits or any(owes_more(move.session) for move in moved):
             permitted = self.allocator.permit(done.number, self.starting.deciding(going_on), self.round_s)

@@ -29,8 +29,8 @@ class ConstraintMasks:
 
         A mask has the tokens allowed after the base, and after each drafted token.
         """
-        entries = [entry for entry in planned.entries if entry.constraint is not None and entry.samples]
-        asked = [Asked(self._matcher(entry), _output(entry), entry.drafted, entry.parents) for entry in entries]
+        entries = [entry for entry in planned.entries if entry.opened.constraint is not None and entry.samples]
+        asked = [Asked(self._matcher(entry), _output(entry), entry.drafted.tokens, entry.parents) for entry in entries]
         masks = self._batch.prepare(asked, self._num_words)
         session_ids = [entry.session_id for entry in entries]
         return lambda: dict(zip(session_ids, masks(), strict=True))
@@ -41,25 +41,25 @@ class ConstraintMasks:
         found: list[Outcome] = []
         for outcome in outcomes:
             entry = by_session[outcome.session_id]
-            tokens = outcome.tokens
-            goes_on = bool(tokens) and tokens[-1] not in entry.stop_ids
-            if entry.constraint is not None and outcome.failed:  # non-finite logits are not the constraint's fault
+            opened, tokens = entry.opened, outcome.tokens
+            goes_on = bool(tokens) and tokens[-1] not in opened.stop_ids
+            if opened.constraint is not None and outcome.failed:  # non-finite logits are not the constraint's fault
                 if outcome.failed != NOT_NUMBERS and (problem := self._matcher(entry).problem):
                     outcome = replace(outcome, failed=problem, breaks_constraint=True)
-            elif entry.constraint is not None and entry.verification == "match" and goes_on:
+            elif opened.constraint is not None and entry.verification == "match" and goes_on:
                 outcome = replace(outcome, forced=self._matcher(entry).forced((*_output(entry), *tokens)))
             found.append(outcome)
         return found
 
     def _matcher(self, entry: Entry) -> Matcher:
         matcher = None
-        if self._constraints is not None and entry.constraint is not None:
-            matcher = self._constraints.of(entry.session_id, entry.constraint)
+        if self._constraints is not None and entry.opened.constraint is not None:
+            matcher = self._constraints.of(entry.session_id, entry.opened.constraint)
         if matcher is None:
             raise ConstraintError("the session has no compiled constraint; the core begins it with one, or refuses it")
-        matcher.stop_at(entry.stop_ids)
+        matcher.stop_at(entry.opened.stop_ids)
         return matcher
 
 
 def _output(entry: Entry) -> tuple[int, ...]:
-    return entry.text[entry.prompt_len :]
+    return tuple(entry.text[len(entry.opened.prompt) :])

@@ -30,7 +30,7 @@ class VerifiedEntry:
         if self.entry.verification != "ratio" or not self.drafted:
             return self
         try:
-            probs = proposals.decode(self.entry.proposal or b"", len(self.drafted), num_tokens, self.drafted)
+            probs = proposals.decode(self.entry.drafted.proposal or b"", len(self.drafted), num_tokens, self.drafted)
         except InvalidProposal as error:
             allowed = None if self.allowed is None else self.allowed[:1]
             return replace(self, drafted=(), invalid=str(error), allowed=allowed)

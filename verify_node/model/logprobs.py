@@ -23,9 +23,9 @@ def with_logprobs(outcomes: Sequence[Outcome], verified: Sequence[VerifiedEntry]
     One transfer from the device. Reads only the rows of output tokens.
     """
     asked = {
-        one.entry.session_id: (one.first_row, one.entry.num_logprobs)
+        one.entry.session_id: (one.first_row, one.entry.opened.num_logprobs)
         for one in verified
-        if one.entry.num_logprobs is not None
+        if one.entry.opened.num_logprobs is not None
     }
     wanted = [outcome for outcome in outcomes if outcome.session_id in asked and outcome.tokens]
     if not wanted:

@@ -28,7 +28,7 @@ def decide_match_round(
     each position.
     """
     rows, positions, counts = logit_rows(verified)
-    batch = SamplingBatch.of([one.entry.sampling for one in verified], counts, device=logits.device)
+    batch = SamplingBatch.of([one.entry.opened.sampling for one in verified], counts, device=logits.device)
     wanted = logits if len(rows) == len(logits) else logits[int64_tensor(rows, logits)]
     drawn: list[tuple[Tensor, Tensor]] = []
     for some, texts in groups(verified, rows_at_once(wanted)):
@@ -120,13 +120,13 @@ def groups(verified: Sequence[VerifiedEntry], num_rows: int) -> Iterator[tuple[s
 
 def _text_rows(one: VerifiedEntry) -> TextRows:
     entry = one.entry
-    banned = list(map(entry.banned_at, _positions(one))) if entry.stop_ids else None
-    if entry.rules is None:
+    banned = list(map(entry.banned_at, _positions(one))) if entry.banned_at(entry.base_len) else None
+    if entry.opened.logit_rules is None:
         return TextRows([()] * (len(one.drafted) + 1), banned=banned, allowed=one.allowed)
     return TextRows(
         paths=[(), *trees.paths(one.drafted, entry.parents)],
-        rules=entry.rules,
-        temperature=entry.sampling.temperature,
+        rules=entry.opened.logit_rules,
+        temperature=entry.opened.sampling.temperature,
         banned=banned,
         counts=one.counts,
         allowed=one.allowed,

@@ -72,7 +72,7 @@ def target_probs_of(verified: Sequence[VerifiedEntry], logits: Tensor, num_token
     Processes rows in groups, as the match rule does: logits that rules change are never copied as a whole.
     """
     rows, _, repeats = logit_rows(verified)
-    batch = SamplingBatch.of([s.entry.sampling for s in verified], repeats, device=logits.device)
+    batch = SamplingBatch.of([s.entry.opened.sampling for s in verified], repeats, device=logits.device)
     probs, tops = list[Tensor](), list[Tensor]()
     for some, texts in groups(verified, rows_at_once(logits)):
         own = logits[int64_tensor(rows[some], logits)]
@@ -111,8 +111,8 @@ def _noise(verified: Sequence[VerifiedEntry], draft_tokens: Tensor, number: int)
     number: of the round. It is unique, so no two decisions of one session use the same noise.
     """
     entries = [one.entry for one in verified]
-    seeds = int64_tensor([entry.sampling.seed for entry in entries], draft_tokens)
-    epochs = int64_tensor([entry.epoch for entry in entries], draft_tokens)
+    seeds = int64_tensor([entry.opened.sampling.seed for entry in entries], draft_tokens)
+    epochs = int64_tensor([entry.opened.epoch for entry in entries], draft_tokens)
     rounds = torch.full_like(seeds, number)
     bases = int64_tensor([entry.base_len for entry in entries], draft_tokens)
     offsets = torch.arange(draft_tokens.shape[1], device=draft_tokens.device)

@@ -63,7 +63,7 @@ class Target:
         A GPU is not waited for between the two: it computes the pass while Python hands out the verification.
         """
         started, begin = time.perf_counter(), mark(self.checkpoint.device)
-        has_constraints = any(one.constraint for one in planned.entries)
+        has_constraints = any(one.opened.constraint for one in planned.entries)
         making = self._beside.submit(self._constraint_masks.prepare(planned)) if has_constraints else None
         try:
             logits = self.forward(planned)
@@ -134,7 +134,7 @@ class Target:
                 one = VerifiedEntry(
                     entry=entry,
                     first_row=first_row - entry.num_drawn,
-                    drafted=entry.drafted,
+                    drafted=entry.drafted.tokens,
                     counts=self._counts(entry),
                     allowed=masks.get(entry.session_id),
                     has_finite_keys=self.engine.has_finite_keys,
@@ -143,6 +143,7 @@ class Target:
         return verified
 
     def _counts(self, entry: Entry) -> TextCounts | None:
-        if entry.rules is None or not entry.rules.reads_text:
+        rules = entry.opened.logit_rules
+        if rules is None or not rules.reads_text:
             return None
-        return self._counted.of(entry.session_id, entry.text, entry.prompt_len)
+        return self._counted.of(entry.session_id, tuple(entry.text), len(entry.opened.prompt))

@@ -5,7 +5,7 @@ have drafted.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 from goodspeed.errors import PolicyError
@@ -132,29 +132,27 @@ class Allocator:
         delivered.
         """
         drafting = [one for one in sessions if one.takes_drafts and (one.uses_model or self.waits(one))]
-        rooms = limits_of_clients(drafting, number)
-        drafting = [one for one in drafting if rooms.get(one.session_id, 1)]
         if not drafting:
             return {}
         budget = self.budget if self.is_barrier else int(PERMITTED * self.budget)
         tried = [one for one in drafting if self.waits(one) and self._is_tried(one, number, round_s)][:budget]
         is_alone = len(sessions) == 1
-        states = [self._state(session, rooms, round_s, is_alone=is_alone) for session in drafting]
+        states = [self._state(session, round_s, is_alone=is_alone) for session in drafting]
         try:
             allocated = self.policy.allocate(states, budget - len(tried))
         except PolicyError as error:  # of a user's own policy: it costs drafts, but not the node
             self.misfits.note(error, str(error))
             return {}
         permitted = {
-            session.session_id: min(max(length, self._least(session, rooms, round_s)), session.max_length)
+            session.session_id: min(max(length, self._least(session, round_s)), session.max_length)
             for session, length in zip(drafting, allocated, strict=True)
         }
         return permitted | {one.session_id: max(1, permitted[one.session_id]) for one in tried}
 
-    def _state(self, session: Session, rooms: Mapping[bytes, int], round_s: float, *, is_alone: bool) -> ClientState:
+    def _state(self, session: Session, round_s: float, *, is_alone: bool) -> ClientState:
         """Returns the session as input of the policy."""
         client = session.client
-        longest = min(session.max_length, MAX_DRAFT, rooms.get(session.session_id, MAX_DRAFT))
+        longest = min(session.max_length, MAX_DRAFT)
         if not self.is_barrier:
             longest = min(longest, _least_useful(session, round_s) + int(REACH * client.draft_depth))
         if not self.is_barrier and self.waits(session):  # tokens beyond a round's budget would be drafted in vain
@@ -170,10 +168,9 @@ class Allocator:
             context_len=len(session.tokens),
         )
 
-    def _least(self, session: Session, rooms: Mapping[bytes, int], round_s: float) -> int:
-        """Tokens that it may draft regardless of the policy, within its key's limit."""
-        least = _least_useful(session, round_s)
-        return 0 if self.waits(session) else min(least, rooms.get(session.session_id, least))
+    def _least(self, session: Session, round_s: float) -> int:
+        """Tokens that it may draft regardless of the policy."""
+        return 0 if self.waits(session) else _least_useful(session, round_s)
 
     def waits(self, session: Session) -> bool:
         """True if the session waits for its drafts, so that they cost it time."""
@@ -191,22 +188,6 @@ def _least_useful(session: Session, round_s: float) -> int:
     """Returns LEAST_PERMISSION, and the tokens by which its text grows in a round trip without drafts."""
     overtaken = int(session.round_trip_s / round_s) if round_s else 0
     return min(LEAST_PERMISSION + overtaken, MAX_DRAFT)
-
-
-def limits_of_clients(sessions: Sequence[Session], number: int) -> dict[bytes, int]:
-    """Returns the most drafted tokens of each session whose client has a limit; together they satisfy the limit.
-
-    A client's sessions share its limit; the remainder rotates among them by verify round `number`.
-    """
-    sharing: dict[str, list[Session]] = defaultdict(list)
-    for session in sessions:
-        if session.client.max_round_tokens is not None:
-            sharing[session.client.name].append(session)
-    rooms: dict[bytes, int] = {}
-    for own in sharing.values():
-        each, left = divmod(own[0].client.max_round_tokens or 0, len(own))
-        rooms |= {one.session_id: each + ((place + number) % len(own) < left) for place, one in enumerate(own)}
-    return rooms
 
 
 def best_draft_length(session: Session, most: int, round_s: float, *, is_alone: bool) -> int:

@@ -24,7 +24,6 @@ class Moved(Struct, frozen=True):
     outcome: Outcome
     base_len: int
     taken: tuple[int, ...]
-    after_wrong: bool = False  # the session's previous round rejected a first choice
     unverified: DraftTokens | None = None  # a draft for this text, if the round verified none
     num_awaited: int | None = None  # tokens that might be drafted, where rounds wait for all drafts
 
@@ -51,8 +50,9 @@ class Moved(Struct, frozen=True):
 
     @property
     def _num_counted(self) -> int:
-        counts = is_awaited(self.entry.source) or self.entry.proposal is not None or self.num_awaited is not None
-        return len(self.entry.first_choices) if counts else 0
+        entry = self.entry
+        counts = is_awaited(entry.source) or entry.drafted.proposal is not None or self.num_awaited is not None
+        return len(entry.first_choices) if counts else 0
 
     @property
     def num_first_choices(self) -> tuple[int, int]:
@@ -69,13 +69,6 @@ class Moved(Struct, frozen=True):
         return min(num_accepted, len(self.taken) + 1)
 
     @property
-    def is_wrong(self) -> bool:
-        """True if a first choice was rejected."""
-        return self.num_verified > 0 and self._num_first_accepted < min(
-            len(self.entry.first_choices), len(self.taken) + 1
-        )
-
-    @property
     def claims(self) -> list[tuple[ClaimedOf, bytes, int]]:
         """Claims to calibrate, as (source, codes of probabilities, number of accepted tokens).
 
@@ -89,7 +82,7 @@ class Moved(Struct, frozen=True):
         source = self.entry.source
         if source is None or TRAITS[source].is_certain:
             return []
-        codes = self.entry.probabilities[: min(self.num_verified, len(self.taken) + 1)]
+        codes = self.entry.drafted.codes[: min(self.num_verified, len(self.taken) + 1)]
         if not codes:
             return []  # nothing was claimed
         if self.entry.parents is not None:
@@ -104,7 +97,7 @@ class Moved(Struct, frozen=True):
         for at in tried:
             for place, node in enumerate(node for node, parent in enumerate(parents) if parent == at):
                 source: ClaimedOf = "alternative" if place else self.entry.source or MODEL
-                claims.append((source, self.entry.probabilities[node : node + 1], int(node in path)))
+                claims.append((source, self.entry.drafted.codes[node : node + 1], int(node in path)))
         return claims
 
     @property
@@ -168,9 +161,7 @@ def commit(
         if not session.shares:
             pool.withdraw(session.session_id)
         pool.free(session.session_id)
-    moved = Moved(session, entry, outcome, base_len, taken, drafts.was_wrong, unverified, num_awaited)
-    drafts.note_wrong(moved.is_wrong)
-    return moved
+    return Moved(session, entry, outcome, base_len, taken, unverified, num_awaited)
 
 
 def publish(session: Session, pool: PagePool) -> None:

@@ -8,14 +8,15 @@ what was learned stays, and is expected at other numbers of sessions until they 
 that are drawn at random are compared apart from greedy ones, since fewer of their drafts are accepted. On other
 machines drafting costs the verify node only some of its own work: models there may draft, and are compared only while
 that work takes much of the time, as with dozens of sessions in short rounds.
-N-gram drafts cost next to nothing anywhere. The verify node's own draft model is compared in the same way.
+N-gram drafts cost next to nothing anywhere. The verify node's own draft model rests with those of draft nodes: one
+comparison tells whether draft models pay.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, mul
+from operator import mul
 from statistics import median
 
 from verify_node.scheduler.commit import Moved
@@ -140,12 +141,12 @@ class Trial:
 class DraftModelSwitch:
     """Decides whether draft models may draft until the next round, from every finished round."""
 
-    compares: bool  # drafting may cost the verify node time, as on its own machine
+    compares: bool  # models of draft nodes may cost the verify node time, as on its own machine
     plain_s: Callable[[int], float]  # expected seconds of a round without drafts, by its number of sessions
     drafts_first: bool = False  # they are expected to pay at any load
     are_near: bool = True  # on this machine: drafts of the other mode are gone after a few rounds
-    permits: bool = True
-    uses: Callable[[Session], bool] = attrgetter("uses_model")  # whether these draft models may draft for a session
+    has_own: bool = False  # the verify node has a draft model, too, which is always compared
+    permits: bool = True  # the mode
     _since: float = 0.0  # end of the previous round, or of an idle time since then
     _least: int = 0  # least number of sessions at the current load; the load ends at twice as many
     _is_random: bool = False  # most texts are drawn at random
@@ -158,7 +159,17 @@ class DraftModelSwitch:
     def is_trying(self) -> bool:
         """True in a stretch in the other mode."""
         known = self._by_load.get(self._load)
-        return self.compares and known is not None and self.permits != known.permits
+        return known is not None and self.permits != known.permits
+
+    @property
+    def nodes_may_draft(self) -> bool:
+        """True if models of draft nodes may draft."""
+        return self.permits or not self.compares
+
+    @property
+    def own_may_draft(self) -> bool:
+        """True if the verify node has a draft model, and it may draft."""
+        return self.has_own and self.permits
 
     @property
     def _load(self) -> tuple[int, bool]:
@@ -179,28 +190,39 @@ class DraftModelSwitch:
         """Ends an idle time, which does not count."""
         self._since = now
 
-    def finished(self, moved: Sequence[Moved], sessions: Sequence[Session], now: float, alone_s: float) -> None:
+    def finished(
+        self,
+        moved: Sequence[Moved],
+        sessions: Sequence[Session],
+        now: float,
+        alone_s: float,
+        *,
+        own_rests: bool = False,
+    ) -> None:
         """Updates the comparison after a finished round. sessions: those that continue. alone_s: seconds of the round
         without its drafted tokens, by the profile: prefill and the number of sessions change from round to round.
+        own_rests: the verify node's own model may not draft, in either mode.
 
         Clients count by their weights, and each by the mean of its sessions. They do not count by U'(X) as in the
         policy, which falls as the better mode's goodput rises, until both modes look alike.
         """
         seconds, self._since = now - self._since, now
-        own = [session for session in sessions if self.uses(session)]
-        if not self.compares or not own:
+        has_own = self.has_own and not own_rests
+        compared = [one for one in sessions if (self.compares and one.uses_model) or (has_own and one.allows_own)]
+        if not compared:
             return
-        known = self._turn_to(len(sessions), sum(one.draws_at_random for one in own) / len(own))
+        known = self._turn_to(len(sessions), sum(one.draws_at_random for one in compared) / len(compared))
         self._owed_s += known.share * seconds - (seconds if self.permits != known.permits else 0.0)
         num_moved = Counter(id(move.session.client) for move in moved)
         weights = [move.session.client.weight / num_moved[id(move.session.client)] for move in moved]
         weight, tokens = sum(weights), sum(map(mul, (len(move.taken) for move in moved), weights))
-        settling_s = 0.0 if self.are_near else median(one.client.answer_s for one in own)
+        are_far = self.compares and not self.are_near
+        settling_s = median(one.client.answer_s for one in compared) if are_far else 0.0
         self._stretch.observe(alone_s * tokens / weight if weight else alone_s, seconds, settling_s)
         if self._stretch.is_over:
             self._end_stretch(known)
 
-    def give_up_trial(self) -> None:
+    def _give_up_trial(self) -> None:
         """Returns to the better mode without a result."""
         self._trials[self._is_random] = Trial()
         self._begin(permits=self._by_load[self._load].permits)
@@ -214,7 +236,7 @@ class DraftModelSwitch:
         if (least, is_random) != self._load or self._load not in self._by_load:
             was_trying, is_same_kind = self.is_trying, is_random == self._is_random
             if was_trying and not is_same_kind:
-                self.give_up_trial()
+                self._give_up_trial()
             self._least, self._is_random = least, is_random
             known = self._by_load.get(self._load)
             if known is None or not known.num:
@@ -222,7 +244,7 @@ class DraftModelSwitch:
             if not is_same_kind:
                 self._begin(permits=known.permits)
             elif self.is_trying != was_trying:
-                self.give_up_trial()
+                self._give_up_trial()
         return self._by_load[self._load]
 
     def _expect(self, least: int) -> Comparison:
@@ -254,29 +276,3 @@ class DraftModelSwitch:
         trial = self._trials[self._is_random] = Trial(pace if is_same else None)
         tries = trial.before is not None and (not comparison.num or self._owed_s >= comparison.share * stretch_s)
         self._begin(permits=not comparison.permits if tries else comparison.permits)
-
-
-def compare(
-    nodes: DraftModelSwitch,
-    own: DraftModelSwitch,
-    moved: Sequence[Moved],
-    sessions: Sequence[Session],
-    now: float,
-    alone_s: float,
-    *,
-    own_rests: bool = False,
-) -> None:
-    """Updates both comparisons, that of draft nodes' models and of the verify node's own, after a finished round.
-
-    While one tries its other mode, the other one pauses: a stretch must show the effect of one of them alone. A trial
-    that stood still, for want of sessions or since the model rested, is given up if the other one tries meanwhile.
-    own_rests: the verify node's own model may not draft, in either mode, so there is nothing to compare.
-    """
-    if nodes.is_trying and own.is_trying:
-        own.give_up_trial()
-    for one, other in ((nodes, own), (own, nodes)):
-        pauses = other.is_trying and any(map(other.uses, sessions)) and not (other is own and own_rests)
-        if pauses or (one is own and own_rests):
-            one.begin(now)
-        else:
-            one.finished(moved, sessions, now, alone_s)

@@ -291,7 +291,7 @@ class _Packing:
 
     def _most_prefill(self, session: Session, cached: int) -> int:
         """Most tokens before its newest one that may be prefilled; at least its floor, and one if nobody else's are."""
-        most = int(min(self.prefill, self.room.most(self.left, cached, session.lacks_prompt_logprobs)))
+        most = int(min(self.prefill, self.room.most(self.left, cached)))
         least = 1 if self.left == self.room.rows > 0 else 0
         least = max(least, self.allotment.floor.get(session.session_id, 0))
         return min(max(most, least), self.prefill, self._prompt_rows(session))

@@ -2,8 +2,8 @@
 
 Promised sessions get the pages that they need. Next come the sessions with pages, the best first: one that needs more
 pages preempts those behind it, the worst first. Then come the sessions without pages, as the order ranks them: each
-takes free pages first, then those of sessions that yield (`yields`), the worst-ranked first. A session that finds too
-few pages waits, and the next may fit.
+takes free pages, and the first that finds too few also those of sessions that yield (`yields`), the worst-ranked first.
+A session that finds too few pages waits, and the next may fit.
 
 Progress is guaranteed. A session is admitted only with room for all of its uncached tokens, and its prefill then
 precedes all sessions admitted later. No session yields to a waiter before S_1 of deciding in its turn. While no round
@@ -79,7 +79,6 @@ class Contention:
         self.num_pages = self.num_free + self.num_held  # all pages for best effort
         self.preempt: list[Hashable] = []
         self.wait: set[Hashable] = set()
-        self._in_vain: list[tuple[tuple[float, ...], int]] = []  # waiters without enough yielding holders
 
     def resolve(self) -> Shortage:
         """Returns the sessions to preempt, and those that wait."""
@@ -112,13 +111,14 @@ class Contention:
             num_before += need
 
     def admit(self) -> None:
-        """Admits waiters. At most one per round displaces others, since a round prefills half of its tokens at most."""
+        """Admits waiters. Only the first that finds too few pages may displace others: a round prefills half of its
+        tokens at most, and to ask all holders for each waiter would take long."""
         displaces = self.order.displaces
         for place, job in enumerate(self.waiters):
             need = self.needs[job.job_id]
             self._displace_stuck(need)
-            if need > self.num_free and displaces and (victims := self._who_yield(job, need)):
-                self._displace(victims)
+            if displaces and self.num_free < need <= self.num_free + self.num_held:
+                self._displace(self._who_yield(job, need))
                 displaces = False
             if need <= self.num_free:
                 self.num_free -= need
@@ -130,11 +130,6 @@ class Contention:
 
     def _who_yield(self, waiter: Job, need: int) -> list[Job]:
         """Returns holders to displace, as many as needed, the worst first; none if too few pages would be freed."""
-        if need > self.num_free + self.num_held:
-            return []
-        priority = self.order.priority(waiter, self.now)
-        if any(need >= least and _is_no_better(priority, best) for best, least in self._in_vain):
-            return []
         missing = need - self.num_free
         victims: list[Job] = []
         for holder in reversed(self.holders):
@@ -143,10 +138,7 @@ class Contention:
             if self.order.yields(holder, waiter, self.now):
                 victims.append(holder)
                 missing -= self.owned[holder.job_id]
-        if missing <= 0:
-            return victims
-        self._in_vain.append((priority, need))
-        return []
+        return victims if missing <= 0 else []
 
     def _displace_stuck(self, need: int) -> None:
         """Preempts stuck holders for a waiter, if that frees enough."""
@@ -168,10 +160,6 @@ class Contention:
         self.num_held -= num_pages
         self.preempt.append(victim.job_id)
         self.wait.discard(victim.job_id)
-
-
-def _is_no_better(priority: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(own >= their for own, their in zip(priority, other, strict=True))
 
 
 def _is_stuck(session: Session, now: float) -> bool:

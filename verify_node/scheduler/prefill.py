@@ -1,8 +1,8 @@
 """Bounds the prefill of a round by its time while other sessions decode: one long prompt must not slow all texts.
 
-A row of a prompt costs time, and more of it behind a long context, or with logits for prompt logprobs. The profile of
-the forward pass knows only rows without context, if there is one at all. So finished rounds teach what rows cost beyond
-that, and how much slower the machine is than modelled.
+A row of a prompt costs time, and more of it behind a long context. The profile of the forward pass knows only rows
+without context, if there is one at all. So finished rounds teach what rows cost beyond that, and how much slower the
+machine is than modelled.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ FIRST_CONTEXT = 1024.0
 """Cached tokens whose attention takes as long as the rest of a row, before it is measured: so for models of 5 to 135
 million weights on a CPU. It is more for large ones, where the first rounds then prefill too little."""
 
-FIRST = 1.0, 1.0 / FIRST_CONTEXT, 1.0
-"""First costs of a row, of a row for each token before it, and of its logits: in rows of the profile."""
+FIRST = 1.0, 1.0 / FIRST_CONTEXT
+"""First costs of a row, and of a row for each token before it: in rows of the profile."""
 
 MOST_ROWS = 1 << 16
 """More rows than any round has room for, so that few numbers are tried."""
@@ -46,12 +46,12 @@ MOST_SURPRISE = log(4.0)
 LEAST = np.array([0.0, *(cost / 64 for cost in FIRST)])
 """Least scale, and least that anything is found to cost: from there it rises in a few rounds."""
 
-SCALE_ALONE = np.array([1.0, 0.0, 0.0, 0.0])  # shares, as in `_learn`, of a round without prefill
+SCALE_ALONE = np.array([1.0, 0.0, 0.0])  # shares, as in `_learn`, of a round without prefill
 
-FIRST_DOUBT = np.array([0.1, 1.0, 1.0, 1.0])
+FIRST_DOUBT = np.array([0.1, 1.0, 1.0])
 """Variances of the logarithms of the scale and of the costs of `FIRST`, as known at first."""
 
-DRIFT = np.array([0.01, 0.002, 0.002, 0.002])
+DRIFT = np.array([0.01, 0.002, 0.002])
 """Variances of what these change by in a round, where they make up all of it."""
 
 NOISE = 0.01
@@ -69,23 +69,21 @@ MOST_DOUBT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The prefill that fits into a round, and what it costs; both in rows of the profile, without context or logits."""
+    """The prefill that fits into a round, and what it costs; both in rows of the profile, without context."""
 
     rows: float = inf
     row: float = 1.0  # of each token
     context: float = 0.0  # of each token, for each token before it
-    logits: float = 0.0  # of each token whose logits are needed
 
     def cost_of(self, entry: Entry) -> float:
         """Returns the cost of an entry's prefill."""
-        rows, context, logits = _prefilled(entry)
-        return self.row * rows + self.context * context + self.logits * logits
+        return self.row * entry.num_prefill + self.context * attended(entry.start, entry.num_prefill)
 
-    def most(self, left: float, start: int, has_logits: bool = False) -> float:
+    def most(self, left: float, start: int) -> float:
         """Returns the most tokens from position `start` on that cost at most `left`; infinity: no bound."""
         if left == inf:
             return inf
-        each = self.row + self.logits * has_logits + self.context * start
+        each = self.row + self.context * start
         most = max(0.0, left) / each
         return max(0.0, left) / (each + self.context * most / 2)  # a little less than the root of the equation
 
@@ -132,10 +130,11 @@ class Prefill:
         """Learns from a finished round. seconds: of the target. num_spare: rows that it computed beside its tokens."""
         if not SHORTEST_S < seconds < LONGEST_S:
             return  # a clock error must not stop a node
-        prefills = [_prefilled(entry) for entry in done.entries if entry.num_prefill]
+        read = [entry for entry in done.entries if entry.num_prefill]
+        prefills = [(entry.num_prefill, attended(entry.start, entry.num_prefill)) for entry in read]
         plain = [entry for entry in done.entries if not entry.num_prefill]
         shape = len(done.entries), sum(one.start * (len(one.tokens) if self._per_row else 1) for one in plain)
-        num_decided = done.num_tokens - sum(rows for rows, _, _ in prefills) + num_spare
+        num_decided = done.num_tokens - sum(rows for rows, _ in prefills) + num_spare
         usual_s = max(self._model.round_s(num_decided, *shape), SHORTEST_S)
         self._num_unmeasured = self._num_unmeasured + bool(plain) if prefills else 0
         if not prefills:
@@ -179,12 +178,6 @@ class Prefill:
         self._doubt += np.diag(shares**2 * DRIFT) - np.outer(gains, pulls)
         bound = np.minimum(1.0, np.sqrt(MOST_DOUBT / self._doubt.diagonal()))
         self._doubt *= np.outer(bound, bound)
-
-
-def _prefilled(entry: Entry) -> tuple[int, float, int]:
-    """Returns an entry's rows of prefill, what they attend to, and their rows of logits."""
-    num_logits = len(entry.prompt_rows.tokens) if entry.prompt_rows is not None else 0
-    return entry.num_prefill, attended(entry.start, entry.num_prefill), num_logits
 
 
 def attended(start: int, num_tokens: int) -> float:

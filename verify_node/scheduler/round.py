@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from goodspeed.drafting.sources import Source
 from goodspeed.exact import trees
 from goodspeed.fair.estimators import ROUNDING
 from goodspeed.wire.fields import Verification
-from goodspeed.wire.messages import Constraint, LogitRules, OpenSession, Sampling, TokenLogprobs
+from goodspeed.wire.messages import OpenSession, TokenLogprobs
 from verify_node.session.draft_tokens import NOTHING, DraftTokens
 from verify_node.session.session import Session
 
@@ -43,32 +42,38 @@ class PromptRows(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """One session's part of a round.
 
-    `tokens` are fed at position `start`; the last `num_drafted` of them are the draft. With `samples` the target
-    draws at the last num_drafted + 1 positions; without, this is a chunk of a prompt that goes on in a later round.
+    `tokens` are fed at position `start`; the last of them are `drafted`. With `samples` the target draws at the last
+    num_drafted + 1 positions; without, this is a chunk of a prompt that goes on in a later round.
     """
 
-    session_id: bytes
+    opened: OpenSession
     start: int
     tokens: tuple[int, ...]
-    num_drafted: int
-    samples: bool
-    sampling: Sampling
-    verification: Verification = "match"
-    epoch: int = 0
-    proposal: bytes | None = None
-    num_logprobs: int | None = None  # alternatives to report for each resulting token; None: no logprobs
-    stop_ids: tuple[int, ...] = ()  # banned below `may_stop_at`; empty unless that or `constraint` needs them
-    may_stop_at: int = 0
-    probabilities: bytes = b""  # codes of the drafted tokens' claimed probabilities; empty: none
-    source: Source | None = None  # of the drafted tokens
-    parents: tuple[int, ...] | None = None  # index of each drafted token's predecessor, or -1; None: a chain
+    drafted: DraftTokens = NOTHING
+    samples: bool = True
+    verification: Verification = "match"  # as of now: see `Session.verification`
+    text: Sequence[int] = ()  # prompt and committed tokens; not a copy: a round in flight commits none
     answered: bool | None = None  # whether its draft node has answered the newest verdict; None: no draft was needed
     model_drafted: bool | None = None  # whether its draft model has drafted anew; None: no new draft was needed
-    rules: LogitRules | None = None  # for its logits
-    constraint: Constraint | None = None  # for its output
-    prompt_len: int = 0  # prompt tokens of its text
-    text: tuple[int, ...] = ()  # prompt and committed tokens; empty unless rules or a constraint read them
     prompt_rows: PromptRows | None = None  # of the fed prompt tokens, if their logprobs are requested
+
+    @property
+    def session_id(self) -> bytes:
+        return self.opened.session_id
+
+    @property
+    def num_drafted(self) -> int:
+        return len(self.drafted.tokens)
+
+    @property
+    def source(self) -> Source | None:
+        """Source of the drafted tokens; None if there are none."""
+        return self.drafted.source if self.drafted.tokens else None
+
+    @property
+    def parents(self) -> tuple[int, ...] | None:
+        """Index of each drafted token's predecessor, or -1; None: a chain."""
+        return self.drafted.parents
 
     @property
     def num_drawn(self) -> int:
@@ -88,10 +93,6 @@ class Entry(Struct, frozen=True):
         return self.start + len(self.tokens) - self.num_drafted
 
     @property
-    def drafted(self) -> tuple[int, ...]:
-        return self.tokens[len(self.tokens) - self.num_drafted :]
-
-    @property
     def num_prefill(self) -> int:
         """Number of tokens before those that decide something."""
         return len(self.tokens) - self.num_drafted - self.samples
@@ -103,57 +104,34 @@ class Entry(Struct, frozen=True):
 
     def banned_at(self, position: int) -> tuple[int, ...]:
         """Returns the tokens that may not be drawn at this position of the text."""
-        return self.stop_ids if position < self.may_stop_at else ()
+        opened = self.opened
+        return opened.stop_ids if position < len(opened.prompt) + opened.min_tokens else ()
 
 
 def make_entry(session: Session, cached: int, drafted: DraftTokens) -> Entry:
     """Makes an entry of all tokens not yet fed, with the draft. cached: tokens already fed."""
-    opened, tokens = session.opened, session.tokens
-    may_stop_at, constraint, rules = session.may_stop_at, opened.constraint, opened.logit_rules
-    needs_stop_ids = len(tokens) < may_stop_at or constraint is not None  # none may be drawn yet, or not everywhere
-    is_text_read = constraint is not None or (rules is not None and rules.reads_text)
-    entry = Entry(  # few keywords, and the draft's own fields apart: half the time, for each session and round
-        session.session_id,
+    tokens = session.tokens
+    return Entry(
+        session.opened,
         cached,
         (*tokens[cached:], *drafted.tokens),
-        len(drafted.tokens),
-        True,
-        opened.sampling,
-        session.verification,
-        session.epoch,
-        num_logprobs=opened.num_logprobs,
-        stop_ids=opened.stop_ids if needs_stop_ids else (),
-        may_stop_at=may_stop_at,
+        drafted,
+        verification=session.verification,
+        text=tokens,
         answered=session.answered,
         model_drafted=session.model_drafted,
-        rules=rules,
-        constraint=constraint,
-        prompt_len=len(opened.prompt),
-        text=tuple(tokens) if is_text_read else (),
         prompt_rows=prompt_rows(session, cached, len(tokens) - cached),
-    )
-    if drafted is NOTHING:
-        return entry
-    return replace(
-        entry,
-        proposal=drafted.proposal,
-        probabilities=drafted.codes,
-        source=drafted.source if drafted.tokens else None,
-        parents=drafted.parents,
     )
 
 
 def make_chunk(session: Session, cached: int, num_tokens: int) -> Entry:
     """Makes an entry of the next tokens of a text that continues in a later round."""
     return Entry(
-        session_id=session.session_id,
-        start=cached,
-        tokens=tuple(session.tokens[cached : cached + num_tokens]),
-        num_drafted=0,
+        session.opened,
+        cached,
+        tuple(session.tokens[cached : cached + num_tokens]),
         samples=False,
-        sampling=session.opened.sampling,
         verification=session.verification,
-        epoch=session.epoch,
         prompt_rows=prompt_rows(session, cached, num_tokens),
     )
 

@@ -8,10 +8,8 @@ is exact. Under ratio the choice must not depend on the tokens themselves, so th
 session's acceptance rate. Where rounds are barriers, as in the paper, drafts are verified up to their permitted length.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +33,6 @@ from goodspeed.fair.selection import (
 )
 from goodspeed.wire import probabilities
 from verify_node.clients.client import Client
-from verify_node.scheduler.allocate import limits_of_clients
 from verify_node.scheduler.prompt_lookup import PromptLookup, Wanting
 from verify_node.scheduler.round import DraftRequest, Round, RoundLimits
 from verify_node.session.draft_tokens import NOTHING, DraftTokens
@@ -60,10 +57,6 @@ STEP = 1 / 16
 
 HELD = 16
 """Rounds after which a change of the number must have paid for itself."""
-
-
-Modes = tuple[bool, bool]
-"""Whether draft nodes' models may draft, and the verify node's own."""
 
 
 class PendingDraft(NamedTuple):
@@ -146,10 +139,9 @@ class Choice:
         self._cost, self._limits, self._is_barrier = cost, limits, is_barrier
         self._worth = worth
         self._prompt_lookup = prompt_lookup
-        self._steady: defaultdict[Modes, Steady] | None = (
-            defaultdict(partial(Steady, change_rows)) if change_rows else None
-        )
-        self._modes = True, True
+        # By whether draft models may draft.
+        self._steady = {mode: Steady(change_rows) for mode in (False, True)} if change_rows else None
+        self._models_draft = True
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
         self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed
         self._worth_per_s = 0.0  # expected in the previous round
@@ -171,7 +163,7 @@ class Choice:
         self._owed_more = needs.owed_more
         worths = self._worths(ready)
         drafted = self._drafted(ready, worths)
-        candidates = _candidates(drafted, worths, number)
+        candidates = [_candidate(session, one, worths[session.client.name]) for session, one in drafted]
         turn = number % max(1, len(drafted))  # so that ties are not always won by the same sessions
         drafted, candidates = drafted[turn:] + drafted[:turn], candidates[turn:] + candidates[:turn]
         ranked = {k: rank(one.odds, one.parents) for k, one in enumerate(candidates) if one.parents is not None}
@@ -186,7 +178,7 @@ class Choice:
         longest, cost = max(sum(first.counts), needs.most_drafted(seconds, budget)), Cost(seconds.__getitem__)
         if self._steady is not None and alone > 0.0 and not num_prefill:  # else its size changes in any case
             sums = best_sums(candidates, self._limits.budget, ranked)
-            num_steady = self._steady[self._modes].update(sums, alone, len(ready), seconds[:-1])
+            num_steady = self._steady[self._models_draft].update(sums, alone, len(ready), seconds[:-1])
             longest, cost = max(sum(first.counts), min(longest, num_steady)), Cost()
         counts, value = take(candidates, first, longest, cost, ranked)
         num_chosen = sum(counts)
@@ -239,15 +231,15 @@ class Choice:
         """Records how long the verify node's draft model drafted in a round."""
         self._drafting_s = smoothed(self._drafting_s, seconds, SMOOTHING)
 
-    def turn_to(self, modes: Modes, *, is_trial: bool) -> None:
-        """Notes which draft models may draft in the rounds that follow.
+    def turn_to(self, models_draft: bool, *, is_trial: bool) -> None:
+        """Notes whether draft models may draft in the rounds that follow.
 
         A trial learns its steady number anew: the known one may be of other texts. Each mode has a steady number of its
         own: else rounds without draft models would teach the others that drafts bring nothing.
         """
-        if modes != self._modes and is_trial and self._steady is not None:
-            self._steady[modes].outdate()
-        self._modes = modes
+        if models_draft != self._models_draft and is_trial and self._steady is not None:
+            self._steady[models_draft].outdate()
+        self._models_draft = models_draft
 
     def pending_drafts(self, ready: Sequence[Session], number: int) -> list[PendingDraft]:
         """Returns the drafts of ready sessions that may be in flight. number: of the round to be packed."""
@@ -362,28 +354,10 @@ def _better(session: Session, drafted: DraftTokens, other: DraftTokens | None) -
     return other if _num_expected(session, other) > _num_expected(session, drafted) else drafted
 
 
-def _candidates(
-    drafted: Sequence[tuple[Session, DraftTokens]], worths: Mapping[str, float], number: int
-) -> list[Candidate]:
-    """Returns the drafts as candidates of the selection of round `number`, in this order."""
-    previous = number - 1  # after that round this one's drafts were permitted
-    rooms = limits_of_clients([session for session, _ in drafted], previous)
-    return [
-        Candidate(
-            _calibrated_probabilities(session, one),
-            parents=one.parents,
-            worth=worths[session.client.name],
-            max_nodes=_most_nodes(session, one, rooms.get(session.session_id)),
-        )
-        for session, one in drafted
-    ]
-
-
-def _most_nodes(session: Session, drafted: DraftTokens, room: int | None) -> int | None:
-    """Most tree nodes: each takes a position of the context, at any depth. room: limit of the client's key."""
-    if drafted.parents is None:
-        return room
-    return min(session.max_length, trees.MAX_NODES, *(() if room is None else (room,)))
+def _candidate(session: Session, drafted: DraftTokens, worth: float) -> Candidate:
+    """Returns a draft as a candidate of the selection. worth: of one token."""
+    most = None if drafted.parents is None else min(session.max_length, trees.MAX_NODES)  # each takes a position
+    return Candidate(_calibrated_probabilities(session, drafted), drafted.parents, worth, max_nodes=most)
 
 
 def _calibrated_probabilities(session: Session, drafted: DraftTokens) -> list[float]:

@@ -94,7 +94,7 @@ class Starting:
             needed = 0 if key in pool else pool.pages_needed(key, num_tokens)
             if needed > num_free:
                 continue
-            most = min(self._limits.most_prefill, room.most(room.rows, num_cached, session.lacks_prompt_logprobs))
+            most = min(self._limits.most_prefill, room.most(room.rows, num_cached))
             if num_tokens - num_cached <= max(1, most):
                 num_free -= needed
                 found.append(session)

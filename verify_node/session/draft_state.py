@@ -28,7 +28,6 @@ class DraftState:
     is_needed: bool = False  # the newest verdict left nothing of the newest draft
     waits: bool = False  # rounds leave the session out until its draft is complete, or late
     late_at: float = 0.0  # time from which its draft is no longer waited for
-    was_wrong: bool = False  # the latest round rejected a first choice
     biases: dict[ClaimedOf, TextBias] = field(default_factory=dict)  # of the session's text
     timer: DraftTimer = field(init=False)
 
@@ -83,10 +82,6 @@ class DraftState:
     def must_follow(self, tokens: tuple[int, ...]) -> None:
         """Records the tokens that the session's constraint forces after its current text."""
         self.forced = tokens
-
-    def note_wrong(self, is_wrong: bool) -> None:
-        """Notes whether its latest round rejected a first choice."""
-        self.was_wrong = is_wrong
 
     def go_without(self, number: int) -> None:
         """Marks the draft late in round `number`: rounds proceed without it, and no longer wait for its client's."""

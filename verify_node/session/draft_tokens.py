@@ -33,7 +33,6 @@ class DraftTokens(NamedTuple):
     proposal: bytes | None = None  # ratio rule: the distributions that the tokens were sampled from
     parents: tuple[int, ...] | None = None  # index of each token's predecessor, or -1; None: a chain
     made_on: int = 0  # draft nodes only: length of the text that the draft was made for
-    num_gone: int = 0  # draft nodes only: number of its tokens now in the text
     complete: bool = False  # draft nodes only: no more tokens come until the text grows
 
     @classmethod
@@ -85,13 +84,12 @@ class DraftTokens(NamedTuple):
         if self.parents is None:
             if len(new) >= len(self.tokens) or tuple(new) != self.tokens[: len(new)]:
                 return None
-            num_gone = self.num_gone + len(new)
-            return self._replace(tokens=self.tokens[len(new) :], codes=self.codes[len(new) :], num_gone=num_gone)
+            return self._replace(tokens=self.tokens[len(new) :], codes=self.codes[len(new) :])
         at = trees.follow(self.tokens, self.parents, new)
         if at is None:
             return None
         nodes, parents = trees.below(self.parents, at)
-        return self._cut_to(nodes, parents, len(new)) if nodes else None
+        return self._cut_to(nodes, parents) if nodes else None
 
     def pick(self, nodes: Sequence[int]) -> Self:
         """Returns these nodes of a tree, ascending, each with its parent. Raises ValueError for a chain."""
@@ -108,14 +106,13 @@ class DraftTokens(NamedTuple):
         proposal = cut(self.proposal, length) if self.proposal is not None else None
         return self._replace(tokens=self.tokens[:length], codes=self.codes[:length], proposal=proposal)
 
-    def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...], num_new: int = 0) -> Self:
-        """Returns these nodes of a tree, ascending, with their parents among themselves, after num_new more tokens."""
+    def _cut_to(self, nodes: Sequence[int], parents: tuple[int, ...]) -> Self:
+        """Returns these nodes of a tree, ascending, with their parents among themselves."""
         is_all = len(nodes) == len(self.tokens)
         return self._replace(
             tokens=self.tokens if is_all else tuple([self.tokens[node] for node in nodes]),
             codes=self.codes if is_all or not self.codes else bytes([self.codes[node] for node in nodes]),
             parents=None if trees.is_chain(parents) else parents,
-            num_gone=self.num_gone + num_new,
         )
 
 

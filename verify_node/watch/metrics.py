@@ -90,11 +90,6 @@ class VerifyCollector(Collector):
         rejected = counts.num_alternatives - counts.num_alternatives_accepted
         fates = {"accepted": counts.num_alternatives_accepted, "rejected": rejected}
         yield counters("alternative_tokens", "Tokens of trees verified beside their first choices.", "fate", fates)
-        empty = counts.num_empty_after_wrong
-        drafted_after_wrong = {"nothing": empty, "something": counts.num_after_wrong - empty}
-        yield counters(
-            "rounds_after_wrong_token", "Rounds of a text right after a wrong one.", "drafted", drafted_after_wrong
-        )
         yield histogram("iteration_tokens_total", "Tokens fed to the target per round.", counts.round_tokens)
 
     def _rounds(self) -> Iterator[Metric]:
@@ -106,9 +101,11 @@ class VerifyCollector(Collector):
         yield counters("round_seconds", "Time of rounds by phase.", "phase", vars(counts.wall))
         yield histogram("round_duration_seconds", "Forward pass and verification of one round.", counts.round_s)
         yield gauge("budget", "Drafted tokens in one round at most.", core.limits.budget)
-        yield gauge("models_may_draft", "1 while draft models may draft.", float(core.rounds.model_switch.permits))
-        may_draft = core.rounds.own_model_switch.compares and core.rounds.own_model_switch.permits
-        yield gauge("own_model_may_draft", "1 while this node's own draft model may draft.", float(may_draft))
+        models = core.rounds.model_switch
+        yield gauge("models_may_draft", "1 while draft models may draft.", float(models.nodes_may_draft))
+        yield gauge(
+            "own_model_may_draft", "1 while this node's own draft model may draft.", float(models.own_may_draft)
+        )
         yield counter("own_model_passes", "Forward passes of that model.", counts.num_own_passes)
         yield counter("own_model_seconds", "Time in which that model drafted.", counts.own_s)
         yield counter("own_model_draft_tokens", "Its drafted tokens verified.", counts.drafted_by[OWN])

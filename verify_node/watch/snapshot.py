@@ -95,8 +95,6 @@ class Snapshot(Struct, frozen=True):
     clients: tuple[ClientRow, ...]
     events: tuple[ClientEvent, ...]  # `at` in seconds of the epoch
     sources: tuple[Source, ...] = ()
-    num_after_wrong: int = 0  # rounds of a text right after a wrong drafted token
-    num_empty_after_wrong: int = 0  # of these, with nothing drafted
 
 
 class Watch:
@@ -128,8 +126,6 @@ class Watch:
             clients=(*self._present(present, now), *self._lost(present, now)),
             events=tuple(self._events()),
             sources=_sources(core.counts),
-            num_after_wrong=core.counts.num_after_wrong,
-            num_empty_after_wrong=core.counts.num_empty_after_wrong,
         )
 
     def _present(self, present: list[Present], now: float) -> Iterator[ClientRow]:

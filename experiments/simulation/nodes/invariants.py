@@ -148,7 +148,7 @@ def _round(done: Round, core: VerifyCore) -> Iterator[Claim]:
 def _entry(entry: Entry, session: Session) -> Iterator[Claim]:
     num_tokens, base_len = len(session.tokens), entry.base_len
     yield session, session.is_active, "takes part in a round"
-    yield session, entry.epoch == session.epoch, f"takes part in a round in epoch {entry.epoch}"
+    yield session, entry.opened.epoch == session.epoch, f"takes part in a round in epoch {entry.opened.epoch}"
     if entry.samples:
         yield session, base_len == num_tokens, f"is verified from {base_len} on, but has {num_tokens} tokens"
     else:
@@ -221,8 +221,8 @@ def _draft(session: Session) -> Iterator[Claim]:
     is_permitted = not session.drafts.waits or session.drafts.may_draft > 0
     yield session, is_permitted, "rounds wait for a draft that is not permitted"
     if drafted is not None:
-        is_whole, end = not drafted.num_gone, drafted.made_on + drafted.num_gone
-        yield session, end == len(session.tokens), "its draft does not follow its text"
+        is_whole = drafted.made_on == len(session.tokens)
+        yield session, drafted.made_on <= len(session.tokens), "its draft does not follow its text"
         is_allowed = is_whole or drafted.proposal is None
         yield session, is_allowed, "the rest of a draft of the ratio rule may be verified"
         yield session, is_whole or bool(drafted.tokens), "its draft is empty"

@@ -65,7 +65,7 @@ class Target:
             read.append(feed(read[num_fed + parent], token))
             lengths.append(lengths[num_fed + parent] + 1)
         self._rows.update(zip(rows, read, strict=True))
-        first = start(entry.sampling.seed, self.number)
+        first = start(entry.opened.sampling.seed, self.number)
         return [seeded(read[place], first, lengths[place]) for place in range(num_fed - 1, len(read))]
 
     def _keep(self, entry: Entry, path: Sequence[int]) -> None:
@@ -88,9 +88,9 @@ def _require(holds: bool, otherwise: str) -> None:
 
 def _verify(entry: Entry, states: list[int]) -> Outcome:
     """The match rule, and the ratio rule for drafts that are certain: it is the same. states: as of `_feed`."""
-    drafted = entry.drafted
+    drafted = entry.drafted.tokens
     if entry.verification == "ratio" and drafted:
-        _require(entry.proposal == certain(drafted), "a proposal is not that of the drafted tokens")
+        _require(entry.drafted.proposal == certain(drafted), "a proposal is not that of the drafted tokens")
     drawn = [draw(state)[0] for state in states]
     if entry.parents is not None:
         path = trees.accepted(drawn, drafted, entry.parents)

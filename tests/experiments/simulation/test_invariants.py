@@ -41,10 +41,10 @@ BREAKS = {
     "a phase without a verdict": (lambda desk: setattr(desk.session(2), "phase", Phase.RUNNING), "its last verdict"),
     "a draft for another text": (lambda desk: drafted(desk, made_on=9), "does not follow its text"),
     "a part of a draw": (
-        lambda desk: drafted(desk, made_on=3, num_gone=1, proposal=b"1"),
+        lambda desk: drafted(desk, made_on=3, proposal=b"1"),
         "of the ratio rule may be verified",
     ),
-    "a draft that is used up": (lambda desk: drafted(desk, made_on=3, num_gone=1, tokens=()), "its draft is empty"),
+    "a draft that is used up": (lambda desk: drafted(desk, made_on=3, tokens=()), "its draft is empty"),
     "a wait for nobody": (
         lambda desk: setattr(desk.session(2).drafts, "waits", True),
         "wait for a draft that is not permitted",

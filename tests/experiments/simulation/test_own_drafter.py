@@ -15,7 +15,8 @@ from goodspeed.drafting.tree import Nodes
 from goodspeed.fair.round_time import Linear
 from goodspeed.ngram.drafting import Continuation
 from goodspeed.wire.messages import Sampling
-from verify_node.scheduler.round import Entry, Round
+from tests.fakes import make_entry
+from verify_node.scheduler.round import Round
 
 MS = 1e-3
 OWN = Settings(
@@ -25,10 +26,10 @@ OWN = Settings(
 
 def entry(num_drafted, start=10, source="model", parents=None):
     tokens = (1,) * (1 + num_drafted)
-    return Entry(b"", start, tokens, num_drafted, True, Sampling(), source=source, parents=parents)
+    return make_entry(1, start, tokens, num_drafted, source=source, parents=parents)
 
 
-DRAFTED = Round(1, (entry(2), entry(1, start=20), entry(3, source="ngram"), entry(0, source=None)))
+DRAFTED = Round(1, (entry(2), entry(1, start=20), entry(3, source="ngram"), entry(0)))
 
 
 def test_a_pass_drafts_for_all_sessions_that_draft_so_far():

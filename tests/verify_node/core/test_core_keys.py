@@ -117,7 +117,7 @@ def test_a_key_that_goes_takes_its_sessions_along_at_once(desk: KeyedDesk) -> No
 
 def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:
     records = dict(desk.core.register.enrolled or {})
-    records[KEYS["a"]] = Enrolled("a", KEYS["a"], weight=4.0, max_round_tokens=3)
+    records[KEYS["a"]] = Enrolled("a", KEYS["a"], weight=4.0, max_sessions=3)
     [send] = desk.core.enrol(records, desk.now)
     assert (send.peer_id, send.message.code) == (b"a", "hello_first")
     assert set(desk.core.sessions) == {session_id(2)}
@@ -126,7 +126,7 @@ def test_a_key_that_changes_says_hello_again(desk: KeyedDesk) -> None:
     assert (known.client, known.num_times) == ("a", 2)  # its key says who it is
     assert isinstance(desk.hello("a"), Welcome)
     client = desk.core.allocator.client("a")
-    assert (client.weight, client.max_round_tokens) == (4.0, 3)
+    assert (client.weight, client.max_sessions) == (4.0, 3)
     assert desk.core.enrol(dict(records), desk.now) == [], "nothing changed"
 
 

@@ -36,25 +36,6 @@ def test_a_draft_accepted_whole_and_one_in_part(desk):
     assert (client.num_tokens, client.num_drafted, client.num_accepted) == (12, 11, 9)
 
 
-def test_rounds_right_after_a_wrong_token_and_those_of_them_without_a_draft(desk):
-    counts = desk.core.counts
-    desk.draft(tokens=(*desk.honest_draft().tokens[:1], 0, 0))
-    desk.round()
-    assert (counts.num_after_wrong, counts.num_empty_after_wrong) == (0, 0), "the next round is the one that counts"
-    desk.draft(tokens=())
-    desk.round()
-    assert (counts.num_after_wrong, counts.num_empty_after_wrong) == (1, 1)
-    desk.draft(tokens=(0,))
-    desk.round()
-    assert counts.num_after_wrong == 1, "a round without a draft has no wrong token"
-    desk.draft()
-    desk.round()
-    assert (counts.num_after_wrong, counts.num_empty_after_wrong) == (2, 1)
-    desk.draft()
-    desk.round()
-    assert counts.num_after_wrong == 2, "all was right"
-
-
 def test_what_a_session_opened_again_lost_on_its_way_counts_once(desk):
     """The verdicts got lost: the draft node asks for these tokens again."""
     counts, text = desk.core.counts, desk.text()

@@ -76,7 +76,7 @@ def test_a_liar_goes_on_under_match_and_nobody_else_does():
     verdicts = [answer for answer in desk.round() if isinstance(answer, Verdict)]
     assert desk.rules() == {1: "match", 2: "match", 3: "ratio", 4: "match"}
     assert any(verdict.num_verified for verdict in verdicts if verdict.session_id == session_id(1))  # it still drafts
-    proposals = {entry.session_id: entry.proposal for entry in desk.rounds[-1].entries}
+    proposals = {entry.session_id: entry.drafted.proposal for entry in desk.rounds[-1].entries}
     assert proposals[session_id(1)] is None  # not read any more
     assert proposals[session_id(3)] is not None
     for number in range(1, 5):

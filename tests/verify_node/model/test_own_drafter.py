@@ -164,9 +164,9 @@ def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_draft
     desk = OwnDesk(TARGET)
     desk.up("a", make_open(1, prompt=(3, 1, 4)))
     for _ in range(3):
-        desk.core.rounds.own_model_switch.permits = False  # each time: a first text begins with own drafts
+        desk.core.rounds.model_switch.permits = False  # each time: a first text begins with own drafts
         desk.round()
-    desk.core.rounds.own_model_switch.permits = True
+    desk.core.rounds.model_switch.permits = True
     desk.up("a", make_open(2, prompt=(5, 6)))
     desk.round()
     desk.draft(number=2, tokens=desk.alone_after(2))

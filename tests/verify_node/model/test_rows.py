@@ -10,12 +10,11 @@ from goodspeed.exact.logits.token_counts import TextCounts
 from goodspeed.exact.proposal_bytes import certain
 from goodspeed.wire.fields import Verification
 from goodspeed.wire.generation import LogitRules, Sampling
-from tests.fakes import session_id
+from tests.fakes import make_entry
 from verify_node.model import match_rule, ratio_rule
 from verify_node.model.entries import VerifiedEntry
 from verify_node.model.match_rule import decide_match_round
 from verify_node.model.ratio_rule import decide_ratio_round, target_probs_of
-from verify_node.scheduler.round import Entry
 
 VOCAB = 40
 
@@ -25,14 +24,13 @@ def verified(lengths: list[int], ruled: set[int], rules: LogitRules, rule: Verif
     found, first_row = list[VerifiedEntry](), 0
     for number, num_drafted in enumerate(lengths):
         drafted = tuple(range(num_drafted))
-        entry = Entry(
-            session_id(number),
+        entry = make_entry(
+            number,
             0,
             (1, 2, 3, *drafted),
             num_drafted,
-            True,
-            Sampling(0.8, seed=number),
-            rules=rules if number in ruled else None,
+            sampling=Sampling(0.8, seed=number),
+            logit_rules=rules if number in ruled else None,
             verification=rule,
             proposal=certain(drafted),
         )

@@ -17,12 +17,12 @@ from goodspeed.errors import NOT_NUMBERS
 from goodspeed.exact import proposals
 from goodspeed.wire.generation import Constraint, TokenBias
 from goodspeed.wire.messages import Ack, Draft, LogitRules, Sampling
-from tests.fakes import make_open, session_id
+from tests.fakes import make_entry, make_open, session_id
 from tests.micro import VOCAB, make_checkpoint, make_engine
 from tests.verify_node.model.desk import TARGET, RealDesk, alone, make_target
 from verify_node.model.match_rule import decide_match_round
 from verify_node.model.target import Target
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Round
 
 SAMPLINGS = [
     Sampling(temperature=0.0),
@@ -58,7 +58,7 @@ def test_a_gpus_own_marks_tell_how_long_a_pass_took(monkeypatch: pytest.MonkeyPa
     target, marks = make_target(), [Mark(), Mark()]
     coming = iter(marks)
     monkeypatch.setattr("verify_node.model.target.mark", lambda device: next(coming))
-    reads = Entry(b"a" * 16, start=0, tokens=(1, 2, 3), num_drafted=0, samples=False, sampling=SAMPLINGS[0])
+    reads = make_entry(1, 0, (1, 2, 3), samples=False)
     result = target.run(Round(1, (reads,)))
     assert not result.outcomes
     assert result.verify_s == 0.0
@@ -129,8 +129,7 @@ def reopen(desk, rng):
 
 
 def entry(number, tokens, num_drafted=0, *, samples=True, **changes):
-    values: dict[str, Any] = {"sampling": Sampling(seed=number), "epoch": 1} | changes
-    return Entry(session_id(number), 0, tuple(tokens), num_drafted, samples, **values)
+    return make_entry(number, 0, tokens, num_drafted, samples=samples, **changes)
 
 
 def test_one_round_by_hand():
@@ -312,13 +311,13 @@ def test_each_row_of_a_draft_sees_what_is_drafted_before_it(rules):
     opened = make_open(1, prompt=(1, 2, 3, 3), max_tokens=9, logit_rules=rules)
     right = alone(opened)
     assert right != alone(make_open(1, prompt=(1, 2, 3, 3), max_tokens=9)), "the rules change this text"
-    ruled = entry(1, (*opened.prompt, *right[:8]), 8, rules=rules, prompt_len=4, text=opened.prompt)
+    ruled = entry(1, (*opened.prompt, *right[:8]), 8, logit_rules=rules, prompt=opened.prompt, text=opened.prompt)
     [outcome] = make_target().run(Round(1, (ruled,))).outcomes
     assert (outcome.tokens, outcome.num_accepted) == (right, 8)
 
 
 def test_logprobs_are_of_the_models_own_logits():
-    ruled = entry(1, (1, 2, 3), rules=RULES[3], prompt_len=3, text=(1, 2, 3), num_logprobs=5)
+    ruled = entry(1, (1, 2, 3), logit_rules=RULES[3], text=(1, 2, 3), num_logprobs=5)
     [told], [plain] = (
         make_target().run(Round(1, (one,))).outcomes for one in (ruled, entry(1, (1, 2, 3), num_logprobs=5))
     )

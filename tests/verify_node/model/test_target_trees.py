@@ -9,18 +9,17 @@ from msgspec.structs import replace
 from goodspeed.exact import trees
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft, Sampling
-from tests.fakes import make_open, session_id
+from tests.fakes import make_entry, make_open, session_id
 from tests.micro import VOCAB
 from tests.verify_node.model.desk import RealDesk, alone, make_target
 from tests.verify_node.model.test_target import RULES, SAMPLINGS
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Round
 
 PROMPT = (1, 2, 3)
 
 
 def entry(number, start, tokens, parents, **changes):
-    values: dict[str, Any] = {"sampling": Sampling(seed=number), "epoch": 1} | changes
-    return Entry(session_id(number), start, tuple(tokens), len(parents), True, parents=tuple(parents), **values)
+    return make_entry(number, start, tokens, len(parents), parents=parents, **changes)
 
 
 def grown(text, rng, num_wrong):
@@ -47,7 +46,7 @@ def test_the_accepted_path_is_the_targets_text_and_so_is_what_follows_it(samplin
     sampling = replace(sampling, seed=1)
     right = alone(make_open(1, prompt=PROMPT, sampling=sampling, max_tokens=12, logit_rules=rules))
     tokens, parents = grown(right[:4], rng, 2)
-    ruled: dict[str, Any] = {"sampling": sampling, "rules": rules, "prompt_len": len(PROMPT)}
+    ruled: dict[str, Any] = {"sampling": sampling, "logit_rules": rules}
     first = entry(1, 0, (*PROMPT, *tokens), parents, text=PROMPT, **ruled)
     [outcome] = target.run(Round(1, (first,))).outcomes
     assert (outcome.tokens, outcome.num_accepted) == (right[:5], 4)
@@ -84,7 +83,7 @@ def test_logprobs_are_those_of_the_paths_tokens():
     right = alone(make_open(1, prompt=PROMPT, max_tokens=4))
     wrong = (right[0] + 1) % VOCAB
     tree = entry(1, 0, (*PROMPT, wrong, *right[:2]), (-1, -1, 1), num_logprobs=2)
-    chain = Entry(session_id(1), 0, (*PROMPT, *right[:2]), 2, True, Sampling(seed=1), epoch=1, num_logprobs=2)
+    chain = make_entry(1, 0, (*PROMPT, *right[:2]), 2, num_logprobs=2)
     [branched], [straight] = (make_target().run(Round(1, (one,))).outcomes for one in (tree, chain))
     assert branched.tokens == straight.tokens
     for one, other in zip(branched.logprobs, straight.logprobs, strict=True):
@@ -97,9 +96,7 @@ def test_what_may_not_be_drawn_yet_is_masked_by_depth():
     sampling = Sampling(temperature=0.0)
     [free] = alone(make_open(1, prompt=PROMPT, sampling=sampling, max_tokens=1))
     beside = [(free + each) % VOCAB for each in (1, 2, 3)]
-    banned = entry(
-        1, 0, (*PROMPT, *beside), (-1, -1, -1), sampling=sampling, stop_ids=(free,), may_stop_at=len(PROMPT) + 1
-    )
+    banned = entry(1, 0, (*PROMPT, *beside), (-1, -1, -1), sampling=sampling, stop_ids=(free,), min_tokens=1)
     [outcome] = make_target().run(Round(1, (banned,))).outcomes
     assert outcome.tokens[0] != free
 

@@ -17,6 +17,7 @@ from verify_node.scheduler.allocate import (
 )
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Entry, Outcome
+from verify_node.session.draft_tokens import DraftTokens
 
 
 class Given:
@@ -48,8 +49,7 @@ def make_session(scheduler, number=1, client="a", **changes):
 
 def seen(session, agreement, num_drafted, num_tokens):
     """A round that delivered so many tokens to the session, and verified so many that its draft model drafted."""
-    tokens = (1,) * (num_drafted + 1)
-    entry = Entry(session.session_id, 2, tokens, num_drafted, True, session.opened.sampling, source="model")
+    entry = Entry(session.opened, 2, (1,) * (num_drafted + 1), DraftTokens((1,) * num_drafted))
     taken = (7,) * num_tokens
     outcome = Outcome(session.session_id, taken, max(0, num_tokens - 1), agreement)
     return Moved(session, entry, outcome, 3, taken)
@@ -222,44 +222,7 @@ def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
     assert (client.answer_s, client.answer_tokens) == (pytest.approx(0.03), 3)
 
 
-# -- what a key allows -------------------------------------------------------------------------------------------------
-
-
-def test_a_keys_limit_bounds_what_the_policy_may_give_its_sessions():
-    policy = Given(8, 8, 8)
-    scheduler = make_scheduler(policy, budget=24)
-    limited = [make_session(scheduler, number) for number in (1, 2)]
-    scheduler.client("a").max_round_tokens = 5
-    other = make_session(scheduler, 3, "b")
-    assert permit(scheduler, [*limited, other], 1) == [2, 3, 8]
-    assert permit(scheduler, [*limited, other], 2) == [3, 2, 8], "the remainder goes round"
-
-
-def test_the_few_that_everybody_may_draft_keep_to_a_keys_limit():
-    scheduler = make_scheduler(Given(0, 0, 0, 0), is_barrier=False)
-    limited = [make_session(scheduler, number) for number in (1, 2, 3)]
-    scheduler.client("a").max_round_tokens = 2
-    assert [sorted(permit(scheduler, [*limited, make_session(scheduler, 4, "b")], n)) for n in (1, 2)] == [
-        [0, 1, 1, LEAST_PERMISSION]
-    ] * 2
-
-
-@pytest.mark.parametrize("is_barrier", [True, False])
-def test_a_key_that_may_draft_nothing_is_permitted_nothing(is_barrier):
-    scheduler = make_scheduler(Given(8, 8), is_barrier=is_barrier)
-    limited, free = make_session(scheduler, 1), make_session(scheduler, 2, "b")
-    limited.client.max_round_tokens = 0
-    for number in range(1, 2 * PROBE_ROUNDS + 3):
-        assert permit(scheduler, [limited, free], number) == [0, 8]
-
-
 # -- where rounds wait: who may draft nothing is tried again -----------------------------------------------------------
-
-
-def test_nobody_is_tried_who_takes_no_drafts():
-    scheduler = make_scheduler(Given(0))
-    session = make_session(scheduler, max_draft=0)
-    assert not any(permit(scheduler, [session], number)[0] for number in range(1, 100))
 
 
 def test_a_trial_gives_way_to_what_the_policy_gives():

@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 
 from goodspeed.fair.lengths import PRIOR_TOKENS
-from goodspeed.wire.messages import Close, Sampling
-from tests.fakes import Desk, session_id
+from goodspeed.wire.messages import Close
+from tests.fakes import Desk, make_entry, session_id
 from verify_node.scheduler.attained_service import ENTERED_OVERDUE, IN_FIRST_S, SERVED, Account, Accounts
 from verify_node.scheduler.orders.base import AGING_S
 from verify_node.scheduler.orders.laps import FIRST_S
-from verify_node.scheduler.round import Entry
 
 
 def account() -> Account:
@@ -28,7 +27,7 @@ def observe(
     token_s: float = 0.01,
 ) -> None:
     """A round of so many tokens of its own, and of others'."""
-    entry = Entry(session_id(1), start, (0,) * num_fed, num_drafted, decides, Sampling())
+    entry = make_entry(1, start, (0,) * num_fed, num_drafted, samples=decides)
     one.observe(entry, token_s * (num_fed + num_others), token_s)
 
 

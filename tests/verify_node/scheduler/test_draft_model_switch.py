@@ -10,12 +10,10 @@ from verify_node.scheduler.draft_model_switch import (
     COUNTED_ROUNDS,
     LEAST_TOKEN_S,
     MANY,
-    MANY_ELSEWHERE,
     MOST_DRAFTING,
     SETTLING_ROUNDS,
     DraftModelSwitch,
     Stretch,
-    compare,
 )
 
 STRETCH = SETTLING_ROUNDS + COUNTED_ROUNDS
@@ -41,7 +39,8 @@ class World:
         self._now = 0.0
         client = SimpleNamespace(weight=1.0, answer_s=0.0)
         self.sessions: Any = [
-            SimpleNamespace(uses_model=True, draws_at_random=False, client=client) for _ in range(num_sessions)
+            SimpleNamespace(uses_model=True, allows_own=True, draws_at_random=False, client=client)
+            for _ in range(num_sessions)
         ]
 
     def run(self, num_rounds: int, num_sessions: int | None = None) -> bool:
@@ -191,18 +190,6 @@ def test_a_stretch_goes_on_when_the_number_of_sessions_changes() -> None:
     assert sum(one.num for one in world.drafts._by_load.values())
 
 
-def test_texts_that_are_sampled_are_compared_apart() -> None:
-    """Else what sampled chats teach costs greedy ones their drafts."""
-    world = World(0.8, 1)
-    for session in world.sessions:
-        session.draws_at_random = True
-    world.run(100 * STRETCH)
-    assert not world.drafts._by_load[1, True].permits
-    for session in world.sessions:
-        session.draws_at_random = False
-    assert world.run(1)
-
-
 @pytest.mark.parametrize("num_random", [1, 2])
 def test_texts_of_both_kinds_side_by_side_are_compared_all_the_same(num_random: int) -> None:
     """Texts end and begin, so the share of the random ones wavers."""
@@ -260,85 +247,22 @@ def test_models_beside_a_gpu_draft_at_any_load_until_compared() -> None:
         assert drafts.permits == drafts_first
 
 
-class Both:
-    """Models of draft nodes and the verify node's own, which draft for one session in rounds of 10 ms."""
-
-    def __init__(self, gain: float = 1.0, own_gain: float = 1.0) -> None:
-        self.nodes, self.own = (
-            DraftModelSwitch(True, plain_s),
-            DraftModelSwitch(True, plain_s, uses=lambda session: True),
-        )
-        self.session: Any = SimpleNamespace(uses_model=True, draws_at_random=False, client=SimpleNamespace(weight=1.0))
-        self.gains = gain, own_gain
-        self.num_rounds, self.num_permitted = 0, [0, 0]
-
-    def run(self, num_rounds: int = 1, *, own_rests: bool = False, until: DraftModelSwitch | None = None) -> None:
-        """until: ends with the round after which these are tried."""
-        both = self.nodes, self.own
-        for _ in range(num_rounds):
-            self.num_rounds += 1
-            rates = [gain if one.permits else 1.0 for one, gain in zip(both, self.gains, strict=True)]
-            moved: Any = [SimpleNamespace(taken=range(int(1000 * rates[0] * rates[1])), session=self.session)]
-            compare(*both, moved, [self.session], 0.01 * self.num_rounds, ALONE_S, own_rests=own_rests)
-            self.num_permitted = [num + one.permits for num, one in zip(self.num_permitted, both, strict=True)]
-            if until is not None and until.is_trying:
-                return
-
-    @property
-    def num_found(self) -> list[float]:
-        """Comparisons that are over."""
-        return [one._by_load[1, False].num if (1, False) in one._by_load else 0 for one in (self.nodes, self.own)]
-
-
-def test_a_trial_without_sessions_does_not_stop_the_other_comparison() -> None:
-    both = Both()
-    both.run(1000 * STRETCH, until=both.nodes)
-    owed_s, both.session.uses_model = both.own._owed_s, False  # the last session with a model is gone
-    both.run()
-    assert both.own._owed_s > owed_s
+@pytest.mark.parametrize("compares", [True, False], ids=["beside those of draft nodes", "alone"])
+@pytest.mark.parametrize("gain", [0.8, 1.25])
+def test_the_verify_nodes_own_model_is_compared_wherever_draft_nodes_are(compares: bool, gain: float) -> None:
+    world = World(gain, 1)
+    world.drafts.compares, world.drafts.has_own = compares, True
+    world.sessions[0].uses_model = compares
+    world.run(200 * STRETCH)
+    assert world.drafts.own_may_draft is (gain > 1.0)
+    assert world.drafts.nodes_may_draft is (gain > 1.0 or not compares)
 
 
 def test_nothing_is_compared_while_the_verify_nodes_own_model_may_not_draft() -> None:
-    both = Both()
-    both.run(100 * STRETCH, own_rests=True)
-    assert both.num_found[0] > both.num_found[1] == 0
-    both.run()
-    assert both.own._stretch.seconds == pytest.approx(0.01)  # the time before does not count
-
-
-def test_two_trials_that_meet_after_one_stood_still_do_not_stop_both_comparisons() -> None:
-    both = Both()
-    both.run(1000 * STRETCH, until=both.own)
-    both.run(1000 * STRETCH, own_rests=True, until=both.nodes)
-    assert both.nodes.is_trying
-    assert both.own.is_trying  # it stands still
-    known = both.num_found
-    both.run(100 * STRETCH)
-    assert all(now > before for now, before in zip(both.num_found, known, strict=True))
-
-
-@pytest.mark.parametrize("gains", [(0.8, 0.8), (0.8, 1.25), (1.25, 0.8), (1.25, 1.25)])
-def test_the_verify_nodes_own_model_is_judged_apart_from_the_models_of_draft_nodes(gains: tuple[float, float]) -> None:
-    both = Both(*gains)
-    both.run(200 * STRETCH)
-    both.num_permitted = [0, 0]
-    for _ in range(200 * STRETCH):
-        both.run()
-        assert not (both.nodes.is_trying and both.own.is_trying)
-    for gain, num_permitted in zip(gains, both.num_permitted, strict=True):
-        share = num_permitted / (200 * STRETCH)
-        assert (share if gain < 1.0 else 1.0 - share) <= 0.05
-
-
-def test_models_elsewhere_that_rested_hold_up_no_comparison_of_the_nodes_own_once_they_are_not_compared() -> None:
-    both = Both(gain=0.5)
-    both.nodes.are_near = False
-    both.session.client.answer_s = 0.0
-    both.run(100 * STRETCH)
-    assert not both.nodes.permits or both.nodes.is_trying
-    both.nodes.weigh_work(0.01, 0.01, MANY_ELSEWHERE - 1)
-    assert both.nodes.permits
-    assert not both.nodes.is_trying
-    known = both.num_found[1]
-    both.run(100 * STRETCH)
-    assert both.num_found[1] > known
+    world = World(0.8, 1)
+    world.drafts.compares, world.drafts.has_own = False, True
+    for now in range(10 * STRETCH):
+        world.drafts.finished([], world.sessions, float(now), ALONE_S, own_rests=True)
+    assert not world.drafts._by_load
+    world.drafts.finished([], world.sessions, 10.0 * STRETCH, ALONE_S)
+    assert world.drafts._stretch.seconds == pytest.approx(1.0), "the time before does not count"

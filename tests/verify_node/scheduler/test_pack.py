@@ -5,12 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
-from goodspeed.wire.generation import TokenBias
-from goodspeed.wire.messages import LogitRules
 from tests.fakes import session_id
 from tests.verify_node.scheduler.drafting import pack, session_of
 from verify_node.scheduler.pack import RoundPages
@@ -31,7 +28,7 @@ def test_an_entry_feeds_what_is_not_cached_and_the_draft():
     pool = PagePool(8, 4)
     [entry] = pack([session_of(1, prompt=5, cached=3, draft=2, pool=pool)], pool).entries
     assert (entry.start, entry.tokens, entry.num_drafted, entry.base_len) == (3, (4, 5, 1, 1), 2, 5)
-    assert (entry.samples, entry.source, entry.epoch) == (True, "model", 1)
+    assert (entry.samples, entry.source, entry.opened.epoch) == (True, "model", 1)
 
 
 def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
@@ -155,29 +152,6 @@ def test_no_limit_is_ever_exceeded_and_somebody_always_moves(descriptions, budge
     first = min(holders, key=lambda session: session.admitted, default=None)  # preempted last
     if not careless and (first in ready or (ready and not holders)):
         assert planned.entries
-
-
-# -- what an entry has of its text -------------------------------------------------------------------------------------
-
-
-def test_an_entry_has_its_text_where_its_logits_depend_on_that():
-    pool = PagePool(8, 4)
-    plain, ruled = session_of(1, draft=2, cached=0, pool=pool), session_of(2, draft=2, cached=0, pool=pool)
-    rules = LogitRules(presence_penalty=0.1)
-    ruled.opened = replace(ruled.opened, logit_rules=rules)
-    ruled.tokens += (8, 9)
-    first, second = pack([plain, ruled], pool).entries
-    assert (first.rules, first.text) == (None, ())
-    assert (second.rules, second.text, second.prompt_len) == (rules, (1, 2, 3, 8, 9), 3)
-
-
-@pytest.mark.parametrize("rules", [LogitRules(min_p=0.1), LogitRules(logit_bias=(TokenBias(3, 1.0),))])
-def test_no_text_is_copied_for_rules_that_do_not_read_it(rules):
-    pool = PagePool(8, 4)
-    ruled = session_of(1, draft=2, cached=0, pool=pool)
-    ruled.opened = replace(ruled.opened, logit_rules=rules)
-    [entry] = pack([ruled], pool).entries
-    assert (entry.rules, entry.text) == (rules, ())
 
 
 # -- pages that sessions share -----------------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
 from goodspeed.fair.round_time import CostModel, Linear, Roofline
 from goodspeed.slo.objectives import Objectives
-from goodspeed.wire.messages import Sampling, Slo
-from tests.fakes import Desk, session_id
+from goodspeed.wire.messages import Slo
+from tests.fakes import Desk, make_entry, session_id
 from verify_node.model.own_drafter import LEAST_PREFILL
 from verify_node.scheduler.prefill import FIRST, LONGEST, UNMEASURED, Prefill, attended
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Round
 
 LONG = 4000
 
@@ -45,6 +45,9 @@ class Machine:
 
 CPU = Machine(0.04, 0.002, 2e-6, 0.001)
 """About what 135 million weights take in float32 on one core."""
+
+STEEP = Machine(0.04, 0.002, 1e-4)
+"""A row behind a long context takes longer than a round."""
 
 
 class Serving:
@@ -172,9 +175,8 @@ GPU = Roofline((Linear(fixed_s=0.01), Linear(fixed_s=0.002, token_s=1e-5)))
     ids=["few rows", "many rows", "rows that cost nothing"],
 )
 def test_the_scatter_of_rounds_makes_no_row_dear(profile: CostModel, num_prefill: int) -> None:
-    prefill, noise, sampling = Prefill(Refined(profile), PagePool(1, 1)), Random(1), Sampling()
-    text = Entry(session_id(1), 200, (1,), 0, True, sampling)
-    prompt = Entry(session_id(2), 0, (1,) * num_prefill, 0, False, sampling)
+    prefill, noise = Prefill(Refined(profile), PagePool(1, 1)), Random(1)
+    text, prompt = make_entry(1, 200, (1,)), make_entry(2, 0, (1,) * num_prefill, samples=False)
     for number in range(1000):
         done = Round(number, (text, prompt) if number % 4 else (text,))
         prefill.observe(done, profile.round_s(done.num_tokens, 2, 200) * exp(noise.gauss(0.0, 0.1)))
@@ -183,22 +185,39 @@ def test_the_scatter_of_rounds_makes_no_row_dear(profile: CostModel, num_prefill
     assert FIRST[1] / 2 < prefill.room.context < 2 * FIRST[1], "short prompts hardly show it"
 
 
-def test_behind_a_long_context_a_prompt_goes_on_row_by_row() -> None:
-    machine = Machine(0.04, 0.002, 1e-4)
-    serving = Serving(machine, machine.profile())
-    serving.open("b", 9, prompt=prompt(2000), max_tokens=5)
+@pytest.mark.parametrize(
+    ("machine", "profile", "num_tokens", "least"),
+    [
+        (STEEP, STEEP.profile(), 2000, 1),
+        (CPU, Roofline((Linear(fixed_s=0.04), Linear(token_s=1.0))), 60, 5),
+    ],
+    ids=["behind a long context", "by the profile"],
+)
+def test_a_prompt_advances_however_dear_a_row_is(
+    machine: Machine, profile: CostModel, num_tokens: int, least: int
+) -> None:
+    serving = Serving(machine, profile)
+    serving.open("b", 9, prompt=prompt(num_tokens), max_tokens=5)
     serving.serve(3000, lambda: serving.has_begun(9))
     assert serving.has_begun(9)
-    assert min(serving.prefill_of(9)) == 1
+    assert min(serving.prefill_of(9)) == least
 
 
-def test_logits_for_prompt_logprobs_count() -> None:
-    machine = Machine(0.04, 0.002, 0.0, 0.02)
+@pytest.mark.parametrize(
+    ("machine", "opened"),
+    [
+        (Machine(0.04, 0.002, 0.0, 0.02), {"prompt": prompt(600), "num_prompt_logprobs": 1}),
+        (CPU, {"prompt": (1, 2), "committed": tuple(range(1, 20)) * 40}),
+    ],
+    ids=["with logprobs of the prompt", "opened again"],
+)
+def test_what_else_must_be_prefilled_holds_up_others_no_longer(machine: Machine, opened: dict[str, Any]) -> None:
     serving = Serving(machine, machine.profile())
     usual_s = median(serving.serve(10))
-    serving.open("b", 9, prompt=prompt(600), max_tokens=5, num_prompt_logprobs=1)
-    gaps = serving.serve(500, lambda: serving.has_begun(9))
-    assert serving.has_begun(9)
+    serving.open("b", 9, max_tokens=2000, **opened)
+    num_tokens = len(serving.desk.session(9).tokens)
+    gaps = serving.serve(500, lambda: serving.desk.core.pool.length(session_id(9)) >= num_tokens)
+    assert len(gaps) > 5
     assert median(gaps) <= 3.0 * usual_s
 
 
@@ -215,15 +234,6 @@ def test_nobody_decodes_so_prompts_are_prefilled_as_fast_as_ever() -> None:
         serving.open("b", number, prompt=prompt(1024, number), max_tokens=5)
     serving.serve(4)
     assert [planned.num_tokens for planned, _ in serving.rounds] == [256] * 4
-
-
-def test_a_text_that_is_opened_again_is_prefilled_like_a_prompt() -> None:
-    serving = Serving(CPU, CPU.profile())
-    usual_s = median(serving.serve(10))
-    serving.open("b", 9, prompt=(1, 2), committed=tuple(range(1, 20)) * 40, max_tokens=2000)
-    gaps = serving.serve(300, lambda: serving.desk.core.pool.length(session_id(9)) > 760)
-    assert len(gaps) > 5
-    assert median(gaps) <= 3.0 * usual_s
 
 
 def test_clients_get_prefill_by_their_weights() -> None:
@@ -313,14 +323,6 @@ def test_the_own_draft_model_prefills_in_what_the_target_leaves() -> None:
     serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
     serving.serve(1)
     assert serving.rounds[-1][0].room_left < LEAST_PREFILL
-
-
-def test_a_prompt_advances_whatever_a_row_is_said_to_cost() -> None:
-    steep = Roofline((Linear(fixed_s=0.04), Linear(token_s=1.0)))
-    serving = Serving(CPU, steep)
-    serving.open("b", 9, prompt=prompt(60), max_tokens=5)
-    serving.serve(100, lambda: serving.has_begun(9))
-    assert serving.has_begun(9)
 
 
 def test_what_costs_nothing_can_be_found_to_cost_something() -> None:

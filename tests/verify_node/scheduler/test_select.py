@@ -49,7 +49,7 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
     for entry, session in zip(planned.entries, sessions, strict=True):
         assert entry.num_drafted == 2
         assert entry.tokens[-2:] == session.drafts.newest.tokens[:2]
-        assert entry.probabilities == session.drafts.newest.codes[:2]
+        assert entry.drafted.codes == session.drafts.newest.codes[:2]
         assert entry.source == session.drafts.newest.source
 
 
@@ -183,19 +183,6 @@ def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance():
 def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
     session = drafting(1, None, verification="ratio", proposal=certain((1, 2, 3, 4)))
     assert make_choice(budget=2).choose([session], 1, NOW)[session.session_id].proposal == certain((1, 2))
-
-
-# -- what a key allows -------------------------------------------------------------------------------------------------
-
-
-def test_a_keys_limit_holds_over_all_of_its_sessions():
-    client = new_client("a", max_round_tokens=5)
-    sessions = [drafting(1, EVEN, client=client), drafting(2, EVEN, client=client), drafting(3, EVEN, client=client)]
-    found = lengths(make_choice(budget=12), *sessions, drafting(4, EVEN))
-    assert (sum(found[:3]), found[3]) == (5, 4)
-    assert max(found[:3]) == 2
-    client.max_round_tokens = 0
-    assert lengths(make_choice(), *sessions) == [0, 0, 0]
 
 
 # -- what is left of a draft -------------------------------------------------------------------------------------------
@@ -380,16 +367,15 @@ def test_the_least_probability_is_of_the_rows_own_time():
     assert claimed == pytest.approx(BOUND_SHARE * price, rel=0.03)
 
 
-@pytest.mark.parametrize("resting", [(False, True), (True, False)])
-def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others(resting):
+def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others():
     """Else a return of the draft models would verify none of their tokens, and find that they bring nothing."""
     choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
     for _ in range(60):
         assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
-    choice.turn_to(resting, is_trial=True)
+    choice.turn_to(False, is_trial=True)
     for _ in range(60):
         lengths(choice, drafting(1, ()))
-    choice.turn_to((True, True), is_trial=False)
+    choice.turn_to(True, is_trial=False)
     assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
 
 
@@ -398,9 +384,9 @@ def test_a_trial_forgets_the_drafts_before_it():
     choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
     for _ in range(60):
         assert lengths(choice, drafting(1, (0.1, 0.1))) == [0]
-    choice.turn_to((False, True), is_trial=False)
+    choice.turn_to(False, is_trial=False)
     lengths(choice, drafting(1, ()))
-    choice.turn_to((True, True), is_trial=True)
+    choice.turn_to(True, is_trial=True)
     lengths(choice, drafting(1, ()))  # the draft model has not answered yet
     assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
 

@@ -134,30 +134,6 @@ def test_nobody_passes_one_that_has_waited_for_too_long(order: str) -> None:
     assert seated(order, jobs, 2, {"first": 1}, needs, now=AGING_S + 1.0, num_promised=1) == ([], ["overdue"])
 
 
-@pytest.mark.parametrize("name", ["las", "laps"])
-def test_where_nobody_can_be_let_in_few_are_asked_whether_they_yield(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 60,000 pairs. All waiters are in one queue here, and each needs more than all who would yield have."""
-    order, asked = create(name), []
-    yields = order.yields
-
-    def watched(held: Job, wanted: Job, now: float) -> bool:
-        asked.append(held.job_id)
-        return yields(held, wanted, now)
-
-    monkeypatch.setattr(order, "yields", watched)
-    held = [holder(f"h{number}", attained_s=9.0 if number < 50 else 0.1, round_s=0.1) for number in range(200)]
-    new = [waiter(f"w{number}", arrived_at=float(number), attained_s=1.0, round_s=0.02) for number in range(300)]
-    owned = {job.job_id: 4 for job in held}
-    needs = {job.job_id: 700 for job in new}
-    claims = dict.fromkeys(owned, (SERVED, 0.0))
-    found = Contention(order, [*held, *new], 1.0, num_free=0, owned=owned, needs=needs, claims=claims).resolve()
-    assert not found.preempt
-    assert found.wait == needs.keys()
-    assert len(asked) == 200
-
-
 # -- for all of them ---------------------------------------------------------------------------------------------------
 
 KNOWN = {

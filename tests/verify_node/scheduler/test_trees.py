@@ -10,6 +10,7 @@ from tests.verify_node.scheduler.drafting import NOW, make_choice, make_session,
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Entry, Outcome
 from verify_node.scheduler.select import of_draft
+from verify_node.session.draft_tokens import DraftTokens
 
 CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)
 TOKENS, PARENTS = (5, 6, 7, 8, 9), (-1, -1, 0, 2, 0)
@@ -84,17 +85,8 @@ def test_copies_of_a_token_take_no_room() -> None:
 def moved(session, path, taken):
     tokens = tuple(TOKENS[node] for node in path)
     outcome = Outcome(session.session_id, (*tokens, 99), len(path), 1.0, path=tuple(path))
-    entry = Entry(
-        session.session_id,
-        0,
-        (*session.tokens, *TOKENS),
-        5,
-        True,
-        session.opened.sampling,
-        probabilities=bytes(range(5)),
-        source="model",
-        parents=PARENTS,
-    )
+    drafted = DraftTokens(TOKENS, bytes(range(5)), parents=PARENTS)
+    entry = Entry(session.opened, 0, (*session.tokens, *TOKENS), drafted)
     return Moved(session, entry, outcome, len(session.tokens), taken)
 
 

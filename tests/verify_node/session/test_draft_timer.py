@@ -131,16 +131,6 @@ def test_a_draft_of_the_index_is_no_silence_of_the_model_unless_it_is_late(index
     assert session.client.answer_s > 0.01 if is_silence else session.client.answer_s == pytest.approx(0.004)
 
 
-def test_one_pause_does_not_spoil_what_is_known():
-    session = told()
-    draft(session, NOW + 0.004)
-    session.commit((9,))
-    tell(session, NOW + 1.0)
-    session.commit((9,))
-    tell(session, NOW + 31.0)
-    assert session.client.answer_s < 0.007
-
-
 def test_a_draft_that_the_round_refuted_has_come_all_the_same():
     session = told()
     for number in range(1, 20):

@@ -1,7 +1,7 @@
 """The interface of orders, and the registry of orders by name.
 
-For an allocator of places, `rank` sorts the jobs, `yields` decides whether a holder gives its place to a waiter, and
-`priority` spares it repeated checks. The allocator calls them again whenever a job comes or goes, or a round ends.
+For an allocator of places, `rank` sorts the jobs, and `yields` decides whether a holder gives its place to a waiter.
+The allocator calls them again whenever a job comes or goes, or a round ends.
 Stateful: one instance per queue. Pass `rank` all waiters and all preemptible holders.
 """
 
@@ -73,13 +73,6 @@ class Order(ABC):
     def yields(self, holder: Job, waiter: Job, now: float) -> bool:
         """True if `holder` gives up its place for `waiter`. Both were in the latest `rank`."""
         return False
-
-    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
-        """Returns numbers that `yields` compares: a holder that yields to one waiter yields to all with smaller ones.
-
-        So a planner need not check all holders for each waiter. The waiter was in the latest `rank`.
-        """
-        return ()
 
 
 class Ranking(Protocol):

@@ -125,10 +125,6 @@ class Laps(Order):
         held, wanted = self._sizes[holder.job_id], self._sizes[waiter.job_id]
         return wanted.level < held.level and held.remaining_s > wanted.remaining_s + holder.recompute_s
 
-    def priority(self, waiter: Job, now: float) -> tuple[float, ...]:
-        size = self._sizes[waiter.job_id]
-        return (-1.0, 0.0) if waiter.is_overdue(now, self.aging_s) else (size.level, size.remaining_s)
-
     def _size(self, job: Job) -> Size:
         """Computes the job's queue from attained service, plus its expected service where that counts."""
         rate = stable_rate(job.rates, self.num_rounds, self.tolerance)

@@ -1,12 +1,11 @@
 // What drafts: tokens by source.
 import { bar, byId, count, element, fixed, keep, percent, setBar, setText } from "./elements.js";
 
-export function showSources({ sources, num_after_wrong, num_empty_after_wrong }) {
+export function showSources({ sources }) {
   keep(byId("sources"), sources, (source) => source.name, (source) => makeRow(source.name), (li, { num_drafted, num_accepted }) => {
     setText(li.querySelector(".what"), `${count(num_accepted)} of ${count(num_drafted)}`);
     setBar(li, num_drafted ? fixed(num_accepted / num_drafted, 2) : "–", num_drafted ? num_accepted / num_drafted : 0);
   });
-  setText(byId("after-wrong"), `${count(num_empty_after_wrong)} of ${count(num_after_wrong)}`);
 }
 
 const makeRow = (name) => element("li", "", element("span", "", name), element("span", "what"), bar());
