@@ -13,8 +13,7 @@ from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
-from tests.constraint.babbler import CONSTRAINTS, END
-from tests.constraint.ending import may_end
+from tests.constraint.babbler import CONSTRAINTS, END, may_end
 from tests.constraint.hostile import HOSTILE_ROWS, schemas
 
 UNFORCED = "no_forcing"

@@ -18,7 +18,7 @@ from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary
-from tests.constraint.ending import may_end
+from tests.constraint.babbler import may_end
 from tests.draft_node.parsing.texts import ALL
 
 TOKENIZER = tokenizer()
