@@ -2,7 +2,6 @@
 
 import gc
 import json
-import threading
 import time
 import weakref
 
@@ -11,7 +10,6 @@ import pytest
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.grammars import to_grammar
-from goodspeed.constraint.matcher import Matcher
 from goodspeed.constraint.tokens import TokenTable
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
@@ -281,21 +279,6 @@ def test_a_session_holds_two_at_most_the_first_and_the_newest():
     assert [constraints.holds(b"1", each) for each in several] == [True, False, False, True]
     constraints.release(b"1", but=several[3])
     assert [constraints.holds(b"1", each) for each in several] == [False, False, False, True]
-
-
-def test_several_threads_may_ask():
-    constraints, found = Constraints(VOCABULARY), list[object]()
-    sources = [f"[ab]{{1,{each}}}" for each in range(1, 9)]
-
-    def ask() -> None:
-        found.extend(type(constraints.compiled(Constraint("regex", source))) for source in sources)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [Matcher] * 32
 
 
 def test_a_vocabulary_that_cannot_be_read_is_named():
