@@ -214,11 +214,9 @@ class VerifyChannel:
     async def receive(self) -> Received:
         """Returns the next message of any draft node, or the error from decoding it."""
         while True:
-            await asyncio.sleep(0)  # as above
-            while (frames := self._transport.take()) is None:
-                await self._transport.readable()
-            if self._is_heard(frames):
-                return self._open(frames)
+            for received in self.arriving():
+                return received
+            await self.readable()
 
     def receive_ready(self) -> list[Received]:
         """Returns arrived messages without waiting, up to READY_BYTES and READY_MESSAGES; repeat until `emptied`."""
@@ -234,8 +232,11 @@ class VerifyChannel:
         for frames in _pending(self._transport):
             self.has_more = True
             num_taken, num_bytes = num_taken + 1, num_bytes + _size(frames)
-            if self._is_heard(frames):
+            if len(frames) > 1:
                 yield self._open(frames)
+            elif frames:  # of a barred peer
+                self.traffic.num_received += 1
+                self.traffic.num_unheard += 1
         self.emptied = 0 < num_taken < READY_MESSAGES and num_bytes < READY_BYTES
         self.has_more = num_taken > 0 and not self.emptied
 
@@ -247,12 +248,6 @@ class VerifyChannel:
     def num_cut(self) -> int:
         """Number of connections that this side cut."""
         return self._transport.num_cut
-
-    def _is_heard(self, frames: list[bytes]) -> bool:
-        is_unheard = len(frames) == 1
-        self.traffic.num_received += is_unheard
-        self.traffic.num_unheard += is_unheard
-        return len(frames) > 1
 
     def _open(self, frames: list[bytes]) -> Received:
         principal = frames.pop(1).decode() if self._authenticated else None

@@ -99,7 +99,7 @@ def _read(path: str | Path, what: str, kind: type[T], what_to_do: str) -> T:
         raise ConfigError(f"{what} {path}: cannot read it ({error.strerror}); {what_to_do}") from None
     except (msgspec.ValidationError, RecursionError) as error:
         raise ConfigError(f"{what} {path}: {sanitize(str(error))}; {what_to_do}") from None
-    except ValueError as error:  # not UTF-8, not TOML, or a number with too many digits
+    except ValueError as error:  # not UTF-8, or not TOML
         place = re.search(r"\(at line \d+, column \d+\)\Z", str(error))
         fault = f"it is not TOML {place[0]}" if place else "it is not a key file"
         raise ConfigError(f"{what} {path}: {fault}; {what_to_do}") from None

@@ -20,11 +20,12 @@ from zmq.utils.monitor import recv_monitor_message
 from goodspeed.wire import descriptors
 from goodspeed.wire.channels import Delivery, DraftChannel, VerifyChannel
 from goodspeed.wire.messages import Draft, Refusal
+from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from tests.descriptors import at_most
 from tests.waiting import run_async, until
-from tests.wire.keys.wire import hello, keyed, raw_socket
-from tests.wire.test_transport import LIMIT, SESSION, ack, network, verdict
+from tests.wire.net import LIMIT, hello, network, raw_socket
+from tests.wire.test_transport import SESSION, ack, verdict
 
 pytestmark = pytest.mark.alone
 
@@ -77,7 +78,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
 @run_async
 async def test_with_keys_it_is_the_key_that_is_barred() -> None:
     barred: set[bytes] = set()
-    async with keyed() as net:
+    async with network(new_pair()) as net:
         net.verify.bar(barred)
         good, bad = (net.draft(net.enrol(name)) for name in ("good", "bad"))
         await bad.send(hello("bad"))

@@ -5,10 +5,9 @@ import contextlib
 import select
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -25,13 +24,12 @@ from goodspeed.wire.zmq.sockets import SocketTransport
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
 from tests.waiting import TIMEOUT_S, run_async, until
-from tests.wire.keys.wire import hello, raw_socket
+from tests.wire.net import LIMIT, hello, network, raw_socket
 
 pytestmark = pytest.mark.nodes
 
 SESSION = bytes(range(16))
 ANY_PORT = "tcp://127.0.0.1:0"
-LIMIT = 1 << 16
 
 
 def ack(base_len: int) -> Ack:
@@ -40,34 +38,6 @@ def ack(base_len: int) -> Ack:
 
 def verdict(base_len: int, num_tokens: int = 1) -> Verdict:
     return Verdict(SESSION, 1, base_len, (7,) * num_tokens, 0, 0, 4)
-
-
-class Net:
-    """A verify channel and the draft channels that a test makes, closed at the end."""
-
-    def __init__(self, **options: Any) -> None:
-        self.verify = bind_verify(ANY_PORT, max_message_bytes=LIMIT, **options)
-        self.channels: list[DraftChannel | VerifyChannel] = [self.verify]
-
-    def draft(self) -> DraftChannel:
-        self.channels.append(channel := connect_draft(self.verify.endpoint, max_message_bytes=LIMIT))
-        return channel
-
-    async def greeted(self, name: str) -> tuple[DraftChannel, bytes]:
-        """A draft channel that has said hello, and its name at the verify node."""
-        draft = self.draft()
-        await draft.send(hello(name))
-        return draft, (await self.verify.receive()).peer
-
-
-@asynccontextmanager
-async def network(**options: Any) -> AsyncIterator[Net]:
-    net = Net(**options)
-    try:
-        yield net
-    finally:
-        for channel in reversed(net.channels):
-            channel.close()
 
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:
@@ -137,7 +107,7 @@ async def test_without_descriptors_no_connection_is_made_and_the_old_one_stays()
 async def test_a_connection_that_ended_is_told_once_and_another_is_made() -> None:
     async with network() as net:
         with Proxy(net.verify.endpoint) as line:
-            net.channels.append(draft := connect_draft(line.endpoint, max_message_bytes=LIMIT))
+            draft = net.draft(endpoint=line.endpoint)
             await draft.send(hello("a"))
             first = await net.verify.receive()
             assert not draft.broke()
@@ -222,27 +192,6 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
             await asyncio.sleep(0)
         assert len(looks) < 20
         assert isinstance(await draft.receive(), Verdict)
-
-
-@run_async
-async def test_a_flood_does_not_starve_other_tasks() -> None:
-    async with network() as net:
-        draft = net.draft()
-        for number in range(200):
-            await draft.send(ack(number))
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.create_task(other())
-        for _ in range(200):
-            await net.verify.receive()
-        task.cancel()
-        assert turns >= 200
 
 
 @run_async
@@ -461,13 +410,6 @@ def test_a_name_is_loopback_only_if_all_its_addresses_are(monkeypatch: pytest.Mo
         connect_draft("tcp://two.addresses:5")
 
 
-def test_a_wildcard_is_refused_without_trust() -> None:
-    with pytest.raises(ConfigError, match="--trusted-network"):
-        bind_verify("tcp://*:0")
-    with pytest.raises(ConfigError, match="not an endpoint"):
-        connect_draft("tcp://*:5555", trusted_network=True)
-
-
 async def greeted(verify: VerifyChannel, host: str) -> UpMessage | ProtocolError:
     """Sends a hello from a draft node that connects by this name of the host, and returns what arrives.
 
@@ -523,6 +465,10 @@ def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
 def test_other_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError, match="port to connect to"):
         connect_draft("tcp://127.0.0.1:0")
+    with pytest.raises(ConfigError, match="--trusted-network"):
+        bind_verify("tcp://*:0")
+    with pytest.raises(ConfigError, match="not an endpoint"):
+        connect_draft("tcp://*:5555", trusted_network=True)
     with pytest.raises(TransportError, match="cannot be resolved"):
         bind_verify("tcp://no.such.host.invalid:5555")
 

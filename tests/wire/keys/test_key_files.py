@@ -231,18 +231,6 @@ def test_halves_of_two_pairs_are_refused() -> None:
         client_options(ClientKeys(mixed, new_pair().public_key))
 
 
-def test_a_number_of_more_digits_than_are_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "long.pub"
-    path.write_text("x = " + "1" * 4080)
-    assert path.stat().st_size < keys.MAX_BYTES
-    sys.set_int_max_str_digits(640)
-    try:
-        with pytest.raises(ConfigError, match=r"long\.pub: it is not a key file"):
-            keys.read_enrolled(path)
-    finally:
-        sys.set_int_max_str_digits(4300)
-
-
 def test_where_a_file_is_not_toml_is_told_without_its_contents(tmp_path: Path) -> None:
     path = tmp_path / "edge.pub"
     path.write_text('name = "edge"\nweight = heavy-secret\n')

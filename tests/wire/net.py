@@ -1,8 +1,7 @@
-"""Keyed channels on loopback for tests, and raw sockets beside them."""
+"""Channels on loopback for tests, with keys or without, and raw sockets beside them."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import zmq
@@ -14,23 +13,30 @@ from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from tests.waiting import TIMEOUT_S
 
+LIMIT = 1 << 16
+
 
 def hello(name: str) -> Hello:
     return Hello(VERSION, name, b"bootboot", "t")
 
 
-@dataclass
-class KeyedNet:
-    """A verify channel that admits the keys in `enrolled`, and counts whom it turned away."""
+class Net:
+    """A verify channel and the draft channels that a test makes, closed at the end.
 
-    pair: KeyPair = field(default_factory=new_pair)
-    enrolled: set[str] = field(default_factory=set)
-    refused: list[str] = field(default_factory=list)
-    channels: list[DraftChannel | VerifyChannel] = field(default_factory=list)
+    With a key pair the verify channel admits the keys in `enrolled`, and `refused` has those it turned away.
+    """
 
-    def __post_init__(self) -> None:
-        self.verify = bind_verify("tcp://127.0.0.1:0", keys=ServerKeys(self.pair, self._admits))
-        self.channels.append(self.verify)
+    def __init__(self, pair: KeyPair | None = None, **options: Any) -> None:
+        self._pair, self.enrolled, self.refused = pair, set[str](), list[str]()
+        keys = None if pair is None else ServerKeys(pair, self._admits)
+        self.verify = bind_verify("tcp://127.0.0.1:0", max_message_bytes=LIMIT, keys=keys, **options)
+        self.channels: list[DraftChannel | VerifyChannel] = [self.verify]
+
+    @property
+    def pair(self) -> KeyPair:
+        """The verify node's keys."""
+        assert self._pair is not None
+        return self._pair
 
     def _admits(self, key: str) -> bool:
         if key not in self.enrolled:
@@ -43,17 +49,23 @@ class KeyedNet:
         return pair
 
     def draft(
-        self, pair: KeyPair | None, *, verify_key: str | None = None, endpoint: str | None = None
+        self, pair: KeyPair | None = None, *, verify_key: str | None = None, endpoint: str | None = None
     ) -> DraftChannel:
         keys = ClientKeys(pair, verify_key or self.pair.public_key) if pair is not None else None
-        channel = connect_draft(endpoint or self.verify.endpoint, keys=keys)
+        channel = connect_draft(endpoint or self.verify.endpoint, max_message_bytes=LIMIT, keys=keys)
         self.channels.append(channel)
         return channel
 
+    async def greeted(self, name: str) -> tuple[DraftChannel, bytes]:
+        """A draft channel that has said hello, and its name at the verify node."""
+        draft = self.draft()
+        await draft.send(hello(name))
+        return draft, (await self.verify.receive()).peer
+
 
 @asynccontextmanager
-async def keyed() -> AsyncIterator[KeyedNet]:
-    net = KeyedNet()
+async def network(pair: KeyPair | None = None, **options: Any) -> AsyncIterator[Net]:
+    net = Net(pair, **options)
     try:
         yield net
     finally:
