@@ -8,11 +8,13 @@ same for all texts, and also come from `config.json` and the tokenizer.
 
 import json
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from goodspeed.errors import CheckpointError
 
@@ -34,9 +36,23 @@ FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 
 WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation-config none)"
 
-HONOURED = frozenset({"temperature", "top_k", "top_p", "repetition_penalty", "min_p", "stop_strings"})
+Stop = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS, pattern=r"\A[^\ud800-\udfff]*\Z")]
+"""A stop string, without lone surrogates, which no message can have."""
 
-SILENT = HONOURED | {
+
+class Supported(msgspec.Struct, omit_defaults=True):
+    """The supported keys of a file, with their bounds. At temperature 0 texts are greedy; the others are off at 0, and
+    at 1 if they cannot be 0."""
+
+    temperature: Annotated[float, Meta(ge=0.0, le=MAX_TEMPERATURE)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=MAX_TOP_K)] | None = None  # -1: off, too
+    top_p: Annotated[float, Meta(ge=MIN_TOP_P, le=1.0)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=MIN_REPETITION_PENALTY, le=MAX_REPETITION_PENALTY)] | None = None
+    min_p: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
+    stop_strings: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
+
+
+SILENT = frozenset(Supported.__struct_fields__) | {
     *("_commit_hash", "_from_model_config", "transformers_version", "do_sample"),
     *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate", "num_return_sequences"),
@@ -151,54 +167,12 @@ def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[
 
 def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Validates and returns the supported keys that are present, under their names in `TextDefaults`."""
-    found: dict[str, Any] = {}
-    for key, (least, most, wanted) in _NUMBERS.items():
-        if (value := content.get(key)) is not None:
-            if not _is_number(value) or not least <= value <= most:
-                raise _wrong(name, file, key, value, wanted)
-            found[key] = float(value)
-    if (value := content.get("top_k")) is not None:
-        if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= MAX_TOP_K:
-            raise _wrong(name, file, "top_k", value, "a whole number; 0 and -1 switch it off")
-        found["top_k"] = max(value, 0)
-    if (value := content.get("stop_strings")) is not None:
-        stops = [value] if isinstance(value, str) else value
-        if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(map(_is_stop, stops)):
-            wanted = f"a text or a list of at most {MAX_STOPS} texts, of 1 to {MAX_STOP_CHARS} characters each"
-            raise _wrong(name, file, "stop_strings", value, wanted)
-        found["stop"] = tuple(stops)
-    return found
-
-
-_NUMBERS = {
-    "temperature": (0.0, MAX_TEMPERATURE, f"a number from 0 (greedy) to {MAX_TEMPERATURE:g}"),
-    "top_p": (MIN_TOP_P, 1.0, f"a number from {MIN_TOP_P:g} to 1"),
-    "repetition_penalty": (
-        MIN_REPETITION_PENALTY,
-        MAX_REPETITION_PENALTY,
-        f"a number from {MIN_REPETITION_PENALTY:g} to {MAX_REPETITION_PENALTY:g}; 1 switches it off",
-    ),
-    "min_p": (0.0, 1.0, "a number from 0 (off) to 1"),
-}
-"""Least and largest value of each numeric key, and their wording in the error."""
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_stop(value: Any) -> bool:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_STOP_CHARS:
-        return False
     try:
-        value.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
-    return True
-
-
-def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
-    what = f"{name}: {file}: {key} is {ascii(value)[:80]}, but must be {wanted}"
-    return CheckpointError(f"{what}; {WAY_OUT}")
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.convert(content, Supported))
+    except msgspec.ValidationError as error:
+        raise CheckpointError(f"{name}: {file}: {error}; {WAY_OUT}") from error
+    if "top_k" in found:
+        found["top_k"] = max(found["top_k"], 0)
+    if (stops := found.pop("stop_strings", None)) is not None:
+        found["stop"] = (stops,) if isinstance(stops, str) else tuple(stops)
+    return found
