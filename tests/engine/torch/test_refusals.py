@@ -50,8 +50,8 @@ WRONG: list[tuple[Damage, str, str]] = [
     (with_bytes("config.json", b"[]"), "config.json has no model_type", "use a Hugging Face checkpoint"),
     (with_bytes("config.json", b"[" * 100_000), "config.json cannot be read as JSON", "get the checkpoint again"),
     (config(is_encoder_decoder=True), "encoder-decoder", "use a decoder-only model"),
-    (config(model_type="made_up"), "the architecture 'made_up'", "use another model, or a release of transformers"),
-    (config(model_type="vit"), "'vit' (model_type in config.json) is not a text-generating language model", "use one"),
+    (config(model_type="made_up"), "model type `made_up` but Transformers does not recognize", "use another model"),
+    (config(model_type="vit"), "ViTConfig'> for this kind of AutoModel", "use another model"),
     (
         config(hidden_size="x"),
         "the model cannot be loaded (Validation error for field 'hidden_size')",
