@@ -7,9 +7,8 @@ import difflib
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,7 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
         pass
     say("downloading %s ...", name)
     try:
-        with _progress_at_terminals():
-            return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
+        return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
     except Exception as error:
         if (why := _why_denied(error)) is not None:
             raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error
@@ -124,21 +122,6 @@ def public_name(name: str) -> str:
         return Path(name).resolve().name if Path(name).exists() else shown
     except OSError:  # too long to be the name of a file
         return shown
-
-
-@contextmanager
-def _progress_at_terminals() -> Iterator[None]:
-    """Shows the hub's progress bar only at a terminal; in a log every percent would be a line."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if sys.stderr.isatty() or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
 
 
 def _unknown(name: str, why: str) -> CheckpointError:
