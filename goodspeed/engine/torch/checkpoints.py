@@ -157,12 +157,9 @@ def _split_options(split: Split | None) -> dict[str, Any]:
     """Returns arguments of `from_pretrained` that load one rank's part; none for a model that is not split."""
     if split is None:
         return {}
-    try:
-        from transformers.distributed import DistributedConfig
+    from transformers.distributed import DistributedConfig  # of the release that the extra `tp` asks for
 
-        return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
-    except (ImportError, TypeError) as error:
-        raise ConfigError(f"--tp {split.num_ranks} needs a newer transformers; install 5.23 or later") from error
+    return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
 
 
 def _parallel(name: str, config: Any) -> tuple[int | None, int]:
