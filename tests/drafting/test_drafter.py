@@ -96,16 +96,6 @@ def verdict(rng, base, drafted):
     return [*base, *accepted, *(rng.randrange(VOCAB) for _ in range(rng.choice([1, 1, 1, 6])))]
 
 
-def test_greedy_by_hand():
-    base = [5, 6, 7]
-    drafted: list[int] = []
-    for _ in range(4):
-        with torch.inference_mode():
-            logits = make_checkpoint(1).model(torch.tensor([base + drafted])).logits[0, -1]
-        drafted.append(int(logits.argmax()))
-    assert fresh(wanted(make_request(sampling=Sampling(temperature=0.0)), base, 4)) == tuple(drafted)
-
-
 @pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_it_drafts_what_the_model_alone_would_write(sampling, rules):
