@@ -220,12 +220,9 @@ class _Header:
         return GgufFile(self._name, fields, tensors)
 
     def _check_version(self) -> None:
-        version = self._u32()
-        if version in VERSIONS:
-            return
-        is_swapped = int.from_bytes(version.to_bytes(4), "little") in VERSIONS
-        what = "GGUF for big-endian machines" if is_swapped else f"GGUF of version {version}"
-        raise UnsupportedModelError(f"{self._name}: {what} is not supported; use a file of version 3, little-endian")
+        if (version := self._u32()) not in VERSIONS:
+            what = f"GGUF of version {version} is not supported"
+            raise UnsupportedModelError(f"{self._name}: {what}; use a file of version 3, little-endian")
 
     # -- values ----------------------------------------------------------------------------------------------------
 
