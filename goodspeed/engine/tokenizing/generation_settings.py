@@ -8,13 +8,11 @@ same for all texts, and also come from `config.json` and the tokenizer.
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import Any
 
 from goodspeed.errors import CheckpointError
 
@@ -36,23 +34,16 @@ FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 
 WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation-config none)"
 
-Stop = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS, pattern=r"\A[^\ud800-\udfff]*\Z")]
-"""A stop string, without lone surrogates, which no message can have."""
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "temperature": (0.0, MAX_TEMPERATURE),
+    "top_k": (-1, MAX_TOP_K),  # 0 and -1 switch it off
+    "top_p": (MIN_TOP_P, 1.0),
+    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
+    "min_p": (0.0, 1.0),
+}
+"""Least and largest value of each supported number."""
 
-
-class Supported(msgspec.Struct, omit_defaults=True):
-    """The supported keys of a file, with their bounds. At temperature 0 texts are greedy; the others are off at 0, and
-    at 1 if they cannot be 0."""
-
-    temperature: Annotated[float, Meta(ge=0.0, le=MAX_TEMPERATURE)] | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=MAX_TOP_K)] | None = None  # -1: off, too
-    top_p: Annotated[float, Meta(ge=MIN_TOP_P, le=1.0)] | None = None
-    repetition_penalty: Annotated[float, Meta(ge=MIN_REPETITION_PENALTY, le=MAX_REPETITION_PENALTY)] | None = None
-    min_p: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
-    stop_strings: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
-
-
-SILENT = frozenset(Supported.__struct_fields__) | {
+SILENT = frozenset({*BOUNDS, "stop_strings"}) | {
     *("_commit_hash", "_from_model_config", "transformers_version", "do_sample"),
     *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate", "num_return_sequences"),
@@ -167,12 +158,27 @@ def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[
 
 def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Validates and returns the supported keys that are present, under their names in `TextDefaults`."""
-    try:
-        found: dict[str, Any] = msgspec.to_builtins(msgspec.convert(content, Supported))
-    except msgspec.ValidationError as error:
-        raise CheckpointError(f"{name}: {file}: {error}; {WAY_OUT}") from error
-    if "top_k" in found:
-        found["top_k"] = max(found["top_k"], 0)
-    if (stops := found.pop("stop_strings", None)) is not None:
-        found["stop"] = (stops,) if isinstance(stops, str) else tuple(stops)
+    found: dict[str, Any] = {}
+    for key, (least, most) in BOUNDS.items():
+        if (value := content.get(key)) is not None:
+            if type(value) not in ((int,) if key == "top_k" else (int, float)) or not least <= value <= most:
+                kind = "a whole number" if key == "top_k" else "a number"
+                raise _wrong(name, file, key, value, f"{kind} from {least:.15g} to {most:.15g}")
+            found[key] = max(value, 0) if key == "top_k" else float(value)
+    if (value := content.get("stop_strings")) is not None:
+        stops = [value] if isinstance(value, str) else value
+        if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(map(_is_stop, stops)):
+            wanted = f"a text or a list of at most {MAX_STOPS} texts, of 1 to {MAX_STOP_CHARS} characters each"
+            raise _wrong(name, file, "stop_strings", value, wanted)
+        found["stop"] = tuple(stops)
     return found
+
+
+def _is_stop(value: Any) -> bool:
+    """True for a text without lone surrogates, which no message can have."""
+    return isinstance(value, str) and 1 <= len(value) <= MAX_STOP_CHARS and not re.search(r"[\ud800-\udfff]", value)
+
+
+def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:
+    what = f"{name}: {file}: {key} is {ascii(value)[:80]}, but must be {wanted}"
+    return CheckpointError(f"{what}; {WAY_OUT}")

@@ -94,6 +94,8 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
     ("content", "key"),
     [
         ({"temperature": -0.5}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"temperature": 10**400}, "temperature"),
         ('{"temperature": NaN}', "temperature"),
         ({"top_k": 2.5}, "top_k"),
         ({"top_p": 0}, "top_p"),
@@ -106,7 +108,7 @@ def test_a_chats_own_end_of_sequence_is_not_supported(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("file", [FOR_ALL, FOR_CHATS])
 def test_a_wrong_value_names_file_key_and_a_way_out(tmp_path: Path, content: object, key: str, file: str) -> None:
-    with pytest.raises(CheckpointError, match=rf"^someone/something: {file}: .*`\$\.{key}.*; {re.escape(WAY_OUT)}$"):
+    with pytest.raises(CheckpointError, match=rf"^someone/something: {file}: {key} is .*; {re.escape(WAY_OUT)}$"):
         settings(tmp_path, **{"for_all" if file == FOR_ALL else "for_chats": content})
 
 
