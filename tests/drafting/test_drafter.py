@@ -203,19 +203,6 @@ def test_a_verdict_in_the_middle_leaves_no_trace_of_what_was_being_drafted(verif
         assert run(drafter, again)[0].tokens == fresh(again)
 
 
-@pytest.mark.parametrize("num_right", range(5))
-def test_a_text_that_leaves_a_chain_is_drafted_for_as_if_nothing_had_been(num_right):
-    """The cache must not take for final what no verdict has decided."""
-    request = make_request()
-    drafter = make_drafter()
-    [first] = run(drafter, wanted(request, request.prompt, 4))
-    tree = Nodes(first.tokens, first.probabilities, first.parents)
-    run(drafter, replace(wanted(request, request.prompt, 2, round=2), tree=tree))
-    other = (*first.tokens[:num_right], *((token + 1) % VOCAB for token in first.tokens[num_right:]), 8, 8)
-    again = wanted(request, (*request.prompt, *other), 3, round=3)
-    assert run(drafter, again)[0].tokens == fresh(again)
-
-
 def test_memory_is_taken_from_idle_sessions_and_from_no_other():
     drafter = make_drafter(num_pages=4)
     first, second = make_request(1), make_request(2)
