@@ -14,7 +14,7 @@ from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15
 
-_Ints = TypeVar("_Ints", Tensor, NDArray[np.int64])
+_Ints = TypeVar("_Ints", Tensor, NDArray[np.int32], NDArray[np.int64])
 
 
 class Role(IntEnum):
@@ -73,13 +73,17 @@ def _exponential(keys: Tensor, ids: Tensor) -> Tensor:
     largest part of the cost of sampling.
     """
     halves = keys.contiguous().unsqueeze(-1).view(torch.int32)  # [rows, 2]
-    x = _scramble(ids, halves)
+    x = (
+        torch.from_numpy(_scramble(ids.numpy(), halves.numpy()))
+        if keys.device.type == "cpu"
+        else _scramble(ids, halves)
+    )
     # |x + 1/4| takes 2^32 evenly spaced values, precise near 0; scaled to stay below 1 when rounded.
     v = x.to(torch.float32).add_(0.25).abs_().mul_(-(1 - 2.0**-24) * 2.0**-31)
     return v.log1p_().neg_()
 
 
-def _scramble(ids: Tensor, halves: Tensor) -> Tensor:
+def _scramble(ids: _Ints, halves: _Ints) -> _Ints:
     """Returns 32-bit hashes [rows, vocab] of ids [vocab], keyed by halves [rows, 2]."""
     x = (ids * _signed(_GOLDEN, 32)) ^ halves[:, :1]
     x *= halves[:, 1:] | 1

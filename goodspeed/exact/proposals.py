@@ -14,7 +14,7 @@ The byte layout is in `proposal_bytes.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -31,7 +31,21 @@ TOLERANCE = 0.02
 
 _TOP_WEIGHT = 65535
 
+
 _Ids: TypeAlias = slice | NDArray[Any]
+
+
+class Proposal(Protocol):
+    """Distributions [batch, vocab], rounded to the values that are sampled from and sent."""
+
+    def probs(self) -> Tensor:
+        """Returns the probabilities that both nodes use [batch, vocab], fp32, each row summing to 1."""
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Draws tokens [batch] at noise [batch], uniform in [0, 1)."""
+
+    def pack(self) -> list[bytes]:
+        """Returns each row as one position for `encode`; waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +55,13 @@ class Dense:
     values: Tensor  # [batch, vocab] fp32 or fp16
 
     def probs(self) -> Tensor:
-        """Returns the probabilities that both nodes use [batch, vocab], fp32, each row summing to 1."""
         values = self.values.double()
         return (values / values.sum(1, keepdim=True)).float()
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draws tokens [batch] at noise [batch], uniform in [0, 1)."""
         return draw(self.values, noise)
 
     def pack(self) -> list[bytes]:
-        """Returns each row as one position for `encode`; waits for the device."""
         kind = 2 if self.values.dtype == torch.float16 else 1
         rows = self.values.cpu().numpy().astype(LAYOUTS[kind].values)
         return [HEADER.pack(kind, len(row)) + row.tobytes() for row in rows]
@@ -58,7 +69,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The k most likely tokens with 16-bit integer weights; the largest is 65,535. Its methods are those of `Dense`."""
+    """The k most likely tokens with 16-bit integer weights; the largest weight is 65,535."""
 
     ids: Tensor  # [batch, k] int64, increasing
     weights: Tensor  # [batch, k] int64 in 0..65535
@@ -83,7 +94,7 @@ class Lattice:
         return positions
 
 
-def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Dense | Lattice:
+def make(probs: Tensor, kind: str = "lattice", *, k: int = 64) -> Proposal:
     """Rounds probs [batch, vocab] to a proposal. kind: one of KINDS. k: tokens of a lattice, 1..256.
 
     Raises ConfigError for an unknown kind or a k out of range.

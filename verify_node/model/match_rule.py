@@ -138,8 +138,13 @@ def largest_logits(wanted: Tensor, changed: Tensor) -> Tensor:
 
     NaN where the model's own largest logit is not finite, -inf where rules allow no token.
     """
-    tops = wanted.amax(-1).double()
-    tops = torch.where(tops.isfinite(), tops, torch.nan)
+    if wanted.device.type == "cpu" and wanted.dtype == torch.float32:  # numpy takes a third of the time
+        found = wanted.numpy().max(-1).astype(np.float64)
+        found[~np.isfinite(found)] = np.nan
+        tops = torch.from_numpy(found)
+    else:
+        tops = wanted.amax(-1).double()
+        tops = torch.where(tops.isfinite(), tops, torch.nan)
     return tops if changed is wanted else torch.where(tops.isfinite(), changed.amax(-1).double(), tops)
 
 
