@@ -46,24 +46,24 @@ Weight = tuple[tuple[int, ...], int, bytes]
 WEIGHTS: dict[str, Weight] = {"token_embd.weight": ((32, 8), 3, bytes(8 * 20)), "norm.weight": ((32,), 0, bytes(128))}
 
 
-def content(fields: Fields = FIELDS, weights: dict[str, Weight] = WEIGHTS, version: int = 3, order: str = "<") -> bytes:
-    """Returns the bytes of a file. order: `>` for big-endian."""
+def content(fields: Fields = FIELDS, weights: dict[str, Weight] = WEIGHTS, version: int = 3) -> bytes:
+    """Returns the bytes of a file."""
 
     def text(value: str | bytes) -> bytes:
         encoded = value if isinstance(value, bytes) else value.encode()
-        return struct.pack(f"{order}Q", len(encoded)) + encoded
+        return struct.pack("<Q", len(encoded)) + encoded
 
     def value(kind: int, of: Any) -> bytes:
         if kind == 8:
             return text(of)
         if kind == 9:
-            return struct.pack(f"{order}IQ", of[0], len(of[1])) + b"".join(value(of[0], each) for each in of[1])
-        return struct.pack(order + "BbHhIif?__Qqd"[kind], of)
+            return struct.pack("<IQ", of[0], len(of[1])) + b"".join(value(of[0], each) for each in of[1])
+        return struct.pack("<" + "BbHhIif?__Qqd"[kind], of)
 
-    made = b"GGUF" + struct.pack(f"{order}IQQ", version, len(weights), len(fields))
-    made += b"".join(text(key) + struct.pack(f"{order}I", kind) + value(kind, of) for key, (kind, of) in fields.items())
+    made = b"GGUF" + struct.pack("<IQQ", version, len(weights), len(fields))
+    made += b"".join(text(key) + struct.pack("<I", kind) + value(kind, of) for key, (kind, of) in fields.items())
     data = b""
     for name, (shape, kind, stored) in weights.items():
-        made += text(name) + struct.pack(f"{order}I{len(shape)}QIQ", len(shape), *shape, kind, len(data))
+        made += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, len(data))
         data += stored + bytes(-len(stored) % 32)
     return made + bytes(-len(made) % 32) + data

@@ -172,11 +172,8 @@ def _dense_values(sent: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _check_tokens(probs: NDArray[np.float32], tokens: Sequence[int]) -> None:
-    num_positions, vocab_size = probs.shape
-    if len(tokens) != num_positions:
-        raise InvalidProposal(f"{len(tokens)} tokens for a proposal of {num_positions} positions")
     for position, token in enumerate(tokens):
-        if not 0 <= token < vocab_size:
-            raise InvalidProposal(f"token id {token} outside the vocabulary of {vocab_size}")
+        if not 0 <= token < probs.shape[1]:
+            raise InvalidProposal(f"token id {token} outside the vocabulary of {probs.shape[1]}")
         if not probs[position, token] > 0:
             raise InvalidProposal(f"position {position} of the proposal: token {token} has probability zero")

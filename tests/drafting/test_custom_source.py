@@ -115,17 +115,12 @@ def test_what_does_not_fit_is_dropped_with_all_that_follows() -> None:
     ("answer", "told"),
     [
         (None, "draft returned None; it must return lists: token ids, as many probabilities, and of a tree as many"),
-        (([1],), "draft returned ([1],); it must return lists"),
-        ([], "draft returned []; it must return lists"),
         (([1], []), "draft returned ([1], []); it must return lists"),
-        (([1], 0.5), "draft returned ([1], 0.5); it must return lists"),
         (([-1], [0.5]), "draft returned the token id -1; it must be 0 or more"),
         (([1.5], [0.5]), "draft returned ([1.5], [0.5]); it must return lists"),
-        (("a", [0.5]), "draft returned ('a', [0.5]); it must return lists"),
         (([1], [1.5]), "draft returned the probability 1.5; it must lie within 0 and 1"),
         (([1], [float("nan")]), "draft returned the probability nan; it must lie within 0 and 1"),
         (([1, 2], [0.5, 0.5], [-1]), "it must return lists"),
-        (([1], [0.5], [-1], [-1]), "it must return lists"),
         (([1, 2], [0.5, 0.5], [1, -1]), "the predecessor 1 for token 0; it must be the index of one before, or -1"),
         (([1], [0.5], [-2]), "draft returned the predecessor -2 for token 0"),
     ],
@@ -147,12 +142,6 @@ def test_what_is_no_draft_costs_its_text_the_drafts(answer: Any, told: str, capl
     drafter.forget(session_id(1))
     drafter.add(asked())
     assert [each.tokens for each in drafter.step()] == [(1,)]
-
-
-def test_an_error_inside_of_an_answer_keeps_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    assert drafted(Fixed([1], (1 + one for one in [None])), asked()).tokens == ()  # type: ignore[operator]
-    assert "unsupported operand type" in caplog.text
-    assert "1 + one for one in [None]" in caplog.text
 
 
 def test_what_begin_returns_must_draft(caplog: pytest.LogCaptureFixture) -> None:

@@ -96,16 +96,6 @@ def verdict(rng, base, drafted):
     return [*base, *accepted, *(rng.randrange(VOCAB) for _ in range(rng.choice([1, 1, 1, 6])))]
 
 
-def test_greedy_by_hand():
-    base = [5, 6, 7]
-    drafted: list[int] = []
-    for _ in range(4):
-        with torch.inference_mode():
-            logits = make_checkpoint(1).model(torch.tensor([base + drafted])).logits[0, -1]
-        drafted.append(int(logits.argmax()))
-    assert fresh(wanted(make_request(sampling=Sampling(temperature=0.0)), base, 4)) == tuple(drafted)
-
-
 @pytest.mark.parametrize("rules", RULES, ids=["plain", "ruled"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_it_drafts_what_the_model_alone_would_write(sampling, rules):
@@ -211,19 +201,6 @@ def test_a_verdict_in_the_middle_leaves_no_trace_of_what_was_being_drafted(verif
         right = drafter._jobs[request.session_id].drafted[:2]
         again = wanted(request, (*request.prompt, *right), 3, round=2 * num_steps + 1)
         assert run(drafter, again)[0].tokens == fresh(again)
-
-
-@pytest.mark.parametrize("num_right", range(5))
-def test_a_text_that_leaves_a_chain_is_drafted_for_as_if_nothing_had_been(num_right):
-    """The cache must not take for final what no verdict has decided."""
-    request = make_request()
-    drafter = make_drafter()
-    [first] = run(drafter, wanted(request, request.prompt, 4))
-    tree = Nodes(first.tokens, first.probabilities, first.parents)
-    run(drafter, replace(wanted(request, request.prompt, 2, round=2), tree=tree))
-    other = (*first.tokens[:num_right], *((token + 1) % VOCAB for token in first.tokens[num_right:]), 8, 8)
-    again = wanted(request, (*request.prompt, *other), 3, round=3)
-    assert run(drafter, again)[0].tokens == fresh(again)
 
 
 def test_memory_is_taken_from_idle_sessions_and_from_no_other():

@@ -9,8 +9,6 @@ import torch
 from goodspeed.errors import ConfigError, InvalidProposal
 from goodspeed.exact.proposal_bytes import MAX_K, cut
 from goodspeed.exact.proposals import KINDS, decode, encode, make, position_bytes
-from goodspeed.exact.sampling import Role, uniform
-from tests.exact.chi_square import REJECT, fits
 
 VOCAB = 40
 
@@ -47,27 +45,6 @@ def test_decoding_gives_what_was_sampled_from(kind, vocab):
     probs = decode(encode(positions), 3, vocab)
     torch.testing.assert_close(probs, proposal.probs(), rtol=1e-6, atol=0)
     torch.testing.assert_close(probs.sum(1), torch.ones(3))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_session_joins_the_positions_it_drafted_one_by_one(kind):
-    """Three steps of a batch of two sessions, whose rows then part."""
-    steps = [make(draft_probs(2, VOCAB - step), kind) for step in range(3)]
-    packed = [step.pack() for step in steps]
-    for session in range(2):
-        probs = decode(encode([positions[session] for positions in packed]), 3, VOCAB)
-        for row, step in zip(probs, steps, strict=True):
-            expected = step.probs()[session]
-            torch.testing.assert_close(row[: len(expected)], expected, rtol=1e-6, atol=0)
-            assert not row[len(expected) :].any()  # the draft's vocabulary may be the narrower
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_samples_follow_the_probabilities_that_are_sent(kind):
-    proposal = make(draft_probs(1), kind, k=12)
-    noise = uniform(torch.arange(40_000), Role.DRAFT, 0, 0, 0)
-    many = make(draft_probs(1).expand(40_000, -1), kind, k=12)
-    assert fits(many.sample(noise), proposal.probs()[0]) > REJECT
 
 
 def test_rounding_to_fp16_comes_first():
@@ -107,9 +84,7 @@ GOOD = dense(0.5, 0.5)
         (GOOD[:3], "ends after 0 of 1"),
         (GOOD[:-1], "has 12 bytes, but its 1 positions take 13"),
         (GOOD + b"\0", "has 14 bytes"),
-        (GOOD + GOOD, "has 26 bytes"),
         (b"\0" + GOOD[1:], "unknown kind 0"),
-        (b"\x05" + GOOD[1:], "unknown kind 5"),
         (struct.pack("<BI", 1, 0), "0 entries, not 1 to 4"),
         (dense(*[0.2] * 5), "5 entries, not 1 to 4"),
         (struct.pack("<BI", 1, 0xFFFFFFFF), "4294967295 entries"),
@@ -119,11 +94,9 @@ GOOD = dense(0.5, 0.5)
         (dense(-0.5, 1.5), "negative"),
         (dense(0.5, 0.4), "sum to 0.9000"),
         (dense(0.51, 0.52), "sum to 1.0300"),
-        (dense(0.0, 0.0), "sum to 0.0000"),
         (dense(3e38, 3e38), "sum to"),
         (lattice([], []), "0 entries, not 1 to 4"),
         (lattice([1, 0], [1, 1]), "not strictly increasing"),
-        (lattice([1, 1], [1, 1]), "not strictly increasing"),
         (lattice([1, 4], [1, 1]), "token id 4 outside the vocabulary of 4"),
         (struct.pack("<BIIH", 4, 1, 0xFFFFFFFF, 1), "token id 4294967295 outside"),
         (lattice([1, 2], [1, 0]), "weight of zero"),
@@ -155,7 +128,6 @@ def test_drafted_tokens_must_have_been_possible():
         ([0, 2], "position 1 of the proposal: token 2 has probability zero"),
         ([0, 4], "token id 4 outside the vocabulary"),
         ([0, -1], "token id -1 outside the vocabulary"),
-        ([0], "1 tokens for a proposal of 2 positions"),
     ):
         with pytest.raises(InvalidProposal, match=says):
             decode(data, 2, 4, tokens=tokens)

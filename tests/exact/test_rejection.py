@@ -315,20 +315,6 @@ def test_the_test_of_the_joint_distribution_catches(fault, kind):
     assert joint_fit(fault(kind)) < REJECT**2
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_draft_equal_to_its_target_is_accepted_whole(kind):
-    target = honest(kind, 1.0).target
-    table = target if kind != "lattice" else proposal_of(target, kind).probs()
-    setup = Setup(
-        over_the_wire(table, kind),
-        lambda last, noise: proposal_of(table[last], kind).sample(noise),
-        over_the_wire(table, kind),
-    )
-    num_sessions = 20_000
-    _, count = run_round(setup, torch.zeros(num_sessions, dtype=torch.int64), torch.full((num_sessions,), 2), 0)
-    assert (count == 3).all()
-
-
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=5), st.lists(st.integers(0, 2), min_size=6, max_size=6)))
 )

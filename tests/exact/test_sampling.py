@@ -203,17 +203,6 @@ def test_draws_of_other_seeds_or_positions_are_independent(keys):
     assert independent(left, right, 6) > REJECT
 
 
-@pytest.mark.parametrize("ids", [(0, 1, 2, 3), (0, 2, 1, 3), (100, 612, 356, 799)])
-def test_noise_of_different_tokens_is_independent(ids):
-    seeds = torch.arange(NUM_DRAWS)
-    pairs = []
-    for pair in (ids[:2], ids[2:]):
-        weights = torch.zeros(800)
-        weights[list(pair)] = torch.tensor([0.4, 0.6])
-        pairs.append((drawn(weights, seeds, seeds * 0) == pair[0]).long())
-    assert independent(pairs[0], pairs[1], 2) > REJECT
-
-
 def random_rows(batch: int, vocab: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(batch + vocab)
     probs = torch.randn(batch, vocab, generator=generator).mul(2).softmax(-1)

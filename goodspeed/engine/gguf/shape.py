@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.engine.gguf.file import UNREADABLE, GgufFile, dequantised, shown
+from goodspeed.engine.gguf.file import GgufFile, dequantised
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -93,8 +93,6 @@ def refuse(file: GgufFile) -> None:
         what = "a sliding window"
     elif scales := [key for key in SCALES if file.fields.get(f"{family}.{key}", 1) not in (0, 1)]:
         what = f"the field {family}.{scales[0]}"
-    elif unread := [name for name, stored in file.tensors.items() if stored.kind in UNREADABLE]:
-        what = f"the storage type {file.tensors[unread[0]].kind} of {shown(unread[0])}"
     else:
         return
     raise UnsupportedModelError(f"{file.name}: {what} is not supported for GGUF files; use a checkpoint folder")

@@ -7,9 +7,7 @@ import difflib
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +90,7 @@ def _from_hub(name: str, say: Callable[..., None]) -> Path:
         pass
     say("downloading %s ...", name)
     try:
-        with _progress_at_terminals():
-            return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
+        return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
     except Exception as error:
         if (why := _why_denied(error)) is not None:
             raise CheckpointError(f"model {name!r} {why} (docs/MODELS.md)") from error
@@ -120,25 +117,7 @@ def _why_denied(error: BaseException | None) -> str | None:
 def public_name(name: str) -> str:
     """Returns a model's name for peers and users; of a folder or file the final part: the path is private."""
     shown = "".join(character for character in name if character.isprintable())[:256]
-    try:
-        return Path(name).resolve().name if Path(name).exists() else shown
-    except OSError:  # too long to be the name of a file
-        return shown
-
-
-@contextmanager
-def _progress_at_terminals() -> Iterator[None]:
-    """Shows the hub's progress bar only at a terminal; in a log every percent would be a line."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if sys.stderr.isatty() or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
+    return Path(name).resolve().name if os.path.exists(name) else shown  # noqa: PTH110 (pathlib's raises for long ones)
 
 
 def _unknown(name: str, why: str) -> CheckpointError:
@@ -246,7 +225,8 @@ def _missing_shards(name: str, folder: Path) -> list[str]:
     """Returns the files that the index names and the folder lacks; none for a single file, or without an index."""
     if (folder / SINGLE).exists() or not (folder / INDEX).exists():
         return []
-    return [shard for shard in _shards(name, folder) if not (exists(folder / shard) and (folder / shard).is_file())]
+    shards = _shards(name, folder)
+    return [shard for shard in shards if not os.path.isfile(folder / shard)]  # noqa: PTH113 (as in `public_name`)
 
 
 def _shards(name: str, folder: Path) -> list[str]:
@@ -272,10 +252,3 @@ def _read_json(name: str, path: Path) -> Any:
         raise CheckpointError(
             f"{name}: {path.name} cannot be read as JSON: {error}; get the checkpoint again"
         ) from error
-
-
-def exists(path: Path) -> bool:
-    """True if this is a file or folder; False also for a path that cannot be looked up."""
-    with suppress(OSError):
-        return path.exists()
-    return False

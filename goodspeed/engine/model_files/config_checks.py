@@ -24,23 +24,6 @@ def naming(name: str) -> Iterator[None]:
         raise type(error)(f"{name}: {error}") from error
 
 
-def refuse_architecture(name: str, model_type: str) -> None:
-    """Raises CheckpointError for an unknown architecture, UnsupportedModelError for one that generates no text."""
-    import transformers  # late: it takes a second, and not every engine needs it
-    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
-
-    shown = ascii(model_type)[:80]
-    if model_type not in CONFIG_MAPPING:
-        raise CheckpointError(
-            f"{name}: the architecture {shown} (model_type in config.json) is unknown to transformers "
-            f"{transformers.__version__}; use another model, or a release of transformers that knows it"
-        )
-    if CONFIG_MAPPING[model_type] not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise UnsupportedModelError(
-            f"{name}: {shown} (model_type in config.json) is not a text-generating language model; use one"
-        )
-
-
 def refuse_config(config: Any) -> None:
     """Raises UnsupportedModelError for a configuration that would give wrong results. Costs nothing; call it first."""
     text = config.get_text_config(decoder=True)

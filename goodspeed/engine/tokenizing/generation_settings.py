@@ -8,7 +8,7 @@ same for all texts, and also come from `config.json` and the tokenizer.
 
 import json
 import logging
-import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,16 @@ FOR_PEOPLE: Mapping[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 
 WAY_OUT = "correct it, or remove the file (`goodspeed generate`: or --generation-config none)"
 
-HONOURED = frozenset({"temperature", "top_k", "top_p", "repetition_penalty", "min_p", "stop_strings"})
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "temperature": (0.0, MAX_TEMPERATURE),
+    "top_k": (-1, MAX_TOP_K),  # 0 and -1 switch it off
+    "top_p": (MIN_TOP_P, 1.0),
+    "repetition_penalty": (MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
+    "min_p": (0.0, 1.0),
+}
+"""Least and largest value of each supported number."""
 
-SILENT = HONOURED | {
+SILENT = frozenset({*BOUNDS, "stop_strings"}) | {
     *("_commit_hash", "_from_model_config", "transformers_version", "do_sample"),
     *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate", "num_return_sequences"),
@@ -152,15 +159,12 @@ def _unsupported(content: Mapping[str, Any], also_known: Iterable[str]) -> list[
 def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Validates and returns the supported keys that are present, under their names in `TextDefaults`."""
     found: dict[str, Any] = {}
-    for key, (least, most, wanted) in _NUMBERS.items():
+    for key, (least, most) in BOUNDS.items():
         if (value := content.get(key)) is not None:
-            if not _is_number(value) or not least <= value <= most:
-                raise _wrong(name, file, key, value, wanted)
-            found[key] = float(value)
-    if (value := content.get("top_k")) is not None:
-        if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= MAX_TOP_K:
-            raise _wrong(name, file, "top_k", value, "a whole number; 0 and -1 switch it off")
-        found["top_k"] = max(value, 0)
+            if type(value) not in ((int,) if key == "top_k" else (int, float)) or not least <= value <= most:
+                kind = "a whole number" if key == "top_k" else "a number"
+                raise _wrong(name, file, key, value, f"{kind} from {least:.15g} to {most:.15g}")
+            found[key] = max(value, 0) if key == "top_k" else float(value)
     if (value := content.get("stop_strings")) is not None:
         stops = [value] if isinstance(value, str) else value
         if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(map(_is_stop, stops)):
@@ -170,33 +174,9 @@ def _checked(name: str, file: str, content: Mapping[str, Any]) -> dict[str, Any]
     return found
 
 
-_NUMBERS = {
-    "temperature": (0.0, MAX_TEMPERATURE, f"a number from 0 (greedy) to {MAX_TEMPERATURE:g}"),
-    "top_p": (MIN_TOP_P, 1.0, f"a number from {MIN_TOP_P:g} to 1"),
-    "repetition_penalty": (
-        MIN_REPETITION_PENALTY,
-        MAX_REPETITION_PENALTY,
-        f"a number from {MIN_REPETITION_PENALTY:g} to {MAX_REPETITION_PENALTY:g}; 1 switches it off",
-    ),
-    "min_p": (0.0, 1.0, "a number from 0 (off) to 1"),
-}
-"""Least and largest value of each numeric key, and their wording in the error."""
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_stop(value: Any) -> bool:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_STOP_CHARS:
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
-    return True
+    """True for a text without lone surrogates, which no message can have."""
+    return isinstance(value, str) and 1 <= len(value) <= MAX_STOP_CHARS and not re.search(r"[\ud800-\udfff]", value)
 
 
 def _wrong(name: str, file: str, key: str, value: Any, wanted: str) -> CheckpointError:

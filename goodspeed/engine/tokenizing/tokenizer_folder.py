@@ -24,11 +24,7 @@ SIBLINGS = (
 def find(name: str) -> Path:
     """Returns the folder of an embedded model, or the named folder; CheckpointError if it has no tokenizer.json."""
     folder = models.path(name) if name in models.NAMES else Path(name)
-    try:
-        is_there = (folder / FILE).is_file()
-    except OSError:  # no name that a file can have
-        is_there = False
-    if not is_there:
+    if not os.path.isfile(folder / FILE):  # noqa: PTH113 (pathlib's raises for a name that no file can have)
         raise CheckpointError(f"--tokenizer {name}: there is no {FILE}; give {SIBLINGS}")
     return folder
 

@@ -16,12 +16,12 @@ from transformers.utils import logging as hf_logging
 
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.model_files.checkpoint_folder import find_folder, has_tokenizer, read_config, refuse_weights
-from goodspeed.engine.model_files.config_checks import naming, refuse_architecture, refuse_config
+from goodspeed.engine.model_files.config_checks import naming, refuse_config
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.engine.torch.fingerprint import fingerprint
 from goodspeed.engine.torch.quantized import loading as quantized
-from goodspeed.engine.torch.quantized.config import Awq, read_scheme
+from goodspeed.engine.torch.quantized.config import read_group_size
 from goodspeed.errors import CheckpointError, ConfigError, GoodSpeedError, first_line
 
 logger = logging.getLogger("goodspeed.engine")
@@ -62,13 +62,15 @@ def load(
     """
     torch_device = _device(device)
     folder = find_folder(name)
-    scheme = _supported_scheme(name, read_config(name, folder))
+    raw = read_config(name, folder)
+    with naming(name):
+        group_size = read_group_size(raw)
     settings = generation_settings.choose(name, folder, generation_config)
     config = _model_config(name, folder)
-    torch_dtype = _dtype(dtype, torch_device, config, is_quantised=scheme is not None)
+    torch_dtype = _dtype(dtype, torch_device, config, is_quantised=group_size is not None)
     vocabulary = load_vocabulary(name, folder)
     refuse_weights(name, folder)
-    model = _load_model(name, folder, config, scheme, torch_device, torch_dtype, split)
+    model = _load_model(name, folder, config, group_size, torch_device, torch_dtype, split)
     mask_id, num_parallel = _parallel(name, config)
     return Checkpoint.of(
         vocabulary,
@@ -103,27 +105,23 @@ def _model_config(name: str, folder: Path) -> Any:
     return config
 
 
-def _supported_scheme(name: str, raw: dict[str, Any]) -> Awq | None:
-    """Returns the weights' quantisation scheme; refuses architectures and schemes that would be computed wrongly."""
-    refuse_architecture(name, raw["model_type"])
-    with naming(name):
-        return read_scheme(raw)
-
-
 def _load_model(
     name: str,
     folder: Path,
     config: Any,
-    scheme: Awq | None,
+    group_size: int | None,
     device: torch.device,
     dtype: torch.dtype,
     split: Split | None,
 ) -> Any:
-    """Loads all weights onto the device; CheckpointError if some are missing or do not fit."""
+    """Loads all weights onto the device; CheckpointError if some are missing or do not fit.
+
+    group_size: of AWQ's weights in 4 bits; None: the weights are plain.
+    """
     with _loading(name):
         if hasattr(config, "quantization_config"):  # also an empty one; transformers' quantisers need other packages
             del config.quantization_config
-        if scheme is None:
+        if group_size is None:
             model, report = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=config,
@@ -135,8 +133,8 @@ def _load_model(
                 **_split_options(split),
             )
         else:
-            model, report = quantized.load_model(folder, config, scheme, device, dtype)
-    _check_report(name, report, is_plain=scheme is None)
+            model, report = quantized.load_model(folder, config, group_size, device, dtype)
+    _check_report(name, report, is_plain=group_size is None)
     model = model.eval().requires_grad_(False).to(device)
     if split is not None:
         split.meet()
@@ -159,12 +157,9 @@ def _split_options(split: Split | None) -> dict[str, Any]:
     """Returns arguments of `from_pretrained` that load one rank's part; none for a model that is not split."""
     if split is None:
         return {}
-    try:
-        from transformers.distributed import DistributedConfig
+    from transformers.distributed import DistributedConfig  # of the release that the extra `tp` asks for
 
-        return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
-    except (ImportError, TypeError) as error:
-        raise ConfigError(f"--tp {split.num_ranks} needs a newer transformers; install 5.23 or later") from error
+    return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
 
 
 def _parallel(name: str, config: Any) -> tuple[int | None, int]:

@@ -33,7 +33,7 @@ def fingerprint(model: nn.Module, folder: Path, dtype: torch.dtype) -> str:
     digest.update(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}".encode())
-        digest.update(_sampled(tensor))
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
 
 
@@ -42,11 +42,15 @@ def revision(folder: Path) -> str:
     return folder.name if folder.parent.name == "snapshots" else ""
 
 
-def _sampled(tensor: Tensor) -> bytes:
-    """Returns the bytes of evenly spaced elements, including the first and the final one."""
-    if hasattr(tensor, "full_tensor"):  # a rank's part of a weight: gathers the whole
-        tensor = tensor.full_tensor()
+def sampled(tensor: Tensor) -> Tensor:
+    """Returns at most NUM_SAMPLES evenly spaced elements, including the first and the final one."""
     flat = tensor.detach().reshape(-1)
     num_samples = min(NUM_SAMPLES, flat.numel())
     positions = torch.arange(num_samples) * (flat.numel() - 1) // max(num_samples - 1, 1)
-    return flat[positions.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return flat[positions.to(flat.device)]
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    if hasattr(tensor, "full_tensor"):  # a rank's part of a weight: gathers the whole
+        tensor = tensor.full_tensor()
+    return sampled(tensor).cpu().contiguous().view(torch.uint8).numpy().tobytes()

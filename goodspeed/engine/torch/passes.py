@@ -32,10 +32,6 @@ class Pass:
     tables: Sequence[Ints]  # [num_chunks] pages of each session, new ones included
     parents: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by chunk: its tree's parents (`Chunk`)
 
-    def __post_init__(self) -> None:
-        if len(self.starts) != len(self.counts) or sum(self.counts) != len(self.tokens):
-            raise ValueError(f"{len(self.tokens)} tokens do not match chunks of {self.counts}")
-
 
 @dataclass(frozen=True)
 class Copy:

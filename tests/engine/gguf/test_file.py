@@ -28,10 +28,9 @@ def test_an_embedded_model_is_what_the_gguf_package_reads() -> None:
     assert (found.architecture, found.context_len, found.vocab_size) == ("llama", 2048, 4096)
 
 
-def test_storage_types_are_those_of_the_gguf_package() -> None:
-    sizes = {int(kind): (kind.name, *size) for kind, size in gguf.GGML_QUANT_SIZES.items()}
-    sizes[9] = ("Q8_1", 32, 36)  # the package's size is that of an older layout, with two float32 before the weights
-    assert sizes == KINDS
+def test_storage_types_are_those_that_the_gguf_package_dequantises() -> None:
+    kinds = [gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16, *gguf.quants._type_traits]
+    assert {int(kind): (kind.name, *gguf.GGML_QUANT_SIZES[kind]) for kind in kinds} == KINDS
 
 
 @pytest.fixture
@@ -108,7 +107,6 @@ DAMAGED = {
     "ends within its header": [GOOD[:FIRST_KEY], GOOD[:100], b"GGUF", with_field(9, (4, []))[:-500]],
     "version 1 ": [content(version=1)],
     "version 4 ": [content(version=4)],
-    "big-endian": [content(order=">")],
     r"9223372036854775808 tensors": [changed(8, count(1 << 63))],
     r"1099511627776 fields": [changed(16, count(1 << 40))],
     "bytes of a text": [changed(FIRST_KEY, count(1 << 62)), changed(FIRST_KEY, count(1 << 17))],

@@ -44,7 +44,6 @@ def folder(whole: Path, tmp_path: Path) -> Path:
     ("change", "told"),
     [
         (lambda xml: b"", "it is no XML"),
-        (lambda xml: b"\xff\xfe\0", "it is no XML"),
         (lambda xml: xml[: len(xml) // 2], "openvino_model.xml cannot be read"),
         (lambda xml: xml.replace(b'type="MatMul"', b'type="Nope"'), "type: Nope"),
         (lambda xml: xml.replace(b'offset="', b'offset="999', 3), "openvino_model.xml cannot be read"),
@@ -134,7 +133,7 @@ def test_weights_of_a_gguf_file(tmp_path: Path) -> None:
         check_refused(file(name, lambda data, kind: (data[:32], kind)), f"{name} has the shape .* instead of")
     check_refused(file("blk.0.ffn_up.weight", lambda data, kind: (data[None], kind)), "has the shape")
     integers = file("blk.0.ffn_up.weight", lambda *_: (np.zeros((128, 64), np.int8), Kind.I8))
-    check_refused(integers, "the storage type I8 of blk.0.ffn_up.weight is not supported", UnsupportedModelError)
+    check_refused(integers, "blk.0.ffn_up.weight is stored as type 24, which is unknown", UnsupportedModelError)
     for dtype in ("auto", "float32"):
         damaged = file("output_norm.weight", lambda data, kind: (data * np.float32(np.nan), kind))
         check_refused(damaged, "logits are no numbers", dtype=dtype)

@@ -1,4 +1,4 @@
-"""Models that would compute a wrong answer, which no configuration tells, are refused when they are tried."""
+"""Models that would compute a wrong answer are refused: by their configuration, or when they are tried."""
 
 from typing import Any
 
@@ -21,14 +21,21 @@ from tests.engine.torch.test_families import SIZES
         ("GptOss", {"num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}, "s_aux: attention sinks"),
         ("Falcon", {}, "AttentionInterface"),
         ("Nemotron", {"num_key_value_heads": 2}, "does not pass its keyword arguments on"),
+        ("Mamba", {"state_size": 4}, "linear_attention"),
+        ("Lfm2", {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}, "layer types \\['conv'\\]"),
+        (
+            "Llama",
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+            "'dynamic'.*longest sequence",
+        ),
     ],
 )
 def test_a_family_that_bypasses_or_changes_attention(
     save_checkpoint: Save, name: str, changes: dict[str, Any], reason: str
 ) -> None:
-    checkpoint = checkpoints.load(str(save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))))
+    folder = save_checkpoint(getattr(transformers, f"{name}Config")(**(SIZES | changes)))
     with pytest.raises(UnsupportedModelError, match=reason):
-        start(checkpoint, num_pages=16)
+        start(checkpoints.load(str(folder)), num_pages=16)
 
 
 def test_a_model_that_mixes_tokens_outside_attention(save_checkpoint: Save) -> None:

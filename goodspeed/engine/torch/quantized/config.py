@@ -1,22 +1,14 @@
-"""Parses quantization_config of config.json into a scheme, or refuses it by the setting's name.
+"""Reads quantization_config of config.json, which must be AWQ's, or refuses it by the setting's name.
 
 An unknown setting may change the meaning of the numbers, so it is refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from goodspeed.errors import UnsupportedModelError
 
 KEY = "quantization_config"
-
-
-@dataclass(frozen=True)
-class Awq:
-    """4 bits, with a zero point and a scale for each group of inputs, in AutoAWQ's layout `gemm`."""
-
-    group_size: int | None  # inputs; None: all inputs of a layer
 
 
 AWQ_KNOWN = frozenset(
@@ -27,10 +19,11 @@ AWQ_KNOWN = frozenset(
 """Settings of AWQ: either checked here, or without effect (how the checkpoint was made, other programs' kernels)."""
 
 
-def read_scheme(config: Mapping[str, Any]) -> Awq | None:
-    """Returns the quantisation scheme in a config.json; None for plain weights.
+def read_group_size(config: Mapping[str, Any]) -> int | None:
+    """Returns how many inputs of a layer share a scale, by config.json; -1: all; None: the weights are plain.
 
-    Raises UnsupportedModelError, naming the setting, for an unsupported scheme.
+    Raises UnsupportedModelError, naming the setting, unless quantised weights are AutoAWQ's in 4 bits, with zero points
+    and in the layout `gemm`.
     """
     inner = config.get("text_config")
     if isinstance(inner, Mapping) and inner.get(KEY) is not None:
@@ -40,34 +33,22 @@ def read_scheme(config: Mapping[str, Any]) -> Awq | None:
         return None
     if not isinstance(settings, Mapping):
         raise _refusal("it is no object")
-    if (method := settings.get("quant_method")) == "awq":
-        return _awq(settings)
-    raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not supported")
-
-
-def _awq(settings: Mapping[str, Any]) -> Awq:
-    _refuse_unknown(settings, AWQ_KNOWN)
+    if (method := settings.get("quant_method")) != "awq":
+        raise _refusal(f"quant_method is {ascii(method)[:80]}, which is not supported")
+    if unknown := sorted(ascii(key)[1:-1][:80] for key in set(settings) - AWQ_KNOWN):
+        raise _refusal(f"{', '.join(unknown[:4])}: unknown settings of awq")
     _refuse_other(settings, "bits", 4, default=settings.get("w_bit", 4))
     _refuse_other(settings, "zero_point", True, default=True)
     _refuse_other(settings, "desc_act", False, default=False)
     for key in ("version", "format"):
         _refuse_other(settings, key, "gemm", default="gemm")
     size = settings.get("group_size", settings.get("q_group_size", 128))
-    if size != -1 and not _is_positive(size):
+    if type(size) is not int or (size < 1 and size != -1):
         raise _refusal(f"group_size is {ascii(size)[:80]}, but must be a number of inputs, or -1 for all")
-    return Awq(None if size == -1 else size)
+    return size
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _refuse_unknown(settings: Mapping[str, Any], known: frozenset[str]) -> None:
-    if unknown := sorted(ascii(key)[1:-1][:80] for key in set(settings) - known):
-        raise _refusal(f"{', '.join(unknown[:4])}: unknown settings of {settings['quant_method']}")
-
-
-def _refuse_other(settings: Mapping[str, Any], key: str, wanted: object, default: object = None) -> None:
+def _refuse_other(settings: Mapping[str, Any], key: str, wanted: object, default: object) -> None:
     """Refuses every value of a setting but `wanted`, regardless of case."""
     value = settings.get(key, default)
     if isinstance(value, str):

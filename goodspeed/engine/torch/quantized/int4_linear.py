@@ -8,6 +8,7 @@ itself does. Each row's result is independent of the others.
 import torch
 from torch import Tensor, nn
 
+from goodspeed.engine.torch.fingerprint import sampled
 from goodspeed.engine.torch.quantized.layers import Codes, LayerShape
 
 ROUNDING = 1 / 64
@@ -23,16 +24,13 @@ TILES = (8, 4, 2)
 BLOCK = 256
 """Outputs packed at a time on a CPU, to save memory; a multiple of the number that the CPU's layout combines."""
 
-NUM_SAMPLES = 64
-"""Elements of a weight sampled for its fingerprint: the packed layout differs between devices."""
-
 
 class Int4Linear(nn.Module):
     """Replaces an `nn.Linear`; has no weight before `fill`. A bias is an ordinary parameter."""
 
     packed: Tensor | None
     scales_and_zeros: Tensor | None  # bfloat16 [num_groups, num_outputs, 2]
-    sampled: Tensor | None  # uint8 [at most NUM_SAMPLES]
+    sampled: Tensor | None  # uint8, for the fingerprint: the packed layout differs between devices
 
     def __init__(self, shape: LayerShape, bias: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -45,11 +43,7 @@ class Int4Linear(nn.Module):
     @torch.no_grad()
     def fill(self, codes: Codes, device: torch.device) -> None:
         """Packs a weight for a device; the layer cannot move to another device afterwards."""
-        if tuple(codes.codes.shape) != (self.in_features, self.out_features):
-            raise ValueError("the weight does not have this layer's shape")
-        flat = codes.codes.reshape(-1)
-        num_samples = min(NUM_SAMPLES, len(flat))
-        self.sampled = flat[torch.arange(num_samples) * (len(flat) - 1) // max(num_samples - 1, 1)].to(device)
+        self.sampled = sampled(codes.codes).to(device)
         scales = codes.scales.to(torch.bfloat16)
         zeros = (8.0 - codes.zeros.float()) * scales.float()  # the kernels compute (code - 8) * scale + zero
         self.scales_and_zeros = torch.stack([scales, zeros.to(torch.bfloat16)], dim=-1).contiguous().to(device)

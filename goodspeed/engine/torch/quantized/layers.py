@@ -5,12 +5,14 @@ scales [num_groups, num_outputs]. The 4 bits at place i of a word belong to outp
 """
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
-from goodspeed.engine.torch.quantized.config import Awq
-from goodspeed.engine.torch.quantized.stored import StoredTensors
+from goodspeed.engine.model_files.checkpoint_folder import weight_files
 from goodspeed.errors import CheckpointError
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -49,22 +51,33 @@ class Codes:
 
 
 class AwqLayers:
-    """The layers that have a tensor `qweight` or `qzeros`; an error names the missing part."""
+    """A folder's tensors, read on request, and the layers that have a tensor `qweight` or `qzeros`. Thread-safe."""
 
-    def __init__(self, stored: StoredTensors, scheme: Awq) -> None:
-        self._stored, self._scheme = stored, scheme
-        found = [name.rpartition(".") for name in stored.names]
+    def __init__(self, folder: Path, group_size: int) -> None:
+        """folder: its files are checked already by `refuse_weights`. group_size: inputs; -1: all inputs of a layer."""
+        self._group_size = group_size
+        self.stored: dict[str, Any] = {}  # the file of each tensor
+        for path in weight_files(folder.name, folder):
+            file: Any = safe_open(path, framework="pt")
+            self.stored |= dict.fromkeys(file.keys(), file)
+        found = [name.rpartition(".") for name in self.stored]
         self.names = sorted({layer for layer, _, part in found if part in ("qweight", "qzeros")})
+
+    def read(self, tensor: str) -> Tensor:
+        found: Tensor = self.stored[tensor].get_tensor(tensor)
+        return found
 
     def parts(self, name: str) -> list[str]:
         """Returns the names of the tensors that replace the layer's weight."""
         return [f"{name}.{part}" for part in ("qweight", "qzeros", "scales")]
 
     def shape(self, name: str) -> LayerShape:
-        """Returns a layer's shape from the headers of its tensors; CheckpointError if they do not match."""
-        sizes = [self._stored.shape(part) for part in self.parts(name)]
+        """Returns a layer's shape, without reading its tensors; CheckpointError if some are missing or do not match."""
+        if missing := [part for part in self.parts(name) if part not in self.stored]:
+            raise CheckpointError(f"{missing[0]} is missing among the quantised weights; get the checkpoint again")
+        sizes = [tuple(self.stored[part].get_slice(part).get_shape()) for part in self.parts(name)]
         num_inputs, num_words = sizes[0] if len(sizes[0]) == 2 else (0, 0)
-        size = self._scheme.group_size or num_inputs
+        size = num_inputs if self._group_size == -1 else self._group_size
         if not num_inputs or not num_words or num_inputs % size:
             what = f"{name} has {num_inputs} inputs, which are not whole groups of {size} (group_size in config.json)"
             raise CheckpointError(f"{what}; get the checkpoint again")
@@ -77,7 +90,7 @@ class AwqLayers:
     def codes(self, name: str) -> Codes:
         """Reads a layer; raises CheckpointError as `shape` does."""
         self.shape(name)
-        qweight, qzeros, scales = (self._stored.read(part) for part in self.parts(name))
+        qweight, qzeros, scales = (self.read(part) for part in self.parts(name))
         if {qweight.dtype, qzeros.dtype} != {torch.int32} or not scales.is_floating_point():
             raise CheckpointError(f"{name}: its words must be int32, its scales floats; get the checkpoint again")
         return Codes(unpack(qweight), unpack(qzeros), scales)

@@ -5,33 +5,31 @@ checkpoint.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, GenerationConfig
+from torch import Tensor, nn
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
-from goodspeed.engine.torch.quantized.config import Awq
 from goodspeed.engine.torch.quantized.int4_linear import Int4Linear, is_right
 from goodspeed.engine.torch.quantized.layers import AwqLayers
-from goodspeed.engine.torch.quantized.stored import Deferred, StoredTensors
 from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 logger = logging.getLogger("goodspeed.engine")
 
 
 def load_model(
-    folder: Path, config: Any, scheme: Awq, device: torch.device, dtype: torch.dtype
+    folder: Path, config: Any, group_size: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the model on a CPU (layers of 4 bits: on the device), and transformers' loading report.
 
     Raises CheckpointError for tensors that do not match each other, or have no place in the model.
     """
-    stored = StoredTensors(folder)
-    layers = AwqLayers(stored, scheme)
+    layers = AwqLayers(folder, group_size)
     model_class = _model_class(config)
     with torch.device("meta"):
         outline = model_class(config)
@@ -40,17 +38,15 @@ def load_model(
     model, report = _with_int4(model_class, kept).from_pretrained(
         None,
         config=config,
-        state_dict=_tensors(stored, layers, kept),
+        state_dict=_tensors(layers, kept),
         dtype=dtype,
         local_files_only=True,
         output_loading_info=True,
     )
     model.__class__ = model_class
-    _refuse_unplaced(name for name in report["unexpected_keys"] if not _is_zero_bias(name, stored))
+    _refuse_unplaced(name for name in report["unexpected_keys"] if not _is_zero_bias(name, layers))
     for name, layer in kept.items():
         layer.fill(layers.codes(name), device)
-    if (folder / "generation_config.json").exists():
-        model.generation_config = GenerationConfig.from_pretrained(folder)
     return model, report
 
 
@@ -73,10 +69,20 @@ def _refuse_shapes(layers: AwqLayers, outline: Any) -> None:
             raise CheckpointError(f"{what}; get the checkpoint again")
 
 
-def _tensors(stored: StoredTensors, layers: AwqLayers, kept: Iterable[str]) -> dict[str, Deferred]:
+@dataclass(frozen=True)
+class Deferred:
+    """A tensor made only when transformers takes all of it, by indexing it like a safetensors slice."""
+
+    make: Callable[[], Tensor]
+
+    def __getitem__(self, index: object) -> Tensor:
+        return self.make()
+
+
+def _tensors(layers: AwqLayers, kept: Iterable[str]) -> dict[str, Deferred]:
     """Returns a plain checkpoint's tensors, each made on request, except for the weights that stay in 4 bits."""
     parts = {part for name in layers.names for part in layers.parts(name)}
-    plain = {name: Deferred(partial(stored.read, name)) for name in stored.names if name not in parts}
+    plain = {name: Deferred(partial(layers.read, name)) for name in layers.stored if name not in parts}
     made = {f"{name}.weight": Deferred(partial(layers.weight, name)) for name in layers.names if name not in kept}
     return plain | made
 
@@ -120,6 +126,6 @@ def _refuse_unplaced(names: Iterable[str]) -> None:
         )
 
 
-def _is_zero_bias(name: str, stored: StoredTensors) -> bool:
+def _is_zero_bias(name: str, layers: AwqLayers) -> bool:
     """True for a bias of zeros, which some quantisers write for layers without a bias."""
-    return name.endswith(".bias") and name in stored and not bool(stored.read(name).any())
+    return name.endswith(".bias") and name in layers.stored and not bool(layers.read(name).any())

@@ -87,12 +87,6 @@ def test_a_tree_goes_on_in_later_passes_beside_others(reference: Reference, coun
     torch.testing.assert_close(known(found), known(reference.logits([*PROMPT, 10, 13, 20], 1)), atol=1e-4, rtol=0)
 
 
-def rows(engine: TorchEngine, length: int) -> list[torch.Tensor]:
-    """The session's keys and values in each layer."""
-    slots = torch.from_numpy(engine.pool.slots("a", range(length)))
-    return [layer[slots] for layer in engine.memory.rows]
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("page_size", [1, 16])
@@ -125,18 +119,6 @@ def make_chunk(rng: random.Random, key: Hashable) -> Chunk:
     tokens = [rng.randrange(258) for _ in range(num_before + num_nodes)]
     parents = random_parents(rng, num_nodes) if num_nodes else None
     return Chunk(key, tokens, rng.choice([0, 1, num_nodes + 1]), parents)
-
-
-@pytest.mark.parametrize("path", [[1, 0], [0, 0], [-1], [7], [2, 9]])
-def test_what_is_no_path_is_not_kept_and_changes_nothing(reference: Reference, path: list[int]) -> None:
-    engine = reference.engine(num_pages=16, page_size=4)
-    chunk = Chunk("a", [*PROMPT, 10, 11, 12, 13, 14, 15, 16], 0, [-1, -1, 0, 0, 2, 1, 4])
-    engine.forward([chunk, Chunk("b", [1, 2, 3, 4, 5], 0, [-1, -1])])
-    before = [layer.clone() for layer in rows(engine, 19)]
-    with pytest.raises(ValueError, match="not a path"):
-        engine.keep([TreePath("b", 3, (1,)), TreePath("a", len(PROMPT), tuple(path))])
-    assert (engine.pool.length("a"), engine.pool.length("b")) == (19, 5), "nothing is kept of the other, either"
-    assert all(map(torch.equal, before, rows(engine, 19)))
 
 
 def test_a_chain_with_parents_is_computed_as_one_without(reference: Reference) -> None:

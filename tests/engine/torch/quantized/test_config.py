@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from goodspeed.engine.torch.quantized.config import Awq, read_scheme
+from goodspeed.engine.torch.quantized.config import read_group_size
 from goodspeed.errors import UnsupportedModelError
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
@@ -12,24 +12,24 @@ GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64}
 
 
 def read(settings: dict[str, Any]) -> object:
-    return read_scheme({"model_type": "llama", "quantization_config": settings})
+    return read_group_size({"model_type": "llama", "quantization_config": settings})
 
 
-def test_plain_checkpoints_have_no_scheme():
-    assert read_scheme({}) is read_scheme({"quantization_config": None}) is None
+def test_plain_checkpoints_have_no_groups():
+    assert read_group_size({}) is read_group_size({"quantization_config": None}) is None
 
 
 @pytest.mark.parametrize(
-    ("settings", "scheme"),
+    ("settings", "group_size"),
     [
-        (AWQ, Awq(128)),
-        (AWQ | {"version": "GEMM", "group_size": -1, "modules_to_not_convert": ["lm_head"]}, Awq(None)),
-        ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64, "zero_point": True}, Awq(64)),
-        (AWQ | {"do_fuse": False, "exllama_config": None, "desc_act": False, "sym": True}, Awq(128)),
+        (AWQ, 128),
+        (AWQ | {"version": "GEMM", "group_size": -1, "modules_to_not_convert": ["lm_head"]}, -1),
+        ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64, "zero_point": True}, 64),
+        (AWQ | {"do_fuse": False, "exllama_config": None, "desc_act": False, "sym": True}, 128),
     ],
 )
-def test_what_is_read(settings, scheme):
-    assert read(settings) == scheme
+def test_what_is_read(settings, group_size):
+    assert read(settings) == group_size
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_refused_by_name(settings, what):
 @pytest.mark.parametrize("place", [{"quantization_config": []}, {"text_config": {"quantization_config": AWQ}}])
 def test_refused_by_place(place):
     with pytest.raises(UnsupportedModelError, match="quantization_config: it"):
-        read_scheme(place)
+        read_group_size(place)

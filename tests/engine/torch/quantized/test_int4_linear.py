@@ -5,7 +5,7 @@ import torch
 
 from goodspeed.engine.torch.quantized import int4_linear
 from goodspeed.engine.torch.quantized.int4_linear import ROUNDING, Int4Linear, is_right
-from goodspeed.engine.torch.quantized.layers import Codes, LayerShape
+from goodspeed.engine.torch.quantized.layers import Codes, LayerShape, unpack
 
 CPU = torch.device("cpu")
 
@@ -22,6 +22,11 @@ def filled(shape: LayerShape, codes: Codes, bias: torch.nn.Parameter | None = No
     layer = Int4Linear(shape, bias)
     layer.fill(codes, CPU)
     return layer
+
+
+def test_words_by_hand():
+    word = torch.tensor([[0x76543210, -1]], dtype=torch.int32)  # the lowest place first
+    assert unpack(word).tolist() == [[0, 4, 1, 5, 2, 6, 3, 7] + [15] * 8]  # place 1 has output 2, place 4 output 1
 
 
 @pytest.mark.parametrize("shape", [LayerShape(64, 128, 32), LayerShape(48, 256, 128), LayerShape(16, 64, 64)])
@@ -76,9 +81,3 @@ def test_kernels_that_multiply_wrong_are_left_alone(monkeypatch):
     pack = int4_linear._pack
     monkeypatch.setattr(int4_linear, "_pack", lambda codes: pack(codes.flip(1).contiguous()))
     assert not is_right(shape, CPU)
-
-
-def test_what_does_not_fit():
-    shape = LayerShape(64, 128, 32)
-    with pytest.raises(ValueError, match="this layer's shape"):
-        Int4Linear(shape).fill(made(LayerShape(64, 64, 32)), CPU)

@@ -1,15 +1,12 @@
-"""Orders on a pipe: what is read is what was told, and anything else is refused."""
+"""Orders on a pipe: what is read is what was told."""
 
 import io
 
-import msgspec
 import numpy as np
 import pytest
 
 from goodspeed.engine.torch.passes import Copy, Memory, Order, Pass
-from goodspeed.engine.torch.tensor_parallel import orders
-from goodspeed.engine.torch.tensor_parallel.orders import LENGTH, encode, read
-from goodspeed.errors import MalformedMessage
+from goodspeed.engine.torch.tensor_parallel.orders import encode, read
 
 
 def ints(*numbers: int) -> np.ndarray:
@@ -22,7 +19,6 @@ ORDERS: list[Order] = [
     Pass(ints(7, 8, 9), [1, 2], [0, 5], [2, 1], [ints(3), ints(0, 1)], {0: [-1]}),
     Pass(ints(*range(5)), [], [0], [5], [ints(2, 9)], {0: [-1, 0, 0, 2]}),
 ]
-PASS = {"tokens": bytes(16), "wanted": [], "starts": [0], "counts": [2], "tables": [bytes(8)]}
 
 
 def test_orders_come_as_they_were_told_one_after_the_other() -> None:
@@ -43,36 +39,3 @@ def test_what_is_read_can_be_written_to() -> None:
     copy = read(io.BytesIO(encode(ORDERS[1])))
     assert isinstance(copy, Copy)
     copy.source[0] = 5
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("Run", {}),
-        ("Memory", {"num_pages": "os.system", "page_size": 4}),
-        ("Copy", {"source": b"1234567", "target": b""}),
-        ("Copy", {"source": "12345678", "target": b""}),
-        ("Pass", PASS | {"counts": [1]}),
-        ("Pass", PASS | {"starts": [0, 0]}),
-        ("Pass", PASS | {"parents": {"0": [1.5]}}),
-        PASS,
-        [],
-        0,
-    ],
-)
-def test_what_is_no_order_is_refused(wrong: object) -> None:
-    data = msgspec.msgpack.encode(wrong)
-    with pytest.raises(MalformedMessage):
-        read(io.BytesIO(LENGTH.pack(len(data)) + data))
-    assert isinstance(read(io.BytesIO(LENGTH.pack(len(GOOD)) + GOOD)), Pass)
-
-
-GOOD = msgspec.msgpack.encode(("Pass", PASS))
-
-
-def test_a_length_out_of_bounds_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "MAX_BYTES", 4)
-    with pytest.raises(MalformedMessage):
-        read(io.BytesIO(LENGTH.pack(5)))
-    with pytest.raises(MalformedMessage, match="smaller rounds"):
-        encode(ORDERS[2])
