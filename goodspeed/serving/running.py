@@ -92,15 +92,12 @@ def run(
         error = next(leaves(group))  # the others are consequences of the first
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
-        if status == UNWRITABLE:
-            output.finish()  # after `2>&1` that line goes to standard output, too
-            output.stdout().discard()
     except* BrokenPipeError:
-        output.stdout().discard()
         status = UNREAD
     except* KeyboardInterrupt:
         status = INTERRUPTED
-    output.finish()
+    finally:
+        output.finish()  # the traceback of an unnamed error comes last
     return leave(status)
 
 
@@ -112,24 +109,15 @@ def prepare(log_level: str, name: str) -> None:
 
 
 def _run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
-    """Parses and runs; always flushes standard output while a failure of the flush can still be reported."""
+    """Parses and runs; raises a failure of standard output, unless another error is raised."""
     try:
         namespace = parser.parse_args()
         prepare(getattr(namespace, "log_level", "warning"), name)
         status = _named(body, namespace)
     except SystemExit:  # for example after --help
-        output.wait()
-        output.finish()  # argparse's message on standard error, too
+        output.check()
         raise
-    except Exception:
-        with suppress(OutputError, BrokenPipeError):  # the first error is reported
-            sys.stdout.flush()
-        raise
-    finally:
-        output.keep_last_words()
-    sys.stdout.flush()
-    output.finish()
-    output.stdout().check()
+    output.check()
     return status
 
 
@@ -187,7 +175,6 @@ class _Stop:
 
     def _interrupt(self) -> None:
         self.is_told = True
-        output.keep_last_words()
         output.stdout().on_failure(None)
         self._release()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
