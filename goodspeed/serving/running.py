@@ -11,7 +11,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def run(
         with starting.running(daemon=daemon):
             status = _run(name, parser, body)
     except* GoodSpeedError as group:
-        error = next(leaves(group))  # the others are consequences of the first
+        error = first_of(group)
         status = _status_of(error)
         print(f"{name}: {error}", file=sys.stderr)
     except* BrokenPipeError:
@@ -137,13 +137,11 @@ def _status_of(error: BaseException) -> int:
     return USAGE if isinstance(error, ConfigError) else FAILED
 
 
-def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """Yields the errors of a group and of the groups in it."""
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from leaves(error)
-        else:
-            yield error
+def first_of(error: BaseException) -> BaseException:
+    """Returns the first error of a group and of the groups in it; the others are consequences of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def stop_signals() -> list[signal.Signals]:

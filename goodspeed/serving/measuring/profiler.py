@@ -7,7 +7,6 @@ verification, the passes compute logits for every token.
 import contextlib
 import platform
 import random
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -18,12 +17,12 @@ import msgspec
 import numpy as np
 import torch
 
-from goodspeed import __version__
 from goodspeed.embedded import models
 from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.fair.fit import fit_roofline, r_squared
 from goodspeed.fair.round_time import Roofline, Sample
+from goodspeed.serving.measuring.recording import versions
 
 QUANTILE = 0.25
 """Quantile of a shape's repeated times that is reported: other processes can only slow a pass down."""
@@ -41,11 +40,6 @@ LONGEST_SHARE = 0.1
 LONGEST_DRAFT = 32
 """Most tokens per session in a pass with context. Longer chunks are prompts: their attention grows with tokens times
 context, which no linear term describes, so they are measured without context."""
-
-SHORTEST_S = 1e-9
-
-LIBRARIES = frozenset({"openvino", "torch", "transformers"})
-"""Libraries whose releases decide how long passes take."""
 
 ALWAYS_TRUSTED = 64
 """Tokens of a pass for which the model is trusted in any case; a slow device measures only smaller passes."""
@@ -93,7 +87,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     dtype: str  # of the forward pass: "int8" with 8-bit activations
     threads: int  # of the CPU
-    versions: dict[str, str]  # of libraries in this process
+    versions: dict[str, str]
     num_passes: int
     wall_s: float
     samples: list[Sample]
@@ -124,8 +118,7 @@ def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Prof
         engine=checkpoint.engine,
         dtype=checkpoint.precision,
         threads=threads,
-        versions={"goodspeed": __version__}
-        | {name: str(sys.modules[name].__version__) for name in LIBRARIES & {*sys.modules}},
+        versions=versions(),
         num_passes=measured.num_passes,
         wall_s=measured.wall_s,
         samples=measured.samples,
@@ -134,9 +127,7 @@ def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Prof
     )
 
 
-def measure(
-    engine: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
-) -> Measured:
+def measure(engine: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter) -> Measured:
     """Measures for about `seconds`, then frees its KV pages. Skips shapes that do not fit into the pool."""
     started = clock()
     passes = _Passes(engine, clock, grid.max_sessions)
@@ -144,11 +135,16 @@ def measure(
         longest = passes.longest(grid.max_tokens, LONGEST_SHARE * seconds)
         passes.fill(_contexts(grid)[1:], grid, started + SETUP_SHARE * seconds)
         shapes = [shape for shape in _shapes(grid, longest) if passes.can_run(shape)]
-        times = _sweep(passes, shapes, started + seconds, random.Random(seed))
+        times = _sweep(passes, shapes, started + seconds, random.Random(0))
     finally:
         passes.free()
     samples = [
-        Sample(shape.all_tokens, shape.num_sessions, shape.num_sessions * shape.context, _low(times[shape]))
+        Sample(
+            shape.all_tokens,
+            shape.num_sessions,
+            shape.num_sessions * shape.context,
+            float(np.quantile(times[shape], QUANTILE, method="lower")),
+        )
         for shape in sorted(times)
     ]
     return Measured(samples, sum(map(len, times.values())), clock() - started)
@@ -210,7 +206,7 @@ class _Passes:
         took = self.clock() - started
         for key in keys:
             self.engine.pool.truncate(key, context)
-        return max(took, SHORTEST_S)
+        return took
 
     def _new_key(self, context: int) -> Hashable:
         self._keys[context].append((self._owner, context, len(self._keys[context])))
@@ -264,10 +260,6 @@ def _powers(step: int, largest: int) -> list[int]:
     while found[-1] * step <= largest:
         found.append(found[-1] * step)
     return found if largest >= 1 else []
-
-
-def _low(times: Sequence[float]) -> float:
-    return float(np.quantile(times, QUANTILE, method="lower"))
 
 
 def _processor() -> str:
