@@ -46,7 +46,7 @@ class Stream(io.RawIOBase):
         self._descriptor = descriptor
         self.name = name
         self._error: OSError | None = None
-        self._on_failure: Callable[[], None] | None = None
+        self._on_failure: Callable[[], object] | None = None
         self._is_lost = False  # what is still written
         self._waiting: SimpleQueue[bytes | None] = SimpleQueue()  # None: the end
         self._num_bytes = 0  # in the queue, or being written
@@ -108,7 +108,7 @@ class Stream(io.RawIOBase):
             why = self._error.strerror or type(self._error).__name__
             raise OutputError(f"standard output cannot be written to ({why}); the output is lost")
 
-    def on_failure(self, call: Callable[[], None] | None) -> None:
+    def on_failure(self, call: Callable[[], object] | None) -> None:
         """Sets the callback for the thread's failure, on any thread; called at once if it failed already."""
         self._on_failure = call
         if call is not None and self._error is not None:

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, reason
@@ -149,62 +148,46 @@ def stop_signals() -> list[signal.Signals]:
     return [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
-class _Stop:
-    """Cancels a daemon's task at one of SIGNALS, and when standard output fails. A second SIGINT or SIGTERM ends the
-    process at once, even while a model blocks the event loop."""
-
-    def __init__(self, task: "asyncio.Future[None]") -> None:
-        self.is_told = False  # by a signal
-        self._task = task
-        self._loop = asyncio.get_running_loop()
-        self._handled = stop_signals()
-        for number in self._handled:
-            self._loop.add_signal_handler(number, self._interrupt)
-        output.stdout().on_failure(self._give_up)
-
-    def end(self) -> None:
-        output.stdout().on_failure(None)
-        if not self.is_told:
-            self._release()
-
-    def _release(self) -> None:
-        for number in self._handled:
-            self._loop.remove_signal_handler(number)
-
-    def _interrupt(self) -> None:
-        self.is_told = True
-        output.stdout().on_failure(None)
-        self._release()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        # Not by a KeyboardInterrupt: the process would still wait for the model thread.
-        starting.end_at_once((signal.SIGINT, signal.SIGTERM))
-        self._task.cancel()
-
-    def _give_up(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed by now
-            self._loop.call_soon_threadsafe(self._task.cancel)
-
-
 async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     """Runs a daemon until it ends or until one of SIGNALS cancels it; True if a signal did.
 
-    A failure of standard output cancels the daemon and is raised.
+    A second SIGINT or SIGTERM ends the process at once, even while a model blocks the event loop. A failure of standard
+    output cancels the daemon and is raised.
     """
-    task = asyncio.ensure_future(serving)
-    stop = _Stop(task)
+    task, loop = asyncio.ensure_future(serving), asyncio.get_running_loop()
+    handled, is_told = stop_signals(), False
+
+    def release() -> None:
+        output.stdout().on_failure(None)
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+    def interrupt() -> None:
+        nonlocal is_told
+        is_told = True
+        release()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Not by a KeyboardInterrupt: the process would still wait for the model thread.
+        starting.end_at_once((signal.SIGINT, signal.SIGTERM))
+        task.cancel()
+
+    for number in handled:
+        loop.add_signal_handler(number, interrupt)
+    output.stdout().on_failure(lambda: loop.call_soon_threadsafe(task.cancel))
     gc.collect()
     gc.freeze()  # long-lived objects: each later collection would take 0.25 s to scan them
     _return_memory()
     try:
         await task
     except asyncio.CancelledError:
-        if not stop.is_told:
+        if not is_told:
             output.stdout().check()
             raise
     finally:
         gc.unfreeze()
-        stop.end()
-    return stop.is_told
+        if not is_told:
+            release()
+    return is_told
 
 
 def _return_memory() -> None:
