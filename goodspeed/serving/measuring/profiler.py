@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 import torch
 
-from goodspeed.embedded import models
 from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.fair.fit import fit_roofline, r_squared
@@ -108,11 +107,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Profile:
     """Measures for about `seconds` and fits the roofline. threads: those that the model was loaded with."""
     measured, checkpoint = measure(engine, grid, seconds), engine.checkpoint
-    device, folder = checkpoint.device, Path(checkpoint.name)
+    device = checkpoint.device
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     roofline = fit_roofline(measured.samples)
     return Profile(
-        model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
+        model=checkpoint.name,
         device=device.type,
         hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
         engine=checkpoint.engine,
@@ -156,10 +155,8 @@ class _Passes:
     def __init__(self, engine: Engine, clock: Callable[[], float], max_sessions: int) -> None:
         self.engine = engine
         self.clock = clock
-        self._owner = object()  # makes the keys unique
         self._keys: dict[int, list[Hashable]] = defaultdict(list)  # by context
-        for _ in range(max_sessions):
-            self._new_key(0)
+        self._keys[0] = [object() for _ in range(max_sessions)]
 
     def longest(self, max_tokens: int, longest_s: float) -> int:
         """Returns the tokens of a pass of about longest_s seconds, extrapolated from small warm-up passes."""
@@ -178,7 +175,8 @@ class _Passes:
                     continue
                 if self.clock() >= until or pool.num_free - -(-context // pool.page_size) < spare:
                     return
-                key = self._new_key(context)
+                key = object()
+                self._keys[context].append(key)
                 for start in range(0, context, grid.max_tokens):
                     self.engine.forward([Chunk(key, self._tokens(min(grid.max_tokens, context - start)), 0)])
 
@@ -207,10 +205,6 @@ class _Passes:
         for key in keys:
             self.engine.pool.truncate(key, context)
         return took
-
-    def _new_key(self, context: int) -> Hashable:
-        self._keys[context].append((self._owner, context, len(self._keys[context])))
-        return self._keys[context][-1]
 
     def _tokens(self, num_tokens: int) -> list[int]:
         """Returns arbitrary token ids: the time does not depend on them."""
