@@ -177,18 +177,22 @@ def _guarded(stream: TextIO | None, descriptor: int, name: str, *, is_result: bo
     return io.TextIOWrapper(ours, encoding, "backslashreplace", line_buffering=line_buffering)
 
 
+def _ours(stream: TextIO) -> Stream | None:
+    """Returns where a stream writes, if `guard` set it."""
+    found = getattr(stream, "buffer", None)
+    return found if isinstance(found, Stream) else None
+
+
 def stdout() -> Stream:
     """Returns where standard output writes; without `guard`, a stream of nothing."""
-    found = getattr(sys.stdout, "buffer", None)
-    return found if isinstance(found, Stream) else Stream(-1, is_result=True)
+    return _ours(sys.stdout) or Stream(-1, is_result=True)
 
 
 def offer(line: str) -> None:
     """Prints a line that a daemon may drop while too much output is queued."""
     sys.stdout.flush()
-    found = getattr(sys.stdout, "buffer", None)
-    if isinstance(found, Stream):
-        found.put(f"{line}\n".encode(sys.stdout.encoding, "backslashreplace"), droppable=True)
+    if (ours := _ours(sys.stdout)) is not None:
+        ours.put(f"{line}\n".encode(sys.stdout.encoding, "backslashreplace"), droppable=True)
     else:
         print(line, flush=True)
 
@@ -211,5 +215,5 @@ def finish() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OutputError, BrokenPipeError):  # `check` reported it
             stream.flush()
-        if isinstance(found := getattr(stream, "buffer", None), Stream):
-            found.finish(LAST_WORD_S)
+        if (ours := _ours(stream)) is not None:
+            ours.finish(LAST_WORD_S)

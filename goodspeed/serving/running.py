@@ -89,7 +89,7 @@ def run(
             status = _run(name, parser, body)
     except* GoodSpeedError as group:
         error = first_of(group)
-        status = _status_of(error)
+        status = UNWRITABLE if isinstance(error, OutputError) else USAGE if isinstance(error, ConfigError) else FAILED
         print(f"{name}: {error}", file=sys.stderr)
     except* BrokenPipeError:
         status = UNREAD
@@ -128,12 +128,6 @@ def _named(body: Callable[[argparse.Namespace], int], namespace: argparse.Namesp
         if error.errno not in BAD_PATH or not isinstance(error.filename, str | bytes):
             raise
         raise ConfigError(f"{sanitize(os.fsdecode(error.filename))}: {reason(error)}") from None
-
-
-def _status_of(error: BaseException) -> int:
-    if isinstance(error, OutputError):
-        return UNWRITABLE
-    return USAGE if isinstance(error, ConfigError) else FAILED
 
 
 def first_of(error: BaseException) -> BaseException:
@@ -176,7 +170,9 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     output.stdout().on_failure(lambda: loop.call_soon_threadsafe(task.cancel))
     gc.collect()
     gc.freeze()  # long-lived objects: each later collection would take 0.25 s to scan them
-    _return_memory()
+    # Loading a model leaves some 50 MB between used blocks; only the GNU C library gives them back to Linux.
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
     try:
         await task
     except asyncio.CancelledError:
@@ -188,13 +184,6 @@ async def until_signal(serving: Coroutine[None, None, None]) -> bool:
         if not is_told:
             release()
     return is_told
-
-
-def _return_memory() -> None:
-    """Gives free memory between used blocks back to Linux: loading a model leaves some 50 MB of it. Only the GNU C
-    library can."""
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)
 
 
 def warn_trusted_network(address: str) -> None:

@@ -112,15 +112,6 @@ def test_a_log_that_cannot_be_written_is_lost_and_nothing_else(redirected: str) 
     assert (ended.returncode, ended.stdout) == (0, "done True\n")
 
 
-def test_both_at_their_best() -> None:
-    printed = run(PRINTING, "")
-    assert (printed.returncode, printed.stderr) == (0, "")
-    assert len(printed.stdout.splitlines()) == 101
-    logged = run(LOGGING, "")
-    assert len(logged.stderr.splitlines()) == 10_002
-    assert logged.stderr.splitlines()[-1].startswith("name: error: a round failed time=")
-
-
 def test_characters_that_the_encoding_lacks_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:surrogateescape")
     ended = run(PRINTING.replace("range(100)", "'→'"), "")

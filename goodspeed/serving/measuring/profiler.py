@@ -162,7 +162,7 @@ class _Passes:
         """Returns the tokens of a pass of about longest_s seconds, extrapolated from small warm-up passes."""
         pool = self.engine.pool
         num_tokens = min(PROBE_TOKENS, max_tokens, self.engine.checkpoint.context_len, pool.num_free * pool.page_size)
-        took = min(self._run(self._keys[0][:1], num_tokens, 0) for _ in range(3))
+        took = min(self.time(Shape(1, num_tokens, 0)) for _ in range(3))
         return min(max_tokens, max(num_tokens, int(num_tokens * longest_s / took)))
 
     def fill(self, contexts: Sequence[int], grid: Grid, until: float) -> None:
@@ -188,23 +188,21 @@ class _Passes:
 
     def time(self, shape: Shape) -> float:
         """Runs one pass; returns its time in seconds."""
-        return self._run(self._keys[shape.context][: shape.num_sessions], shape.num_tokens, shape.context)
-
-    def free(self) -> None:
-        for keys in self._keys.values():
-            for key in keys:
-                self.engine.pool.free(key)
-
-    def _run(self, keys: Sequence[Hashable], num_tokens: int, context: int) -> float:
-        chunks = [Chunk(key, self._tokens(num_tokens), num_tokens) for key in keys]
+        keys = self._keys[shape.context][: shape.num_sessions]
+        chunks = [Chunk(key, self._tokens(shape.num_tokens), shape.num_tokens) for key in keys]
         self._wait()
         started = self.clock()
         self.engine.forward(chunks)
         self._wait()
         took = self.clock() - started
         for key in keys:
-            self.engine.pool.truncate(key, context)
+            self.engine.pool.truncate(key, shape.context)
         return took
+
+    def free(self) -> None:
+        for keys in self._keys.values():
+            for key in keys:
+                self.engine.pool.free(key)
 
     def _tokens(self, num_tokens: int) -> list[int]:
         """Returns arbitrary token ids: the time does not depend on them."""

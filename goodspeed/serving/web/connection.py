@@ -93,7 +93,8 @@ class Connection(asyncio.Protocol):
         self._http.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         self._limit.remove(self)
         self._http.connection_lost(exc)
 
@@ -143,14 +144,10 @@ class Connection(asyncio.Protocol):
     # -- the time limit of a request -------------------------------------------------------------------------------
 
     def _start_timer(self) -> None:
-        self._cancel_timer()
-        if not self.is_closing:
-            self._timer = self._loop.call_later(REQUEST_TIMEOUT_S, self._end_overdue)
-
-    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        if not self.is_closing:
+            self._timer = self._loop.call_later(REQUEST_TIMEOUT_S, self._end_overdue)
 
     def _end_overdue(self) -> None:
         if not self._is_whole:
