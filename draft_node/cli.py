@@ -103,7 +103,7 @@ def _serve_prompts(found: Found, events: EventLog, reporter: Reporter) -> int:
         batch.give_up("closed", "this draft node stopped after an error; see its log")
         print_json({"name": config.name, "model": config.model, "prompts": batch.results})
     if not interrupted:
-        output.wait()  # waits for all of the user's results; after an error `run` waits a limited time
+        output.check(timeout_s=None)  # all of the user's results; after an error `run` waits a limited time
     return 1 if batch.num_failed else 0
 
 

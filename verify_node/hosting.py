@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from goodspeed.serving.events import QUIET, EventLog
-from goodspeed.serving.running import leaves, prepare
+from goodspeed.serving.running import first_of, prepare
 from verify_node.cli import PROGRAM, build_parser, load
 from verify_node.process.fleet_member import Member
 
@@ -34,7 +34,7 @@ class Hosted:
         try:
             asyncio.run(self._serve())
         except (Exception, SystemExit) as error:  # SystemExit: wrong options, which the parser has printed
-            first = next(leaves(error)) if isinstance(error, ExceptionGroup) else error
+            first = first_of(error)
             why = str(first) or type(first).__name__
         if not self._is_stopped:
             self._failed(why)

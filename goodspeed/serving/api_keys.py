@@ -30,7 +30,7 @@ def read(path: str) -> list[str]:
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
             continue
-        if not is_key(line):
+        if not re.fullmatch(r"[!-~]{8,512}", line):
             raise ConfigError(
                 f"--api-key {path}: line {number} is no key; write 8 to 512 printable ASCII characters, no blanks"
             )
@@ -38,10 +38,6 @@ def read(path: str) -> list[str]:
     if not keys:
         raise ConfigError(f"--api-key {path}: the file has no key; {ONE_A_LINE}")
     return keys
-
-
-def is_key(text: str) -> bool:
-    return re.fullmatch(r"[!-~]{8,512}", text) is not None
 
 
 class Keys:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from goodspeed.serving import output
 
@@ -93,24 +93,22 @@ def _logfmt(value: object) -> str:
 class EventLog:
     """Writes events as JSON lines if enabled."""
 
-    def __init__(self, *, enabled: bool, stream: TextIO | None = None) -> None:
+    def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
-        self._stream = stream
 
     def write(self, event: str, **fields: Any) -> None:
         if self.enabled:
-            print_json({"event": event, **fields}, self._stream, droppable=event in DROPPABLE)
+            print_json({"event": event, **fields}, droppable=event in DROPPABLE)
 
 
-def print_json(value: dict[str, Any], stream: TextIO | None = None, *, droppable: bool = False) -> None:
+def print_json(value: dict[str, Any], *, droppable: bool = False) -> None:
     """Prints one JSON object on its own line, and flushes. droppable: a daemon may drop the line."""
-    stream = stream or sys.stdout
-    is_utf8 = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    is_utf8 = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
     line = json.dumps(value, ensure_ascii=not is_utf8, separators=(",", ":"))
     if droppable:
-        output.offer(line, stream)
+        output.offer(line)
     else:
-        print(line, file=stream, flush=True)
+        print(line, flush=True)
 
 
 class Sentence(NamedTuple):

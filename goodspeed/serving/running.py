@@ -11,8 +11,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from goodspeed.errors import ConfigError, GoodSpeedError, OutputError, reason
@@ -89,18 +88,15 @@ def run(
         with starting.running(daemon=daemon):
             status = _run(name, parser, body)
     except* GoodSpeedError as group:
-        error = next(leaves(group))  # the others are consequences of the first
-        status = _status_of(error)
+        error = first_of(group)
+        status = UNWRITABLE if isinstance(error, OutputError) else USAGE if isinstance(error, ConfigError) else FAILED
         print(f"{name}: {error}", file=sys.stderr)
-        if status == UNWRITABLE:
-            output.finish()  # after `2>&1` that line goes to standard output, too
-            output.stdout().discard()
     except* BrokenPipeError:
-        output.stdout().discard()
         status = UNREAD
     except* KeyboardInterrupt:
         status = INTERRUPTED
-    output.finish()
+    finally:
+        output.finish()  # the traceback of an unnamed error comes last
     return leave(status)
 
 
@@ -112,24 +108,15 @@ def prepare(log_level: str, name: str) -> None:
 
 
 def _run(name: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int]) -> int:
-    """Parses and runs; always flushes standard output while a failure of the flush can still be reported."""
+    """Parses and runs; raises a failure of standard output, unless another error is raised."""
     try:
         namespace = parser.parse_args()
         prepare(getattr(namespace, "log_level", "warning"), name)
         status = _named(body, namespace)
     except SystemExit:  # for example after --help
-        output.wait()
-        output.finish()  # argparse's message on standard error, too
+        output.check()
         raise
-    except Exception:
-        with suppress(OutputError, BrokenPipeError):  # the first error is reported
-            sys.stdout.flush()
-        raise
-    finally:
-        output.keep_last_words()
-    sys.stdout.flush()
-    output.finish()
-    output.stdout().check()
+    output.check()
     return status
 
 
@@ -143,19 +130,11 @@ def _named(body: Callable[[argparse.Namespace], int], namespace: argparse.Namesp
         raise ConfigError(f"{sanitize(os.fsdecode(error.filename))}: {reason(error)}") from None
 
 
-def _status_of(error: BaseException) -> int:
-    if isinstance(error, OutputError):
-        return UNWRITABLE
-    return USAGE if isinstance(error, ConfigError) else FAILED
-
-
-def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """Yields the errors of a group and of the groups in it."""
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from leaves(error)
-        else:
-            yield error
+def first_of(error: BaseException) -> BaseException:
+    """Returns the first error of a group and of the groups in it; the others are consequences of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def stop_signals() -> list[signal.Signals]:
@@ -163,70 +142,48 @@ def stop_signals() -> list[signal.Signals]:
     return [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
-class _Stop:
-    """Cancels a daemon's task at one of SIGNALS, and when standard output fails. A second SIGINT or SIGTERM ends the
-    process at once, even while a model blocks the event loop."""
-
-    def __init__(self, task: "asyncio.Future[None]") -> None:
-        self.is_told = False  # by a signal
-        self._task = task
-        self._loop = asyncio.get_running_loop()
-        self._handled = stop_signals()
-        for number in self._handled:
-            self._loop.add_signal_handler(number, self._interrupt)
-        output.stdout().on_failure(self._give_up)
-
-    def end(self) -> None:
-        output.stdout().on_failure(None)
-        if not self.is_told:
-            self._release()
-
-    def _release(self) -> None:
-        for number in self._handled:
-            self._loop.remove_signal_handler(number)
-
-    def _interrupt(self) -> None:
-        self.is_told = True
-        output.keep_last_words()
-        output.stdout().on_failure(None)
-        self._release()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        # Not by a KeyboardInterrupt: the process would still wait for the model thread.
-        starting.end_at_once((signal.SIGINT, signal.SIGTERM))
-        self._task.cancel()
-
-    def _give_up(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed by now
-            self._loop.call_soon_threadsafe(self._task.cancel)
-
-
 async def until_signal(serving: Coroutine[None, None, None]) -> bool:
     """Runs a daemon until it ends or until one of SIGNALS cancels it; True if a signal did.
 
-    A failure of standard output cancels the daemon and is raised.
+    A second SIGINT or SIGTERM ends the process at once, even while a model blocks the event loop. A failure of standard
+    output cancels the daemon and is raised.
     """
-    task = asyncio.ensure_future(serving)
-    stop = _Stop(task)
+    task, loop = asyncio.ensure_future(serving), asyncio.get_running_loop()
+    handled, is_told = stop_signals(), False
+
+    def release() -> None:
+        output.stdout().on_failure(None)
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+    def interrupt() -> None:
+        nonlocal is_told
+        is_told = True
+        release()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Not by a KeyboardInterrupt: the process would still wait for the model thread.
+        starting.end_at_once((signal.SIGINT, signal.SIGTERM))
+        task.cancel()
+
+    for number in handled:
+        loop.add_signal_handler(number, interrupt)
+    output.stdout().on_failure(lambda: loop.call_soon_threadsafe(task.cancel))
     gc.collect()
     gc.freeze()  # long-lived objects: each later collection would take 0.25 s to scan them
-    _return_memory()
+    # Loading a model leaves some 50 MB between used blocks; only the GNU C library gives them back to Linux.
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
     try:
         await task
     except asyncio.CancelledError:
-        if not stop.is_told:
+        if not is_told:
             output.stdout().check()
             raise
     finally:
         gc.unfreeze()
-        stop.end()
-    return stop.is_told
-
-
-def _return_memory() -> None:
-    """Gives free memory between used blocks back to Linux: loading a model leaves some 50 MB of it. Only the GNU C
-    library can."""
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)
+        if not is_told:
+            release()
+    return is_told
 
 
 def warn_trusted_network(address: str) -> None:

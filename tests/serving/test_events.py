@@ -79,15 +79,15 @@ def test_a_traceback_stays_on_the_line() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_events_are_json_lines_when_wanted(enabled: bool) -> None:
-    stream = io.StringIO()
-    EventLog(enabled=enabled, stream=stream).write("tokens", text="a\nü", num=2)
-    assert stream.getvalue() == ('{"event":"tokens","text":"a\\nü","num":2}\n' if enabled else "")
+def test_events_are_json_lines_when_wanted(enabled: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    EventLog(enabled=enabled).write("tokens", text="a\nü", num=2)
+    assert capsys.readouterr().out == ('{"event":"tokens","text":"a\\nü","num":2}\n' if enabled else "")
 
 
-def test_json_is_valid_where_the_stream_is_not_utf8() -> None:
+def test_json_is_valid_where_the_stream_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
-    EventLog(enabled=True, stream=stream).write("tokens", text="é😀")
+    monkeypatch.setattr(sys, "stdout", stream)
+    EventLog(enabled=True).write("tokens", text="é😀")
     stream.seek(0)
     assert json.loads(stream.read())["text"] == "é😀"
 

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from goodspeed.errors import ConfigError, TransportError, UnknownPolicyError
-from goodspeed.serving import output, running
+from goodspeed.serving import running
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "error"}
@@ -111,31 +110,6 @@ def test_a_path_that_cannot_be_used_is_one_line(
     for error in (OSError(5, "no file has to do with it"), OSError(24, "Too many open files", "/a")):
         with pytest.raises(OSError, match=error.strerror):
             run(monkeypatch, error)
-
-
-def test_wrong_usage_is_told_before_the_command_ends(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A daemon's streams are written on another thread: here that writes nothing before the end waits for it."""
-    is_ending = threading.Event()
-    finish, write = output.finish, output.write_all
-
-    def announce() -> None:
-        is_ending.set()
-        finish()
-
-    def write_late(descriptor: int, text: bytes) -> None:
-        is_ending.wait(10.0)
-        write(descriptor, text)
-
-    monkeypatch.setattr(sys, "argv", ["name", "--unknown"])
-    for stream in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, stream, getattr(sys, stream))  # `run` replaces them
-    monkeypatch.setattr(output, "finish", announce)
-    monkeypatch.setattr(output, "write_all", write_late)
-    with pytest.raises(SystemExit):
-        running.run("name", argparse.ArgumentParser(), lambda _: 0, daemon=True)
-    assert "unrecognized arguments: --unknown" in capfd.readouterr().err
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

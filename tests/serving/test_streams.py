@@ -9,14 +9,12 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from goodspeed.errors import OutputError
 from goodspeed.serving import output
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.output import Stream
@@ -48,10 +46,6 @@ def body(_):
     for number in range(10_000):  # more than any buffer holds
         print("line", number, file=sys.stderr, flush=True)
     logging.getLogger("goodspeed").error("it failed")
-    try:
-        raise ValueError("wrong")
-    except ValueError:
-        logging.getLogger("goodspeed").exception("a round failed")
     opened = os.open(os.devnull, os.O_RDONLY)
     print("done", opened > 2)
     return 0
@@ -114,38 +108,25 @@ def test_a_log_that_cannot_be_written_is_lost_and_nothing_else(redirected: str) 
     assert (ended.returncode, ended.stdout) == (0, "done True\n")
 
 
-def test_both_at_their_best() -> None:
-    printed = run(PRINTING, "")
-    assert (printed.returncode, printed.stderr) == (0, "")
-    assert len(printed.stdout.splitlines()) == 101
-    logged = run(LOGGING, "")
-    assert len(logged.stderr.splitlines()) == 10_002
-    assert logged.stderr.splitlines()[-1].startswith("name: error: a round failed time=")
-
-
-@pytest.mark.parametrize("daemon", ["", ", daemon=True"])
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii:surrogateescape"])
-def test_characters_that_the_encoding_lacks_are_escaped(
-    daemon: str, encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", encoding)
-    program = PRINTING.replace("range(100)", "'→'").replace("body))", f"body{daemon}))")
-    ended = run(program, "")
+def test_characters_that_the_encoding_lacks_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii:surrogateescape")
+    ended = run(PRINTING.replace("range(100)", "'→'"), "")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.endswith("line \\u2192\n")
 
 
 class Pausing:
-    """A daemon's standard output into a pipe that is read when the test says so."""
+    """A daemon's standard output and log, into a pipe that is read when the test says so."""
 
     def __init__(self) -> None:
         self.pipe = Pipe()
         self.output = Stream(self.pipe.writing, is_result=True, is_daemon=True)
+        self.log = Stream(self.pipe.writing, "name", is_result=False, is_daemon=True)
         self.stdout = io.TextIOWrapper(self.output, "utf-8", line_buffering=True)
-        self.events = EventLog(enabled=True, stream=self.stdout)
 
-        self.log = Stream(self.pipe.writing, "name", is_result=False, is_daemon=True, beside=self.output)
-        self.stderr = io.TextIOWrapper(self.log, "utf-8", line_buffering=True)
+    def write(self, event: str, **fields: int) -> None:
+        with redirect_stdout(self.stdout):
+            EventLog(enabled=True).write(event, **fields)
 
 
 @pytest.fixture
@@ -159,25 +140,24 @@ def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pausing]:
 
 def test_what_nobody_reads_is_dropped_and_counted(pausing: Pausing) -> None:
     for number in range(1000):
-        pausing.events.write("round", number=number)
-    pausing.events.write("stopped")
+        pausing.write("round", number=number)
+    pausing.write("stopped")
     told = [json.loads(line) for line in pausing.pipe.read_until("stopped")]
     numbers = [event["number"] for event in told if event["event"] == "round"]
     assert 0 < len(numbers) < 1000
     assert numbers == [*range(len(numbers))]
     assert told[len(numbers) :] == [{"event": "dropped", "num_lines": 1000 - len(numbers)}, {"event": "stopped"}]
-    pausing.output.wait()  # a line leaves the queue after it was read
-    pausing.events.write("round", number=1000)
+    pausing.write("round", number=1000)
     assert json.loads(pausing.pipe.read_until("round")[0])["number"] == 1000
     pausing.pipe.fill()
     for number in range(1000):
-        pausing.events.write("round", number=number)
+        pausing.write("round", number=number)
     assert json.loads(pausing.pipe.read_until("dropped")[-1])["num_lines"] > 0  # though nothing else is said
 
 
 def test_results_are_kept_whatever_waits(pausing: Pausing) -> None:
     for number in range(1000):
-        pausing.events.write("finish", number=number)
+        pausing.write("finish", number=number)
     told = [json.loads(line)["number"] for line in pausing.pipe.read_until('"number":999}')]
     assert told == [*range(1000)]
 
@@ -188,7 +168,7 @@ async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pyt
 
     async def produce() -> None:
         for number in range(1000):
-            pausing.events.write("finish", number=number)
+            pausing.write("finish", number=number)
             await output.room()
 
     producing = asyncio.create_task(produce())
@@ -199,73 +179,28 @@ async def test_who_has_results_waits_for_room(pausing: Pausing, monkeypatch: pyt
     await producing
 
 
-def test_a_failure_is_told_once_however_many_lines_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int, text: bytes) -> None:
-        raise OSError(28, "full")
-
-    monkeypatch.setattr(output, "write_all", full)
-    failing, told = Stream(-1, is_result=True, is_daemon=True), list[str]()
-    failing.on_failure(lambda: told.append("failed"))
-    for _ in range(3):
-        with suppress(OutputError):
-            failing.put(b"x", droppable=False)
-        failing.wait()
-    assert told == ["failed"]
-    failing.on_failure(lambda: told.append("had failed"))
-    assert told == ["failed", "had failed"]
-
-
 def test_a_line_may_be_logged_while_one_is(pausing: Pausing, monkeypatch: pytest.MonkeyPatch) -> None:
     """A garbage collection within `put` may run a finalizer that logs."""
-    log, append = pausing.stderr, Stream._append
 
-    def collect(self: Stream, text: bytes) -> None:
-        append(self, text)
-        if text == b"outer\n":
-            print("inner", file=log)
+    def collect(self: Stream) -> bytes:
+        monkeypatch.undo()
+        self.write(b"inner\n")
+        return b""
 
-    monkeypatch.setattr(Stream, "_append", collect)
-    writing = threading.Thread(target=log.write, args=("outer\n",), daemon=True)
+    monkeypatch.setattr(Stream, "_dropped", collect)
+    writing = threading.Thread(target=pausing.log.write, args=(b"outer\n",), daemon=True)
     writing.start()
     writing.join(30)
     assert not writing.is_alive()
-    assert pausing.pipe.read_until("inner") == ["outer", "inner"]
+    assert pausing.pipe.read_until("outer") == ["inner", "outer"]
 
 
-def test_the_last_words_are_kept_and_waited_for_so_long_and_no_longer(pausing: Pausing) -> None:
-    for number in range(2000):
-        print("line", number, file=pausing.stderr)
-    pausing.log.keep_last_words()
-    print("stopping", file=pausing.stderr)
-    pausing.log.wait(time.monotonic() - 1)  # nobody reads: at once
-    told = pausing.pipe.read_until("stopping")
-    assert told[-2].startswith("name: standard error was not read for a while; lines dropped: ")
-    assert told[-1] == "stopping"
-
-
-def test_last_words_have_a_bound(pausing: Pausing) -> None:
-    pausing.pipe.fill()
-    pausing.log.keep_last_words()
-    for _ in range(8):
-        print("x" * (output.MAX_WAITING // 4), file=pausing.stderr)
-    assert output.MAX_WAITING // 2 < pausing.log._num_bytes <= output.MAX_WAITING
-
-
-def test_a_line_may_be_logged_while_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above, in a command that is no daemon."""
-    log, written = Stream(-1, is_result=False), list[bytes]()
-
-    def collect(descriptor: int, text: bytes) -> None:
-        if descriptor == -1:  # threads of other streams may still write
-            written.append(text)
-        if text == b"outer":
-            log.write(b"inner")
-
-    monkeypatch.setattr(output, "write_all", collect)
-    writing = threading.Thread(target=log.write, args=(b"outer",), daemon=True)
-    writing.start()
-    writing.join(30)
-    assert written == [b"outer", b"inner"]
+def test_an_end_waits_for_a_reader_so_long_and_no_longer(pausing: Pausing) -> None:
+    pausing.log.write(b"line\n")
+    pausing.log.finish(0.01)
+    pausing.log.write(b"later\n")  # is lost, and blocks nothing
+    pausing.output.write(b"done\n")
+    assert "later" not in pausing.pipe.read_until("done")
 
 
 @pytest.mark.parametrize(
@@ -285,23 +220,6 @@ def test_a_daemon_ends_as_soon_as_its_events_find_nobody(redirected: str, status
     *lines, last = ended.stderr.splitlines()
     assert last == f"status {status}"
     assert [line.startswith(said) for line in lines] == [True] * bool(said)
-
-
-def test_why_a_daemon_ended_goes_where_its_output_goes() -> None:
-    """Its output can be written again, after one failure: the line is not lost with the rest of the output."""
-    failing_once = """
-import os
-from goodspeed.serving import output
-
-def fail(descriptor, text, write=output.write_all):
-    output.write_all = write
-    raise OSError(28, os.strerror(28))
-
-output.write_all = fail
-"""
-    ended = run(failing_once + SERVING, "2>&1")
-    assert ended.returncode == 74
-    assert ended.stdout.startswith("name: standard output cannot be written to (No space left on device)")
 
 
 def test_a_daemon_prints_a_traceback_whole() -> None:

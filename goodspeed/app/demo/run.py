@@ -17,7 +17,7 @@ from goodspeed.app.demo.options import Client, DemoConfig
 from goodspeed.app.demo.processes import Child, Processes, environment
 from goodspeed.app.demo.view import View
 from goodspeed.errors import ProcessError
-from goodspeed.serving.running import leaves
+from goodspeed.serving.running import first_of
 
 ALL_TOLD = ("debug", "info")
 """Log levels at which the nodes' logs are passed on immediately."""
@@ -43,7 +43,7 @@ async def run(
                 for each in guards:
                     each.cancel()
         except* ProcessError as failed:
-            raise _explained(next(leaves(failed)), log_level, view) from None
+            raise _explained(first_of(failed), log_level, view) from None
         tell(runs)
         if config.http:
             await _stay(nodes, view)

@@ -7,7 +7,6 @@ verification, the passes compute logits for every token.
 import contextlib
 import platform
 import random
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -18,12 +17,11 @@ import msgspec
 import numpy as np
 import torch
 
-from goodspeed import __version__
-from goodspeed.embedded import models
 from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.fair.fit import fit_roofline, r_squared
 from goodspeed.fair.round_time import Roofline, Sample
+from goodspeed.serving.measuring.recording import versions
 
 QUANTILE = 0.25
 """Quantile of a shape's repeated times that is reported: other processes can only slow a pass down."""
@@ -41,11 +39,6 @@ LONGEST_SHARE = 0.1
 LONGEST_DRAFT = 32
 """Most tokens per session in a pass with context. Longer chunks are prompts: their attention grows with tokens times
 context, which no linear term describes, so they are measured without context."""
-
-SHORTEST_S = 1e-9
-
-LIBRARIES = frozenset({"openvino", "torch", "transformers"})
-"""Libraries whose releases decide how long passes take."""
 
 ALWAYS_TRUSTED = 64
 """Tokens of a pass for which the model is trusted in any case; a slow device measures only smaller passes."""
@@ -97,7 +90,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     dtype: str  # of the forward pass: "int8" with 8-bit activations
     threads: int  # of the CPU
-    versions: dict[str, str]  # of libraries in this process
+    versions: dict[str, str]
     num_passes: int
     wall_s: float
     samples: list[Sample]
@@ -118,18 +111,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Profile:
     """Measures for about `seconds` and fits the roofline. threads: those that the model was loaded with."""
     measured, checkpoint = measure(engine, grid, seconds), engine.checkpoint
-    device, folder = checkpoint.device, Path(checkpoint.name)
+    device = checkpoint.device
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     roofline = fit_roofline(measured.samples)
     return Profile(
-        model=str(folder.resolve()) if checkpoint.name not in models.NAMES and folder.is_dir() else checkpoint.name,
+        model=checkpoint.name,
         device=device.type,
         hardware=hardware if checkpoint.num_ranks == 1 else f"{checkpoint.num_ranks} x {hardware}",
         engine=checkpoint.engine,
         dtype=checkpoint.precision,
         threads=threads,
-        versions={"goodspeed": __version__}
-        | {name: str(sys.modules[name].__version__) for name in LIBRARIES & {*sys.modules}},
+        versions=versions(),
         num_passes=measured.num_passes,
         wall_s=measured.wall_s,
         samples=measured.samples,
@@ -138,9 +130,7 @@ def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Prof
     )
 
 
-def measure(
-    engine: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter, seed: int = 0
-) -> Measured:
+def measure(engine: Engine, grid: Grid, seconds: float, *, clock: Callable[[], float] = time.perf_counter) -> Measured:
     """Measures for about `seconds`, then frees its KV pages. Skips shapes that do not fit into the pool."""
     started = clock()
     passes = _Passes(engine, clock, grid.max_sessions)
@@ -148,11 +138,16 @@ def measure(
         longest = passes.longest(grid.max_tokens, LONGEST_SHARE * seconds)
         passes.fill(_contexts(grid)[1:], grid, started + SETUP_SHARE * seconds)
         shapes = [shape for shape in _shapes(grid, longest) if passes.can_run(shape)]
-        times = _sweep(passes, shapes, started + seconds, random.Random(seed))
+        times = _sweep(passes, shapes, started + seconds, random.Random(0))
     finally:
         passes.free()
     samples = [
-        Sample(shape.all_tokens, shape.num_sessions, shape.context_read(engine.reads_per_row), _low(times[shape]))
+        Sample(
+            shape.all_tokens,
+            shape.num_sessions,
+            shape.context_read(engine.reads_per_row),
+            float(np.quantile(times[shape], QUANTILE, method="lower")),
+        )
         for shape in sorted(times)
     ]
     return Measured(samples, sum(map(len, times.values())), clock() - started)
@@ -164,16 +159,14 @@ class _Passes:
     def __init__(self, engine: Engine, clock: Callable[[], float], max_sessions: int) -> None:
         self.engine = engine
         self.clock = clock
-        self._owner = object()  # makes the keys unique
         self._keys: dict[int, list[Hashable]] = defaultdict(list)  # by context
-        for _ in range(max_sessions):
-            self._new_key(0)
+        self._keys[0] = [object() for _ in range(max_sessions)]
 
     def longest(self, max_tokens: int, longest_s: float) -> int:
         """Returns the tokens of a pass of about longest_s seconds, extrapolated from small warm-up passes."""
         pool = self.engine.pool
         num_tokens = min(PROBE_TOKENS, max_tokens, self.engine.checkpoint.context_len, pool.num_free * pool.page_size)
-        took = min(self._run(self._keys[0][:1], num_tokens, 0) for _ in range(3))
+        took = min(self.time(Shape(1, num_tokens, 0)) for _ in range(3))
         return min(max_tokens, max(num_tokens, int(num_tokens * longest_s / took)))
 
     def fill(self, contexts: Sequence[int], grid: Grid, until: float) -> None:
@@ -186,7 +179,8 @@ class _Passes:
                     continue
                 if self.clock() >= until or pool.num_free - -(-context // pool.page_size) < spare:
                     return
-                key = self._new_key(context)
+                key = object()
+                self._keys[context].append(key)
                 for start in range(0, context, grid.max_tokens):
                     self.engine.forward([Chunk(key, self._tokens(min(grid.max_tokens, context - start)), 0)])
 
@@ -198,27 +192,21 @@ class _Passes:
 
     def time(self, shape: Shape) -> float:
         """Runs one pass; returns its time in seconds."""
-        return self._run(self._keys[shape.context][: shape.num_sessions], shape.num_tokens, shape.context)
-
-    def free(self) -> None:
-        for keys in self._keys.values():
-            for key in keys:
-                self.engine.pool.free(key)
-
-    def _run(self, keys: Sequence[Hashable], num_tokens: int, context: int) -> float:
-        chunks = [Chunk(key, self._tokens(num_tokens), num_tokens) for key in keys]
+        keys = self._keys[shape.context][: shape.num_sessions]
+        chunks = [Chunk(key, self._tokens(shape.num_tokens), shape.num_tokens) for key in keys]
         self._wait()
         started = self.clock()
         self.engine.forward(chunks)
         self._wait()
         took = self.clock() - started
         for key in keys:
-            self.engine.pool.truncate(key, context)
-        return max(took, SHORTEST_S)
+            self.engine.pool.truncate(key, shape.context)
+        return took
 
-    def _new_key(self, context: int) -> Hashable:
-        self._keys[context].append((self._owner, context, len(self._keys[context])))
-        return self._keys[context][-1]
+    def free(self) -> None:
+        for keys in self._keys.values():
+            for key in keys:
+                self.engine.pool.free(key)
 
     def _tokens(self, num_tokens: int) -> list[int]:
         """Returns arbitrary token ids: the time does not depend on them."""
@@ -268,10 +256,6 @@ def _powers(step: int, largest: int) -> list[int]:
     while found[-1] * step <= largest:
         found.append(found[-1] * step)
     return found if largest >= 1 else []
-
-
-def _low(times: Sequence[float]) -> float:
-    return float(np.quantile(times, QUANTILE, method="lower"))
 
 
 def _processor() -> str:

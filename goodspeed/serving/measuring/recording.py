@@ -6,6 +6,7 @@
 
 import importlib.metadata
 import platform
+from importlib.util import find_spec
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -73,6 +74,7 @@ AnyLine: TypeAlias = Opened | Round
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of this program and of what computes its results."""
-    libraries = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    """Returns the versions of this program and of the installed libraries that compute its results."""
+    installed = filter(find_spec, ("openvino", "torch", "transformers"))
+    libraries = {name: importlib.metadata.version(name) for name in installed}
     return {"goodspeed": __version__, "python": platform.python_version(), **libraries}

@@ -1,5 +1,4 @@
-"""A real draft node beside a thousand connections of strangers that hold what they can: of two of the kinds that
-`tests/serving/web/test_attacks.py` tries on the server alone."""
+"""A thousand connections that ask much and read nothing, or never ask: a draft node serves users beside them."""
 
 import statistics
 import time
@@ -9,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.nodes import DraftNode
-from tests.serving.web.attackers import attacking
+from tests.serving.web.attackers import KINDS, attacking
 from tests.together.http.conftest import draft_node
 
 pytestmark = pytest.mark.alone
@@ -32,7 +31,7 @@ def node(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dr
         yield node
 
 
-@pytest.mark.parametrize("kind", ["models", "incomplete"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_users_are_served_beside_strangers(kind: str, node: DraftNode) -> None:
     with attacking(kind, int(node.url.rpartition(":")[2]), NUM_ATTACKERS):
         httpx2.get(f"{node.url}/health", timeout=30)  # behind all that came at once
