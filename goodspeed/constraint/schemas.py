@@ -149,9 +149,8 @@ class _Rewriter:
             value = part.get(key)
             if isinstance(value, int | float) and abs(value) < MAX_INTEGER:
                 _check_exact(value, MAX_EXACT if key.startswith("exclusive") else MAX_INTEGER)
-        least, types = part.get("minimum"), part.get("type")
-        is_integer = types == "integer" or (isinstance(types, list) and "integer" in types)
-        is_below = is_integer and isinstance(least, int | float) and least < MIN_INTEGER
+        least = part.get("minimum")
+        is_below = part.get("type") == "integer" and isinstance(least, int | float) and least < MIN_INTEGER
         return {**part, "minimum": MIN_INTEGER} if is_below else part
 
     def _counted(self, part: Part) -> Part:

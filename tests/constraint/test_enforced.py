@@ -88,6 +88,11 @@ KEPT = [
         ['{"É": 1, "é": "x", "A": 1, "b": true}'],
         ['{"É": 1, "é": "x", "A": true}', '{"b": 1}'],
     ),
+    (
+        {"properties": {"É": {}}, "patternProperties": {r"^[\p{Lu}]$": {"minimum": 3}, r"^\P{L}$": BOOLEAN}},
+        ['{"É": 3}', '{"E": 3}', '{"É": 3, "1": true}'],
+        ['{"É": 2}', '{"E": 2}', '{"É": 3, "1": 1}'],
+    ),
     # names with escapes are the same names
     (
         {"properties": {"a": INTEGER}, "additionalProperties": {"type": "string"}},
@@ -139,7 +144,6 @@ KEPT = [
     ({"minProperties": 1, "type": "object", "additionalProperties": BOOLEAN}, ['{"a": true}'], ["{}"]),
     # numbers
     ({"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1}, [str((1 << 63) - 1), "-9"], [str(1 << 63)]),
-    ({"type": ["integer", "null"], "minimum": -(1 << 63)}, ["-9", "null"], ["true"]),
     ({"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1}, ["0", "12345678901"], ["-1"]),
     ({"type": "integer", "maximum": 1e30, "minimum": 7}, ["7", "8"], ["6"]),
     ({"enum": [1 << 53, 0.1, -1e300]}, [str(1 << 53), "0.1"], [str((1 << 53) + 1)]),
