@@ -21,7 +21,7 @@ from draft_node.parsing.tool_schemas import (
     types_of,
 )
 from goodspeed.constraint.forcing import ANY_TEXT, without
-from goodspeed.constraint.references import Resolver, moved
+from goodspeed.constraint.references import Resolver, standalone
 
 LINE = r'"\n"'
 BARE_CALL = r"/[\s\x1c-\x1f]*\{/ | "  # after blanks: those of Python's str.isspace
@@ -216,8 +216,8 @@ class _Writer:
 
     def _object(self, tool: Tool) -> dict[str, Any]:
         key = "parameters" if self._format.name == "llama3_json" else "arguments"
-        inner = moved(self._schema(tool), f"#/properties/{key}")
-        outer = {"$schema": inner.pop("$schema")} if "$schema" in inner else {}
+        inner = self._schema(tool)
+        outer: dict[str, Any] = {name: inner.pop(name) for name in ("$schema", "$defs") if name in inner}
         found = {
             "type": "object",
             "properties": {"name": {"const": tool.name}, key: inner},
@@ -234,7 +234,10 @@ class _Writer:
 
         The tool's own schema applies only if the tool is strict or a call is required.
         """
-        return {**(tool.schema if self._has_schema(tool) else {}), "type": "object"}
+        if not self._has_schema(tool):
+            return {"type": "object"}
+        found: dict[str, Any] = standalone(tool.schema, tool.schema, is_lenient=not tool.strict)
+        return {**found, "type": "object"}
 
     def _has_schema(self, tool: Tool) -> bool:
         return tool.strict or self._form.is_forced
@@ -301,10 +304,8 @@ class _Writer:
         schema, types = wanted if isinstance(wanted, dict) else {}, types_of(wanted, resolver)
         if choices is None and (not types or "string" in types):
             return self._any_text()
-        if "$ref" in json.dumps(schema):  # of the whole schema
-            place = "#/$defs/whole"
-            schema = {**moved(schema, place), "$defs": {"whole": moved(tool.schema, place)}}
-        return f"{LINE} {self._value({**schema, **_options(tool)})} {_dumped(CLOSED)}"
+        found = standalone(schema, resolver, is_lenient=not tool.strict)
+        return f"{LINE} {self._value({**found, **_options(tool)})} {_dumped(CLOSED)}"
 
 
 def _options(tool: Tool) -> dict[str, Any]:

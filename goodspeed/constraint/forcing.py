@@ -13,8 +13,8 @@ from functools import cached_property
 from math import inf, prod
 from typing import Any
 
-from goodspeed.constraint.references import DEFINITIONS, LISTS, MAPS, SINGLE, Resolver
-from goodspeed.constraint.schemas import BOUNDS, FORMATS
+from goodspeed.constraint.references import PLACE
+from goodspeed.constraint.schemas import FORMATS
 
 MAX_BYTES = 2_048
 MAX_COUNT = 16
@@ -25,9 +25,7 @@ MAX_NUMBER = 1e9
 
 FORMAT_BYTES, MARK_BYTES = 64, 6  # forced by a `format`; quotes and separators around a name or a value
 
-_ADDED = frozenset({*MAPS, *LISTS, *SINGLE, *BOUNDS, "type", "required", "multipleOf"}.difference(DEFINITIONS))
-"""Keywords whose values are added up, other than those with rules of their own."""
-
+_SAYS_NOTHING = frozenset("$defs definitions title description default examples deprecated x-guidance".split())
 _COUNT = re.compile(r"\{\s*(\d+)")
 _HEAD = re.compile(r"^[?!]?(\w+)(?:\[\w+\])?[ \t]*:", re.MULTILINE)
 _PART = re.compile(
@@ -63,7 +61,6 @@ def of_schema(schema: Mapping[str, Any]) -> float:
 class _Schema:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._resolver = Resolver(root)
         self._has_patterns = '"pattern"' in json.dumps(root)  # else a length forces nothing
         self._known: dict[str, float] = {}  # bytes by reference
         self.counts: list[float] = []  # minimum counts of all parts: one may apply to items of another part
@@ -74,13 +71,14 @@ class _Schema:
             return sum(MARK_BYTES + self.num_bytes(each, path) for each in part)
         if not isinstance(part, Mapping):
             return _of_value(part)
-        return sum(self._of_key(key, value, path) for key, value in part.items())
+        return sum(self._of_key(key, value, path) for key, value in part.items() if key not in _SAYS_NOTHING)
 
     def _of_key(self, key: str, value: Any, path: tuple[str, ...]) -> float:
         if key == "$ref" and isinstance(value, str):
             if value not in self._known:
-                target = self._resolver.target(value)
-                self._known[value] = inf if value in path else self.num_bytes(target, (*path, value))
+                target = self._root.get("$defs", {}).get(value.removeprefix(PLACE))
+                is_endless = target is None or value in path
+                self._known[value] = inf if is_endless else self.num_bytes(target, (*path, value))
             return self._known[value]
         if key == "properties" and isinstance(value, Mapping):
             return sum(MARK_BYTES + len(name.encode()) + self.num_bytes(each, path) for name, each in value.items())
@@ -98,9 +96,7 @@ class _Schema:
             return 0
         if key == "pattern" and isinstance(value, str):
             return FORMAT_BYTES if value in FORMATS.values() else of_pattern(value)
-        if key == "format":
-            return FORMAT_BYTES
-        return self.num_bytes(value, path) if key in _ADDED else 0
+        return FORMAT_BYTES if key == "format" else self.num_bytes(value, path)
 
     @cached_property
     def _num_names(self) -> int:

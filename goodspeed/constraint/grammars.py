@@ -27,7 +27,7 @@ _OPTIONS = {
     "key_separator": ": ",
     "whitespace_flexible": False,
     "lenient": False,  # unimplemented keywords are refused
-    "coerce_one_of": True,  # of members that have no value in common (`schemas.py`)
+    "coerce_one_of": False,  # anyOf instead of oneOf would accept invalid answers
 }
 
 _NO_ESCAPES = {"json_allowed_escapes": 'nrbtf\\"'}
@@ -175,6 +175,10 @@ _WORDS = tuple(
         (r"Unsatisfiable schema: ", "no text satisfies it: "),
         (r"\s*while processing \S+", ""),
         (r"Unimplemented keys: ", "it has keywords that cannot be kept: "),
+        (
+            r"oneOf constraints are not supported\..*",
+            'the members of "oneOf" may have values in common, so it cannot be kept; write "anyOf"',
+        ),
         (
             r"circular references with sibling keys are not supported: .*",
             "a schema that refers to itself with other keywords beside the reference cannot be kept; leave these out",

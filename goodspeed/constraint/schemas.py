@@ -6,11 +6,12 @@ loses what cannot be kept instead.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from goodspeed.constraint.references import DEFINITIONS, LISTS, MAPS, SINGLE, Part, Resolver, followed, with_subschemas
+from goodspeed.constraint.patterns import shown, translated
+from goodspeed.constraint.references import OLD_DRAFTS, PLACE, Part, is_of, standalone, with_subschemas
 from goodspeed.errors import ConstraintError
 
 _YEAR = "(?:[0-9][0-9][0-9][1-9]|[0-9][0-9][1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -20,6 +21,8 @@ DATE = f"(?:{_YEAR}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|{_SHORT}|{_LON
 TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 FORMATS = {"date": f"^{DATE}$", "time": f"^{TIME}$", "date-time": f"^{DATE}T{TIME}$"}
 """Patterns for formats: llguidance's own have a February 29 in every year, and a leap second in every minute."""
+
+MAX_HOSTNAME = 253
 
 NAMING = ("properties", "patternProperties", "required")
 """Keywords that name properties."""
@@ -31,17 +34,18 @@ MAX_INTEGER, MIN_INTEGER = (1 << 63) - 1, -(1 << 63) + 1024
 MAX_EXACT = 1 << 53
 """From here on a float is no integer more or less than another, as llguidance makes of exclusive bounds."""
 
-MAX_LEVELS = 3
-"""Most levels of properties that are compared to see that two schemas have no value in common."""
+MAX_MEMBERS = 64
+"""Most members of a `oneOf`, each two of which are compared."""
 
-_PATTERN_PART = re.compile(r"\\.?|\[(?:\\.|[^\]\\])*|\(\?(?!:|<[A-Za-z_$])<?.?", re.DOTALL)
-"""An escape, a class of characters, or the beginning of a look-around or of a group with flags."""
+MAX_LEVELS, MAX_CHAIN = 3, 4
+"""Most levels, and references in a row, that are compared to see that two schemas have no value in common."""
 
-_IN_CLASS = re.compile(r"\\.|[\[&~]|-(?=-)", re.DOTALL)
-"""Within a class an escape, or what is another class or an operator in Rust."""
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_CLASS = re.compile(r"\[(?!\^)[^\]]*\]")
+"""A class of some characters, which has few matches."""
 
-_UNKNOWN = frozenset("\\" + name for name in ("", *"bBk123456789"))
-"""Escapes in patterns that cannot be kept."""
+_MANY = ("*", "+", ".", ",}", "[^")
+"""Parts of a pattern that has many matches."""
 
 KINDS = {
     str: "string",
@@ -59,53 +63,31 @@ def enforceable(schema: Part, *, is_lenient: bool = False) -> tuple[Part, bool]:
 
     ConstraintError with the reason if there is none.
     """
-    rewriter = _Rewriter(schema, is_lenient)
     try:
-        return rewriter.whole(), rewriter.has_open_names
+        found = standalone(schema, schema, is_lenient=is_lenient)
+        rewriter = _Rewriter(found, is_lenient)
+        return rewriter.part(found), rewriter.has_open_names
     except ValueError as error:
         raise ConstraintError(str(error)) from error
 
 
 class _Rewriter:
-    """Applies the rules below to each part of a schema."""
+    """Applies the rules below to each part of a schema without other references than to its `$defs`."""
 
     def __init__(self, root: Part, is_lenient: bool) -> None:
-        self._root = root
-        self._resolver = Resolver(root)
+        self._defs: Part = root.get("$defs", {})
         self._is_lenient = is_lenient
-        self._in_use = self._reachable()
-        self._left = set(self._in_use)  # parts that are not rewritten yet
+        self._has_tuples = is_of(root, OLD_DRAFTS)
         self.has_open_names = False
 
-    def _reachable(self) -> set[int]:
-        """Returns the identities of the parts that say something, other than definitions without a reference."""
-        found, left = set[int](), [self._root]
-        while left:
-            part = left.pop()
-            if isinstance(part, dict) and id(part) not in found:
-                found.add(id(part))
-                left += list(followed(part, self._resolver))[1:2]
-                with_subschemas({key: value for key, value in part.items() if key not in DEFINITIONS}, left.append)
-        return found
-
-    def whole(self) -> Part:
-        """Returns the schema rewritten; ValueError for what cannot be kept."""
-        found: Part = self._part(self._root)
-        if self._left and not self._is_lenient:
-            raise ValueError('a "$ref" leads to what is no part of the schema; put its target into "$defs"')
-        return found
-
-    def _part(self, part: Any) -> Any:
+    def part(self, part: Any) -> Any:
+        """Returns a part rewritten; ValueError for what cannot be kept."""
         if not isinstance(part, dict):
             return part
-        self._left.discard(id(part))
-        if id(part) not in self._in_use:  # says nothing, but may hold what does
-            part = {key: value for key, value in part.items() if key in (*MAPS, *LISTS, *SINGLE)}
-            return with_subschemas(part, self._part)
         rules: tuple[tuple[Callable[[Part], Part], tuple[str, ...]], ...] = (
-            (self._referring, ("$ref",)),
             (self._text, ("pattern", "format")),
             (self._numbers, ("const", "enum", *BOUNDS)),
+            (self._tuples, ()),
             (self._counted, ("minProperties",)),
             (self._named, ("patternProperties",)),
             (self._alternatives, ()),
@@ -117,22 +99,18 @@ class _Rewriter:
                 if not self._is_lenient:
                     raise
                 part = {key: value for key, value in part.items() if key not in keywords}
-        return with_subschemas(part, self._part)
-
-    def _referring(self, part: Part) -> Part:
-        """Leaves out names of places, and `additionalItems` beside `prefixItems`, which llguidance would forget."""
-        name = part.get("$id")
-        if part is not self._root and isinstance(name, str) and not name.startswith("#"):
-            raise ValueError(f'"$id": {name[:100]!r} below the root cannot be kept; leave it out')
-        if "$ref" in part:
-            self._resolver.target(part["$ref"])
-        unwanted = ("$id", "id", *(("additionalItems",) if "prefixItems" in part else ()))
-        return {key: value for key, value in part.items() if key not in unwanted}
+        return with_subschemas(part, self.part)
 
     def _text(self, part: Part) -> Part:
+        """Translates patterns. llguidance takes `"format": "unknown"` for any text, and counts no host's length."""
         found, named = dict(part), part.get("format")
         if isinstance(pattern := part.get("pattern"), str):
             found["pattern"] = translated(pattern)
+        if named == "unknown":
+            raise ValueError("Unknown format: unknown")
+        if named == "hostname":
+            most = part.get("maxLength", MAX_HOSTNAME)
+            found["maxLength"] = min(most, MAX_HOSTNAME) if isinstance(most, int) else most
         if isinstance(named, str) and named in FORMATS:
             del found["format"]
             if "pattern" in found:
@@ -142,86 +120,118 @@ class _Rewriter:
         return found
 
     def _numbers(self, part: Part) -> Part:
-        """Refuses integers that a float does not have: llguidance would write others. Bounds end at 64 bits."""
+        """Refuses numbers that a float does not have: llguidance would write others. Bounds end at 64 bits."""
         for value in _numbers_in([part.get("const"), part.get("enum")]):
-            _check_exact(value, MAX_INTEGER)
+            _check_exact(value)
+        types, found = part.get("type"), dict(part)
+        is_integer = types == "integer" or (isinstance(types, list) and "integer" in types)
         for key in BOUNDS:
             value = part.get(key)
-            if isinstance(value, int | float) and abs(value) < MAX_INTEGER:
-                _check_exact(value, MAX_EXACT if key.startswith("exclusive") else MAX_INTEGER)
-        least = part.get("minimum")
-        is_below = part.get("type") == "integer" and isinstance(least, int | float) and least < MIN_INTEGER
-        return {**part, "minimum": MIN_INTEGER} if is_below else part
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                continue
+            if abs(value) > MAX_INTEGER and is_integer:
+                if (value > 0) is not key.lower().endswith("maximum"):
+                    raise ValueError(f'"{key}": {value} cannot be kept for integers; at most 2**63 can')
+                found[key] = MAX_INTEGER if value > 0 else MIN_INTEGER
+            elif is_integer and key.startswith("exclusive") and abs(value) >= MAX_EXACT:
+                raise ValueError(f'"{key}": {value} cannot be kept for integers; write {key[9:].lower()}')
+            elif value != MAX_INTEGER or types != "integer":
+                _check_exact(value)
+        return found
+
+    def _tuples(self, part: Part) -> Part:
+        """Leaves out `additionalItems`, which draft 2020-12 does not know: llguidance would forget `prefixItems`."""
+        if self._has_tuples or isinstance(part.get("items"), list):
+            return part
+        return {key: value for key, value in part.items() if key != "additionalItems"}
 
     def _counted(self, part: Part) -> Part:
-        """Refuses more than one name where names are open: llguidance counts one that comes twice."""
-        least = part.get("minProperties")
-        is_open = part.get("additionalProperties") is not False or part.get("patternProperties")
-        if isinstance(least, int | float) and least > 1 and is_open:
+        """Refuses more names than a text must have different ones: llguidance counts one that comes twice."""
+        least, required = part.get("minProperties"), part.get("required")
+        num_required = len(set(map(str, required))) if isinstance(required, list) else 0
+        if isinstance(least, int | float) and least - num_required > 1 and _is_open(part):
             what = f'"minProperties": {least} cannot be kept, since names that are not described may come twice'
-            raise ValueError(f'{what}; leave it out, and name them in "required"')
+            raise ValueError(f'{what}; name all but one of them in "required"')
         return part
 
     def _named(self, part: Part) -> Part:
-        """Names with escapes are left out of texts of a part that is open: llguidance takes them for other names."""
+        """Translates patterns of names. Refuses one whose matches may all be described: where none is left, llguidance
+        would begin another name, and be stuck there.
+
+        Names with escapes are left out of the texts of a part that is open: llguidance takes them for others than those
+        that are described.
+        """
         is_open = part.get("additionalProperties") is not False
-        self.has_open_names |= is_open and any(key in part for key in NAMING)
+        self.has_open_names |= any(key in part for key in NAMING) and is_open
         patterns = part.get("patternProperties")
         if not isinstance(patterns, dict):
             return part
+        for pattern in patterns:
+            plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
+            has_few = {"^", "$"} <= set(plain) and not any(each in plain for each in _MANY)
+            if has_few and not is_open and (part.get("properties") or part.get("required")):
+                raise ValueError(f'{shown(pattern)} may match no name but described ones; write "properties" instead')
         return {**part, "patternProperties": {translated(pattern): each for pattern, each in patterns.items()}}
 
     def _alternatives(self, part: Part) -> Part:
-        """Refuses a `oneOf` whose members may have a value in common: llguidance takes it for `anyOf`."""
-        members = [self._with_target(each) for each in members_of(part, "oneOf")]
-        values = [set(map(_key, found)) for each in members if (found := values_of(each)) is not None]
-        if len(values) == len(members):  # often hundreds, so all are compared at once
-            are_apart = len(set().union(*values)) == sum(map(len, values))
-        else:
-            are_apart = all(self._are_apart(*pair) for pair in combinations(members, 2))
-        if not are_apart:
-            raise ValueError('the members of "oneOf" may have values in common, so it cannot be kept; write "anyOf"')
-        return part
+        """Writes `anyOf` for a `oneOf` whose members have no value in common: llguidance sees that in few."""
+        members = members_of(part, "oneOf")
+        is_compared = 0 < len(members) <= MAX_MEMBERS
+        if not is_compared or not all(self._are_apart(*pair, 0) for pair in combinations(members, 2)):
+            return part
+        if "anyOf" not in part:
+            return {("anyOf" if key == "oneOf" else key): value for key, value in part.items()}
+        found = {key: value for key, value in part.items() if key != "oneOf"}
+        return {**found, "allOf": [*members_of(part, "allOf"), {"anyOf": members}]}
 
-    def _are_apart(self, one: Part, other: Part, depth: int = 0) -> bool:
-        """True if two schemas certainly have no value in common: by types, constants, or these of properties."""
-        kinds, values, others = kinds_of(one) & kinds_of(other), values_of(one), values_of(other)
+    def _referred(self, part: Part) -> Any:
+        return self._defs.get(part["$ref"].removeprefix(PLACE), True)
+
+    def _together(self, part: Any) -> list[Part]:
+        """Returns the parts that apply together with a part: itself, and those to which it refers."""
+        found = list[Part]()
+        while isinstance(part, dict) and len(found) < MAX_CHAIN:
+            found.append(part)
+            part = self._referred(part) if "$ref" in part else None
+        return found
+
+    def _are_apart(self, one: Any, other: Any, depth: int) -> bool:
+        """True if two schemas certainly have no value in common."""
+        if one is False or other is False:
+            return True
+        pairs = [(left, right) for left in self._together(one) for right in self._together(other)]
+        return depth < MAX_LEVELS and any(self._have_nothing(left, right, depth) for left, right in pairs)
+
+    def _have_nothing(self, one: Part, other: Part, depth: int) -> bool:
+        kinds = kinds_of(one) & kinds_of(other)
         if not kinds:
             return True
-        if values is not None and others is not None:
-            return set(map(_key, values)).isdisjoint(map(_key, others))
+        these, those = values_of(one), values_of(other)
+        if these is not None and those is not None:
+            return set(map(_key, these)).isdisjoint(map(_key, those))
         left, right = one.get("properties"), other.get("properties")
-        if kinds != {"object"} or depth == MAX_LEVELS or not isinstance(left, dict) or not isinstance(right, dict):
+        if kinds != {"object"} or not isinstance(left, dict) or not isinstance(right, dict):
             return False
-        required = {str(name) for each in (one, other) for name in members_of(each, "required")}
         return any(
-            self._are_apart(self._with_target(left[name]), self._with_target(right[name]), depth + 1)
-            for name in required & left.keys() & right.keys()
+            name in left and name in right and self._are_apart(left[name], right[name], depth + 1)
+            for name in _required((one, other))
         )
 
-    def _with_target(self, part: Any) -> Part:
-        """Returns the keywords of a part and of that to which it refers: all of them hold."""
-        return {key: value for each in followed(part, self._resolver) for key, value in each.items()}
 
-
-def translated(pattern: str) -> str:
-    """Translates a pattern of ECMA 262 where llguidance would read it otherwise, or refuse it with odd words."""
-
-    def part(found: re.Match[str]) -> str:
-        text = found[0]
-        if text.startswith("["):  # Rust has classes within classes, and operators between them
-            return "[" + _IN_CLASS.sub(lambda each: each[0] if each[0][1:] else f"\\{each[0]}", text[1:])
-        if text.startswith("(") or text in _UNKNOWN:
-            what = "cannot be kept: no look-around, flags, word boundaries or references to groups can"
-            raise ValueError(f'the pattern "{pattern[:100]}" has {text}, which {what}')
-        return text
-
-    return _PATTERN_PART.sub(part, pattern)
+def _required(parts: Iterable[Part]) -> set[str]:
+    return {str(name) for part in parts for name in members_of(part, "required")}
 
 
 def _key(value: Any) -> Any:
-    """Returns a hashable object that equal values of JSON have in common; all lists have one, and all objects."""
-    return kind_of(value), None if isinstance(value, list | dict) else value
+    """Returns a hashable object that equal values of JSON have in common, and no others."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _key(each)) for name, each in value.items())
+    return kind_of(value), tuple(map(_key, value)) if isinstance(value, list) else value
+
+
+def _is_open(part: Part) -> bool:
+    """True if a part allows names that it does not describe."""
+    return part.get("additionalProperties") is not False or bool(part.get("patternProperties"))
 
 
 def _numbers_in(value: Any) -> Iterator[Any]:
@@ -234,9 +244,9 @@ def _numbers_in(value: Any) -> Iterator[Any]:
             yield one
 
 
-def _check_exact(value: Any, most: int) -> None:
+def _check_exact(value: Any) -> None:
     """ValueError for an integer that is no float: llguidance reads numbers as floats."""
-    if isinstance(value, int) and (abs(value) > most or int(float(value)) != value):
+    if isinstance(value, int) and (abs(value) > MAX_INTEGER or int(float(value)) != value):
         raise ValueError(
             f"the number {str(value)[:40]} cannot be kept exactly; write one of at most 2**53, or a string"
         )

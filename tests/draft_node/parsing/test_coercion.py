@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from draft_node.parsing.tool_schemas import arguments_of, types_of
+from goodspeed.constraint import references
 from goodspeed.constraint.references import Resolver
 
 SCHEMA: dict[str, Any] = {
@@ -87,3 +88,22 @@ def test_types() -> None:
     assert types_of(SCHEMA["properties"]["loop"], Resolver(SCHEMA)) == {"array"}
     assert types_of({"oneOf": [{"type": "string"}, {"allOf": [{"type": "null"}]}]}, Resolver({})) == {"string", "null"}
     assert types_of(None, Resolver({})) == types_of(True, Resolver({})) == frozenset()
+
+
+N = {"$ref": "#/$defs/n"}
+DEFS = {"n": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("root", "inner"),
+    [
+        ({}, {"$id": "b"}),
+        ({}, {"anyOf": [{} for _ in range(references.MAX_PARTS)]}),
+    ],
+    ids=["inner", "parts"],
+)
+def test_references_that_cannot_be_followed_leave_the_other_parameters_their_types(
+    root: dict[str, Any], inner: dict[str, Any]
+) -> None:
+    schema = {"properties": {"n": {"type": "integer"}, "r": N, "i": inner}, "$defs": DEFS, **root}
+    assert json.loads(arguments_of({"n": "1", "r": "1", "i": "1"}, schema) or "") == {"n": 1, "r": "1", "i": "1"}
