@@ -65,13 +65,15 @@ def draft(
     least_probability: float = 0.3,
     banned: Collection[int] = (),
     stop_ids: Collection[int] = (),
+    vocab_size: int = 1 << 31,
 ) -> Continuation:
     """Returns a draft of at most `length` tokens, in about 25 us each with a million tokens of history.
 
     The draft ends where no match continues, and before the product of probabilities falls below least_probability. At
     temperature 0 each token is the likeliest in a blend of all matches, else it is drawn with the match rule's noise.
     banned: ids that are never drafted. The draft also ends before one of stop_ids, which the target draws in the same
-    round even if it is not drafted. The text is changed temporarily and restored: one thread at a time per text.
+    round even if it is not drafted, and before a token that the target lacks, as documents may have. The text is
+    changed temporarily and restored: one thread at a time per text.
     """
     tokens, first = text.tokens, len(text.tokens)
     drafted: list[int] = []
@@ -85,7 +87,7 @@ def draft(
             if not shares:
                 break
             token, noise = _choose(shares, sampling, first - 1 + len(drafted))
-            if token in stop_ids:
+            if token in stop_ids or token >= vocab_size:
                 break
             chance = _probabilities(sampling, matches[0].order, num_places, len(shares), shares[token], noise)
             path_probability *= chance

@@ -92,6 +92,8 @@ class DraftStream:
 
     def meet(self, welcome: Welcome) -> None:
         """Adapts the drafts to a verify node that is to be asked."""
+        if self.ngrams is not None:
+            self.ngrams.vocab_size = welcome.vocab_size
         if self.tree is not None:
             self.tree.has_branches = welcome.trees
 

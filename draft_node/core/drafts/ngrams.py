@@ -47,6 +47,7 @@ class NgramDrafter:
     request: Generation
     history: History
     least_probability: float = DEFAULT_LEAST_PROBABILITY
+    vocab_size: int = 1 << 31  # of the target: drafted ids are below it
     _text: GrowingText = field(default_factory=GrowingText)
 
     def draft(self, tokens: Sequence[int], length: int, least_probability: float = 0.0) -> Continuation:
@@ -67,6 +68,7 @@ class NgramDrafter:
             least_probability=self.bound(least_probability),
             banned=banned_at(request, len(tokens)),
             stop_ids=request.stop_ids,
+            vocab_size=self.vocab_size,
         )
 
     def bound(self, least_probability: float) -> float:

@@ -140,3 +140,11 @@ def test_under_the_ratio_rule_the_likeliest_token_is_drafted_whatever_the_noise(
             request = make_request(verification=rule, sampling=Sampling(1.0, seed=seed))
             tokens |= {NgramDrafter(request, history, 0.01).draft(text, 1).tokens}
     assert drafted == {"match": {(TEXT[3],), (99,)}, "ratio": {(TEXT[3],)}}
+
+
+def test_a_draft_ends_before_a_token_that_the_target_lacks():
+    """A history has what another target wrote, which may have had more tokens."""
+    lacking = (*TEXT[:5], WELCOME.vocab_size, *TEXT[5:])
+    core = make_core()
+    core.ngrams.history.add("", lacking)
+    assert answer_to(core, "").tokens == TEXT[3:5]
