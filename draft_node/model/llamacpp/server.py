@@ -1,15 +1,16 @@
 """A client of llama.cpp's server: asks for completions of token ids, and checks all that it answers.
 
 The server is another program, perhaps on another machine. Sizes, ids and probabilities are bounded before they are
-used, and an answer that does not come or cannot be read is an error. Called on the model thread: while an answer comes
-too slowly, the circuit breaker lets sessions go on without drafts.
+used, and an answer that takes too long, however slowly it comes, or cannot be read is an error. Called on the model
+thread.
 """
 
+import socket
 import time
 from collections import deque
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,7 +32,7 @@ IDLE_S = 1.0
 """Idle time after which a connection is replaced before its next use: the server may be closing it."""
 
 START_TIMEOUT_S = 30.0
-"""Longest wait for the server before the node serves."""
+"""Longest wait for an answer before the node serves."""
 
 PROBE = (
     "A probe: 1 2 3, 40+2=42; def f(x): return [x, 'y'] # \n\n\tWhere's the fox's den? \"Überall\", sagte sie. "
@@ -114,12 +115,32 @@ class Ask(NamedTuple):
     is_forced: bool = False  # the server writes a token of whole characters, so that it tells the likeliest ones
 
 
-class _Connection(HTTPConnection):
-    """A connection whose requests and answers are JSON."""
+class _Socket(socket.socket):
+    """A socket with one deadline for all that is received: no header, however slowly it comes, has time of its own."""
 
+    until = 0.0
+
+    def recv_into(self, *arguments: Any) -> int:
+        if (left := self.until - time.monotonic()) <= 0:
+            raise TimeoutError("its answer takes too long")
+        self.settimeout(left)
+        return super().recv_into(*arguments)
+
+
+class _Connection(HTTPConnection):
+    """A connection that sends a request and receives all of its answer by one deadline."""
+
+    sock: _Socket | None
     used_at = 0.0
 
-    def ask(self, path: str, body: object, headers: dict[str, str]) -> None:
+    def ask(self, path: str, body: object, headers: dict[str, str], until: float) -> None:
+        left = max(1e-3, until - time.monotonic())
+        if self.sock is None:
+            opened = socket.create_connection((self.host, self.port), left)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock = _Socket(fileno=opened.detach())
+        self.sock.settimeout(left)
+        self.sock.until = until
         encoded = None if body is None else msgspec.json.encode(body)
         self.request("GET" if body is None else "POST", path, encoded, headers)
 
@@ -169,9 +190,10 @@ class Server:
 
         TransportError or MalformedMessage for a server that is away, too slow, or wrong.
         """
+        until = time.monotonic() + circuit_breaker.DRAFTING_TIMEOUT_S
         try:
             for ask in asks:
-                self._send(ask)
+                self._send(ask, until)
             return [self._receive(ask.slot) for ask in asks]
         except (OSError, HTTPException) as error:
             self._hang_up()
@@ -191,9 +213,8 @@ class Server:
             connection.close()
         self._connections.clear()
 
-    def _send(self, ask: Ask) -> None:
-        new = _Connection(*self._address, timeout=circuit_breaker.DRAFTING_TIMEOUT_S)
-        connection = self._connections.setdefault(ask.slot, new)
+    def _send(self, ask: Ask, until: float) -> None:
+        connection = self._connections.setdefault(ask.slot, _Connection(*self._address))
         if time.monotonic() - connection.used_at > IDLE_S:
             connection.close()  # asking opens it anew
         body = {
@@ -209,7 +230,7 @@ class Server:
         }
         if ask.is_forced:
             body["logit_bias"] = [[self.whole, 1e9]]  # probabilities are those before it
-        connection.ask("/completion", body, self._headers)
+        connection.ask("/completion", body, self._headers, until)
 
     def _receive(self, slot: int) -> list[Place] | None:
         status, body = self._connections[slot].answer()
@@ -219,9 +240,9 @@ class Server:
 
     def _fetch(self, path: str, kind: type[T], body: object = None) -> T:
         """Asks for one thing on a connection of its own."""
-        connection = _Connection(*self._address, timeout=START_TIMEOUT_S)
+        connection = _Connection(*self._address)
         try:
-            connection.ask(path, body, self._headers)
+            connection.ask(path, body, self._headers, time.monotonic() + START_TIMEOUT_S)
             return self._parsed(*connection.answer(), msgspec.json.Decoder(kind))
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from error

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -397,11 +397,30 @@ async def test_a_server_that_fails_is_left_alone_and_tried_again(caplog: pytest.
     assert "answers with status 500" in caplog.text
 
 
-def test_a_silent_server_has_the_time_for_a_step_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.1)
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"])
+def test_a_silent_or_dripping_server_has_the_time_for_a_step_and_no_more(
+    begin: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draft_node.model.circuit_breaker.DRAFTING_TIMEOUT_S", 0.3)
+    may_end = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(begin)
+            while not may_end.wait(0.02):
+                connection.sendall(b"x" if begin else b"")
+
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        silent = Server("fake", "127.0.0.1", listening.getsockname()[1])
-        silent.num_slots, silent.context_len = 2, 1000
-        with pytest.raises(TransportError, match="timed out"):
-            run(LlamaDrafter(silent, 100), wanted())
-        silent.close()
+        dripping = threading.Thread(target=drip, args=(listening,))
+        dripping.start()
+        slow = Server("fake", "127.0.0.1", listening.getsockname()[1])
+        slow.num_slots, slow.context_len = 2, 1000
+        guard = threading.Timer(30.0, may_end.set)
+        guard.start()
+        with pytest.raises(TransportError, match=r"takes too long|timed out"):
+            run(LlamaDrafter(slow, 100), wanted())
+        assert not may_end.is_set()
+        guard.cancel()
+        may_end.set()
+        dripping.join()
