@@ -99,6 +99,17 @@ class Thought(OfMessages):
     signature: str | None = None  # taken, and not looked at
 
 
+class Compaction(OfMessages):
+    """The summary of what was said before."""
+
+    type: Literal["compaction"]
+    content: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content or ""
+
+
 class ToolReference(LeftOut):
     """A tool that a search found. The model sees all tools from the beginning."""
 
@@ -111,43 +122,44 @@ class ToolReference(LeftOut):
         return f"[the tool {self.tool_name}]"
 
 
-class TextSource(OfMessages):
-    type: Literal["text"]
+class SearchResult(OfMessages):
+    type: Literal["search_result"]
+    source: str
+    title: str
+    content: Annotated[list[InputText], listed(MAX_PARTS)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join((self.title, self.source, text_of(self.content)))
+
+
+class WrittenSource(OfMessages):
+    """A document's text, or its blocks."""
+
+    type: Literal["text", "content"]
     media_type: Literal["text/plain"] | None = None
-    data: str
+    data: str = ""
+    content: "str | Annotated[list[Shown], listed(MAX_PARTS)]" = ""
 
 
 class Document(OfMessages):
-    """A document that is text; others the model cannot read."""
+    """A document that is text, or blocks; others the model cannot read."""
 
     type: Literal["document"]
-    source: TextSource
+    source: WrittenSource
     title: str | None = None
     context: str | None = None
 
     @property
     def text(self) -> str:
-        return "\n".join(part for part in (self.title, self.context, self.source.data) if part)
-
-
-def _unless_unread(given: Any, found: str) -> str:
-    """Returns the type of a block: of a document that is no text that of a file."""
-    if found != "document" or not isinstance(given, dict):
-        return found
-    source = given.get("source")
-    return found if isinstance(source, dict) and source.get("type") == "text" else "container_upload"
-
-
-OF_BLOCKS = ByType(find=_unless_unread)
-
-Asked: TypeAlias = InputText | Unseen | Document
-"""What a user or the system shows the model, beside tools' results."""
+        given = (self.title, self.context, self.source.data, text_of(self.source.content))
+        return "\n".join(part for part in given if part)
 
 
 class ToolResult(OfMessages):
     type: Literal["tool_result"]
     tool_use_id: Id
-    content: str | Annotated[list[Annotated[Asked | ToolReference, OF_BLOCKS]], listed(MAX_PARTS)] | None = None
+    content: "str | Annotated[list[Shown], listed(MAX_PARTS)] | None" = None
 
     def turn(self) -> dict[str, Any]:
         """Returns the message of a chat."""
@@ -165,15 +177,38 @@ class HostedBlock(LeftOut):
     )
 
 
-Block: TypeAlias = Annotated[Asked | ToolUse | ToolResult | Thought | HostedBlock, OF_BLOCKS]
+def _unless_unread(given: Any, found: str) -> str:
+    """Returns the type of a block: of a document that is neither text nor blocks that of a file."""
+    if found != "document" or not isinstance(given, dict):
+        return found
+    source = given.get("source")
+    is_written = isinstance(source, dict) and source.get("type") in ("text", "content")
+    return found if is_written else "container_upload"
+
+
+OF_BLOCKS = ByType(find=_unless_unread)
+
+Shown: TypeAlias = Annotated[InputText | Unseen | Document | SearchResult | ToolReference, OF_BLOCKS]
+"""A block of a tool's result."""
+
+Block: TypeAlias = Annotated[
+    InputText | ToolUse | ToolResult | Thought | Unseen | Document | SearchResult | Compaction | HostedBlock,
+    OF_BLOCKS,
+]
 """A block of a message."""
 
+WrittenSource.model_rebuild()
+ToolResult.model_rebuild()
+
 ROLES: dict[str, tuple[type, ...]] = {
-    "user": (InputText, Unseen, Document, ToolResult),
-    "assistant": (InputText, ToolUse, Thought, HostedBlock),
+    "user": (InputText, ToolResult, Unseen, Document, SearchResult),
+    "assistant": (InputText, ToolUse, Thought, Compaction, HostedBlock),
     "system": (InputText, HostedBlock),
 }
 """The blocks that messages of a role may have."""
+
+ASKED = (InputText, Unseen, Document, SearchResult)
+"""The blocks of a user or the system that the model sees, beside tools' results."""
 
 
 class Message(OfMessages):
@@ -183,7 +218,7 @@ class Message(OfMessages):
     content: str | Annotated[list[Block], listed(MAX_PARTS)]
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> "list[Block]":
         return [InputText(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
     @model_validator(mode="after")
@@ -200,7 +235,7 @@ class Message(OfMessages):
         if self.role == "assistant":
             yield {
                 "role": "assistant",
-                "content": text_of(block for block in self.blocks if isinstance(block, InputText)),
+                "content": text_of(block for block in self.blocks if isinstance(block, InputText | Compaction)),
                 "reasoning_content": "".join(block.thinking for block in self.blocks if isinstance(block, Thought)),
                 "tool_calls": [block.call() for block in self.blocks if isinstance(block, ToolUse)],
             }
@@ -208,7 +243,7 @@ class Message(OfMessages):
         for is_result, run in groupby(self.blocks, lambda block: isinstance(block, ToolResult)):
             if is_result:
                 yield from (block.turn() for block in run if isinstance(block, ToolResult))
-            elif shown := [block for block in run if isinstance(block, Asked)]:
+            elif shown := [block for block in run if isinstance(block, ASKED)]:
                 yield {"role": self.role, "content": content_of(shown)}
 
 

@@ -107,9 +107,19 @@ def test_tools_that_a_later_message_adds_or_removes_are_there_from_the_beginning
     assert names >= {"tool_addition", "tool_removal", "redacted_thinking", "clear_at", "output_config"}
 
 
+def test_a_summary_is_what_the_assistant_said() -> None:
+    summary = {"type": "compaction", "content": "It was about rain.", "encrypted_content": "eA==", "signature": "eA=="}
+    prompt, _ = prompt_of({"role": "assistant", "content": [summary]}, {"role": "user", "content": "Well?"})
+    assert "<|im_start|>assistant\nIt was about rain.<|im_end|>" in prompt
+
+
 def test_what_a_user_shows_is_text_or_a_sentence() -> None:
-    prompt, names = prompt_of({"role": "user", "content": [NOTE, text("\n"), PDF, IMAGE]})
-    assert "Notes\nIt rains.\n[a file that this model cannot read][an image that" in prompt
+    found = {"type": "search_result", "source": "notes.md", "title": "Rain", "content": [text("Much.")]}
+    blocks = {"type": "document", "source": {"type": "content", "content": [text("Two"), text(" words")]}}
+    prompt, names = prompt_of({"role": "user", "content": [NOTE, text("\n"), found, PDF, blocks, IMAGE]})
+    assert (
+        "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that" in prompt
+    )
     assert names >= {"document", "image"}
 
 
