@@ -1,12 +1,11 @@
 """Parse a tool call (the text after its marker), character by character, in three syntaxes.
 
-A parser takes characters: `take` returns the calls once they are complete, UNCERTAIN before, and None if the text with
-this character is no call: then the text is content.
+A parser takes characters until its calls are complete, or until it rejects one of them: then the text is content.
 """
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -54,7 +53,15 @@ MAX_HEAD = 256
 """Most characters of a Mistral call before its arguments: its name, and perhaps an id."""
 
 UNCERTAIN: tuple[Call, ...] = ()
-"""Result of a parser's `take` while the call is incomplete."""
+"""Result of `ToolParser.take` while the call is incomplete."""
+
+
+class ToolParser(Protocol):
+    """Parser of one call, or of one list of calls."""
+
+    def take(self, char: str) -> tuple[Call, ...] | None:
+        """Returns the calls once complete, UNCERTAIN before, None if the text with this character is no call."""
+        ...
 
 
 class JsonToolParser:
@@ -230,6 +237,3 @@ class XmlToolParser:
             return None
         arguments = arguments_of(given, self._schemas.get(self._name, {}))
         return (Call(self._name, arguments),) if arguments is not None and is_object(arguments) else None
-
-
-ToolParser: TypeAlias = JsonToolParser | MistralToolParser | XmlToolParser

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from draft_node.http.answer.choices import Choice, Json, system_fingerprint_of, usage_of
 from draft_node.http.answer.shape import Shape, now
 from draft_node.http.ask.generation import Batch
-from draft_node.http.schema.chat import StreamOptions, TextRequest
+from draft_node.http.schema.chat import CompletionStreamOptions, TextRequest
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.output_processor import Ended, Piece
 from draft_node.service.token_text import Token
@@ -28,7 +28,7 @@ class Chunked(Shape):
     def __init__(self, body: TextRequest, batch: Batch, model: str, prefix: str) -> None:
         super().__init__(batch)
         self.head: Json = {"id": f"{prefix}-{secrets.token_hex(16)}", "created": now(), "model": model}
-        self._options = body.stream_options or StreamOptions()
+        self._options = body.stream_options or CompletionStreamOptions()
         self._is_begun = False
 
     @abstractmethod

@@ -23,21 +23,36 @@ class CompletionShape(Chunked):
         self._offsets = [Offsets() for _ in batch.texts]
 
     def told(self, index: int, choice: Choice, ended: Ended) -> Json:
+        prompt = choice.prompt if self._echoes_logprobs else None
         text = self.batch.echoes[index] + choice.text
-        return self._choice(index, text, choice.tokens, ended.reason, choice.prompt) | self.prompt_ids(index)
+        return self._choice(index, text, choice.tokens, ended.reason, prompt) | self.prompt_ids(index)
 
     def beginnings(self) -> Iterable[Json]:
-        for index, echo in enumerate(self.batch.echoes):
-            if echo or self.batch.returns_token_ids:
-                yield self.chunk(self._choice(index, echo, None) | self.prompt_ids(index))
+        """Returns chunks with the echoes; none with log-probabilities, where the first piece has the echo."""
+        batch = self.batch
+        if self._echoes_logprobs:
+            return []
+        texts = enumerate(batch.echoes)
+        return [self._begun(self._choice(i, echo, None)) for i, echo in texts if echo or batch.returns_token_ids]
 
     def piece(self, index: int, piece: Piece) -> Json | None:
+        if piece.prompt is not None and self._echoes_logprobs:
+            text = self.batch.echoes[index] + piece.text
+            return self._begun(self._choice(index, text, piece.tokens, prompt=piece.prompt))
         if piece.text or (piece.tokens and (self._num_logprobs is not None or self.batch.returns_token_ids)):
             return self.chunk(self._choice(index, piece.text, piece.tokens))
         return None
 
     def ending(self, index: int, ended: Ended) -> Json:
         return self.chunk(self._choice(index, "", None, ended.reason))
+
+    @property
+    def _echoes_logprobs(self) -> bool:
+        return self._num_logprobs is not None and self.batch.is_echo
+
+    def _begun(self, choice: Json) -> Json:
+        """Returns the first chunk of a choice."""
+        return self.chunk(choice | self.prompt_ids(choice["index"]))
 
     def _choice(
         self,

@@ -1,15 +1,17 @@
 """A text becomes a response of OpenAI's Responses API, whole or as events."""
 
+import json
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from draft_node.core.generation import Generation
 from draft_node.http.answer.choices import call_id, system_fingerprint_of, usage_of
 from draft_node.http.answer.items import Event, Itemised, new_id, server_event
-from draft_node.http.answer.shape import now
+from draft_node.http.answer.shape import BYTES, now
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.response_tools import FunctionTool, as_input
@@ -28,6 +30,7 @@ class ResponseShape(Itemised):
 
     def __init__(self, request: ResponsesRequest, batch: Batch, model: str) -> None:
         super().__init__(batch, _begun_body(request, batch.texts[0], model))
+        self.num_repeated = len(to_json(self.body)) // BYTES
         self._toolbox = request.toolbox
         self._numbers = count()
 
@@ -65,9 +68,8 @@ class ResponseShape(Itemised):
         }
 
     def called(self, call: Call) -> Iterator[Event]:
-        tool = self._toolbox.called(call.name)
-        named = {"call_id": call_id(self.batch.parser.formats.tools), "name": tool.name}
-        named |= {"namespace": tool.namespace} if tool.namespace else {}
+        tool, made_id = self._toolbox.called(call.name), call_id(self.batch.parser.formats.tools)
+        named = {"call_id": made_id, "name": tool.name, **({"namespace": tool.namespace} if tool.namespace else {})}
         match tool.kind:
             case "function":
                 item = _item("function_call", "fc", **named, arguments="")
@@ -75,6 +77,11 @@ class ResponseShape(Itemised):
             case "custom":
                 item = _item("custom_tool_call", "ctc", **named, input="")
                 yield from self._call(item, "custom_tool_call_input", "input", as_input(call.arguments))
+            case "tool_search":
+                found = {"call_id": made_id, "execution": "client", "arguments": json.loads(call.arguments)}
+                item = _item("tool_search_call", "tsc", **found)
+                yield self._add(item)
+                yield self._done(item)
 
     def _call(self, item: Item, kind: str, member: str, text: str, **also: str) -> Iterator[Event]:
         """Adds a call whose `member` is this text. also: further members of the event at its end."""

@@ -16,12 +16,17 @@ from draft_node.http.schema.errors import ApiError
 from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.output_processor import Begun, Ended, Item, Piece
 from draft_node.service.service import Service
+from draft_node.service.token_text import PromptTokens
+
+BYTES = 32
+"""Bytes of JSON that an answer repeats from its request and that count as a token."""
 
 
 class Shape(ABC):
     """One request's answer in its endpoint's format. Call `take` for each item before `events`."""
 
     between: ClassVar[bytes] = b": waiting\n\n"  # sent in silences of a stream; clients ignore it
+    num_repeated: int = 0  # size of what the answer, and a stream's first and last events, repeat from the request
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -103,15 +108,17 @@ async def collect(shape: Shape, service: Service) -> None:
 
 
 async def events_of(shape: Shape, service: Service, user: str) -> AsyncGenerator[bytes, None]:
-    """Yields the events of a stream. Serializes long prompts on the thread for large answers."""
-    size = _size_of_prompts(shape.batch)  # of the first event
+    """Yields the events of a stream. Serializes long prompts and requests on the thread for large answers."""
+    size_of_first = _size_of_prompts(shape.batch) + shape.num_repeated
     async with aclosing(items_of(shape, service)) as items:
         async for index, item in items:
             shape.choices[index].pieces.clear()  # those of a long stream would take gigabytes; whole answers need them
             work = partial(shape.events, index, item)
+            size = size_of_first
+            size += _size_of_prompt(shape.batch, item.prompt) if isinstance(item, Piece) else shape.num_repeated
+            size_of_first = 0
             for event in await service.answers.run(user, size, work):
                 yield event
-            size = 0
     for event in shape.last():
         yield event
 
@@ -122,17 +129,21 @@ async def to_json(shape: Shape, service: Service, user: str) -> bytes:
 
 
 def _size(shape: Shape) -> int:
-    """Counts an answer's entries: tokens and alternatives of prompts and texts."""
-    told = _size_of_prompts(shape.batch)
-    for choice, text in zip(shape.choices, shape.batch.texts, strict=True):
-        told += choice.num_tokens * (1 + (text.num_logprobs or 0))
-        told += 0 if choice.prompt is None else len(choice.prompt.ids) * (1 + (text.num_prompt_logprobs or 0))
-    return told
+    """Counts an answer's entries: tokens and alternatives, of texts and of what it repeats from the request."""
+    told = _size_of_prompts(shape.batch) + sum(_size_of_prompt(shape.batch, choice.prompt) for choice in shape.choices)
+    told += shape.num_repeated
+    texts = zip(shape.choices, shape.batch.texts, strict=True)
+    return told + sum(choice.num_tokens * (1 + (text.num_logprobs or 0)) for choice, text in texts)
 
 
 def _size_of_prompts(batch: Batch) -> int:
     """Counts the tokens of prompts that an answer shows as text or ids."""
     return (batch.is_echo + batch.returns_token_ids) * sum(len(text.prompt) for text in batch.texts)
+
+
+def _size_of_prompt(batch: Batch, prompt: PromptTokens | None) -> int:
+    num_top = max((text.num_prompt_logprobs or 0 for text in batch.texts), default=0)
+    return 0 if prompt is None else len(prompt.ids) * (1 + num_top)
 
 
 def now() -> int:

@@ -37,6 +37,7 @@ class Endpoint(Generic[B]):
     body: type[B]
     batch_of: Callable[[B, Caller], Coroutine[Any, Any, Batch]]
     shape: Callable[[B, Batch, str], Shape]
+    repeats: bool = False  # the answer repeats the request, so it is begun where a large one is read
 
 
 async def _by_chat(body: ResponsesRequest | MessagesRequest, caller: Caller) -> Batch:
@@ -48,7 +49,7 @@ async def _by_chat(body: ResponsesRequest | MessagesRequest, caller: Caller) -> 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(path="/v1/completions", body=CompletionRequest, batch_of=of_completion, shape=CompletionShape),
     Endpoint(path="/v1/chat/completions", body=ChatRequest, batch_of=of_chat, shape=ChatShape),
-    Endpoint(path="/v1/responses", body=ResponsesRequest, batch_of=_by_chat, shape=ResponseShape),
+    Endpoint(path="/v1/responses", body=ResponsesRequest, batch_of=_by_chat, shape=ResponseShape, repeats=True),
     Endpoint(path=MESSAGES, body=MessagesRequest, batch_of=_by_chat, shape=MessageShape),
 )
 
@@ -59,7 +60,9 @@ def routes_of_texts(service: Service, config: DraftConfig) -> list[Route]:
 
 def _route(endpoint: Endpoint[B], service: Service, config: DraftConfig) -> Route:
     async def begun(body: B, caller: Caller) -> Shape:
-        return endpoint.shape(body, await endpoint.batch_of(body, caller), caller.model_of(body.model))
+        batch = await endpoint.batch_of(body, caller)
+        begin = partial(endpoint.shape, body, batch, caller.model_of(body.model))
+        return await caller.run(begin) if endpoint.repeats else begin()
 
     async def generate(request: Request) -> Response:
         body = await read(request, endpoint.body, service.bodies)

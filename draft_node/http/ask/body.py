@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from draft_node.http.schema.errors import ApiError, of_validation
+from draft_node.http.schema.errors import ApiError, of_validation, wrong
 from draft_node.http.schema.strict import Ignored, Strict
 from draft_node.service.fair_queue import FairQueue
 from goodspeed.serving.web import user_of
@@ -15,6 +15,9 @@ M = TypeVar("M", bound=Strict)
 
 MAX_BODY_BYTES = 4 << 20
 """Largest request body."""
+
+SLO_HEADERS = ("x-slo-ttft-ms", "x-slo-tpot-ms")
+"""Headers that request a service level at other servers; here the body does."""
 
 IGNORED_MEMBERS = "goodspeed.ignored"
 """Key in the request's ASGI state for the names of ignored members."""
@@ -48,6 +51,9 @@ async def read(request: Request, schema: type[M], bodies: FairQueue) -> M:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(415, "the body must be JSON, with Content-Type: application/json")
+    for name in SLO_HEADERS:
+        if name in request.headers:
+            raise wrong(f"{name} is not a supported header; send goodspeed.slo in the body", "unknown_parameter")
     body, ignored = await _whole(request), ignored_of(request.scope)
     request.state.num_bytes = len(body)
     ignored.takes_unknown = bool(schema.announcing and request.headers.get(schema.announcing))

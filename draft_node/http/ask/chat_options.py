@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from draft_node.http.schema.chat import (
+    AllowedTools,
     ChatRequest,
     Effort,
     Function,
@@ -32,6 +33,7 @@ class ChatOptions:
     parser: ParserSettings
     functions: tuple[Function, ...] = ()  # callable ones
     is_forced: bool = False  # a call is required
+    is_restricted: bool = False  # the model sees tools that it must not call
 
 
 def options_of(request: ChatRequest, chats: ChatSupport) -> ChatOptions:
@@ -45,8 +47,13 @@ def options_of(request: ChatRequest, chats: ChatSupport) -> ChatOptions:
     inputs = Inputs(tuple(map(_shown, functions)), settings, _continues(request))
     if inputs.continues:
         parser = replace(parser, continued=_within(text_of(request.messages[-1].content), parser.formats.thinking))
-    is_forced = choice == "required" or isinstance(choice, NamedTool)
-    return ChatOptions(inputs, parser, called, is_forced)
+    return ChatOptions(inputs, parser, called, _requires_call(choice), len(called) < len(functions))
+
+
+def _requires_call(choice: ToolChoice | None) -> bool:
+    if isinstance(choice, AllowedTools):
+        return choice.allowed_tools.mode == "required"
+    return choice == "required" or isinstance(choice, NamedTool)
 
 
 def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: ChatSupport) -> tuple[Function, ...]:
@@ -76,14 +83,18 @@ def _functions(tools: Sequence[Tool] | None, choice: ToolChoice | None, chats: C
 
 
 def _callable(functions: tuple[Function, ...], choice: ToolChoice | None) -> tuple[Function, ...]:
-    """Returns the callable tools: all, or the one that tool_choice names."""
-    if not isinstance(choice, NamedTool):
-        return functions
-    name = choice.function.name
-    named = tuple(function for function in functions if function.name == name)
-    if not named:
-        raise wrong(f"tool_choice.function.name: no tool is named {name!r}; choose one of tools")
-    return named
+    """Returns the callable tools: all, or those that tool_choice names."""
+    match choice:
+        case NamedTool():
+            param, named = "tool_choice.function.name", [choice]
+        case AllowedTools():
+            param, named = "tool_choice.allowed_tools.tools", choice.allowed_tools.tools
+        case _:
+            return functions
+    known, chosen = {function.name for function in functions}, {one.function.name for one in named}
+    for name in sorted(chosen - known):
+        raise wrong(f"{param}: no tool is named {name!r}; choose one of tools")
+    return tuple(function for function in functions if function.name in chosen)
 
 
 def _shown(function: Function) -> dict[str, Any]:
@@ -169,3 +180,10 @@ def _within(text: str, thinking: ThinkingFormat | None) -> Continued:
     """Returns what a text is in the middle of."""
     is_open = thinking is not None and text.rfind(thinking.opens) > text.rfind(thinking.closes)
     return "thinking" if is_open else "text"
+
+
+def check_free(options: ChatOptions, *, is_constrained: bool) -> None:
+    """Raises ApiError if a constraint, which holds from an answer's beginning, would have to hold from its middle."""
+    if options.inputs.continues and is_constrained:
+        what = "messages: the last one is the assistant's, and a constrained answer cannot be continued"
+        raise ApiError(400, f"{what}; add a message of the user, or leave out the constraint", param="messages")

@@ -9,7 +9,7 @@ from typing import Any
 
 from draft_node.core.generation import Generation
 from draft_node.http.ask.caller import Caller
-from draft_node.http.ask.chat_options import options_of
+from draft_node.http.ask.chat_options import check_free, options_of
 from draft_node.http.ask.prompts import (
     check_ids,
     check_within_reach,
@@ -107,11 +107,9 @@ async def of_chat(request: ChatRequest, caller: Caller) -> Batch:
         default = min(default, MAX_LOGPROBS_TOLD // ((request.n or 1) * (1 + num_logprobs)))
     max_tokens = max_tokens_of(request, default, ids, service)
     kept = await constraint_of_answer(form, options, request, ids[0], caller)
+    check_free(options, is_constrained=kept is not None)
     parser = options.parser
     if kept is not None:
-        if options.inputs.continues:  # a constraint holds from an answer's beginning, not from its middle
-            what = "messages: the last one is the assistant's, and a constrained answer cannot be continued"
-            raise ApiError(400, f"{what}; add a message of the user, or leave out the constraint", param="messages")
         parser = replace(parser, formats=parser.formats.under_grammar(has_text=form is None))
     fields: dict[str, Any] = {"constraint": kept, "num_logprobs": num_logprobs, "is_chat": True}
     texts = _generations(request, caller, ids, max_tokens, **fields)
@@ -196,11 +194,9 @@ def _asked(request: TextRequest, vocab_size: int) -> SamplingRequest:
 
 
 def _check_echo(request: CompletionRequest, num_tokens: int, num_logprobs: int) -> None:
-    """ApiError if more log-probabilities of prompts are asked for than a whole answer of one choice can have."""
+    """ApiError if too many log-probabilities of prompts are asked for."""
     if (request.n or 1) > 1:
         raise wrong("n must be 1 with echo and logprobs; send several requests")
-    if request.stream:
-        raise wrong("stream must be false with echo and logprobs, which come whole; leave it out")
     longest = MAX_PROMPT_LOGPROBS // (1 + num_logprobs)
     if num_tokens > longest:
         what = f"echo: log-probabilities of {num_tokens} tokens with {num_logprobs} alternatives each are too many"

@@ -102,7 +102,7 @@ async def constraint_of_answer(
     """
     chats, parser, content = caller.service.chats, options.parser, _content(form)
     reasoning = reasoning_state(chats.tokenizer, prompt, parser)
-    is_strict = any(function.strict for function in options.functions)
+    is_strict = options.is_restricted or any(function.strict for function in options.functions)
     if options.functions and (options.is_forced or is_strict or form is not None):
         if request.ignore_eos:
             raise wrong("ignore_eos: an answer with constrained calls ends where its form ends; leave it out")

@@ -29,7 +29,7 @@ MAX_TOOLS = MAX_CALLS = 1 << 10
 MAX_CHOICES = 16
 """Most choices per prompt."""
 
-MAX_ID_CHARS, INT64 = 256, (1 << 63) - 1
+MAX_ARGUMENTS_CHARS, MAX_ID_CHARS, INT64 = 1 << 20, 256, (1 << 63) - 1
 
 
 def listed(most: int | None, least: int | None = None) -> Any:
@@ -37,8 +37,9 @@ def listed(most: int | None, least: int | None = None) -> Any:
     return Field(fail_fast=True, min_length=least, max_length=most)
 
 
+MAX_NAME_CHARS, MAX_PAST_NAME_CHARS = 128, 256  # of tools
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]  # Anthropic's longest; OpenAI's has 64
-PastName: TypeAlias = Annotated[str, Field(min_length=1)]  # of a past call
+PastName: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_PAST_NAME_CHARS)]  # of a past call
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds: TypeAlias = Annotated[list[TokenId], listed(None, 1)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
@@ -48,6 +49,7 @@ ModelName: TypeAlias = Annotated[str, Field(max_length=MAX_MODEL_NAME)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
 LogitBias: TypeAlias = Annotated[
     dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]],
+    Field(max_length=MAX_BIASES),
     few(MAX_BIASES, r"0|[1-9][0-9]{0,9}", 'must have token ids as its names, like {"50256": -100}'),
 ]
 Milliseconds: TypeAlias = Annotated[float, Field(ge=1000 * SHORTEST_S, le=1000 * LONGEST_S)]
@@ -115,12 +117,24 @@ class NamedTool(Strict):
     function: NamedFunction
 
 
-ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
+class Allowed(Strict):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], listed(MAX_TOOLS, 1)]
+
+
+class AllowedTools(Strict):
+    """Some of the tools, to which calls are restricted."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: Allowed
+
+
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool | AllowedTools
 
 
 class PastFunction(Strict):
     name: PastName
-    arguments: str
+    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)]
 
 
 class ToolCall(Strict):
@@ -140,6 +154,10 @@ Tools: TypeAlias = Annotated[list[Tool], listed(MAX_TOOLS)] | None
 
 
 class StreamOptions(Strict):
+    """Options of a stream; each endpoint defines its own."""
+
+
+class CompletionStreamOptions(StreamOptions):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None  # usage so far in every chunk
 
@@ -182,6 +200,7 @@ class Asking(Strict):
     top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None  # 0 and -1 are off
     seed: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
     goodspeed: Extension | None = None
 
     @property
@@ -192,6 +211,12 @@ class Asking(Strict):
     def ignored(self, chats: ChatSupport) -> Iterable[str]:
         """Returns the members that this node's model ignores."""
         return ()
+
+    @model_validator(mode="after")
+    def _suits_a_stream(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise refused("stream_options", "needs stream: true; send both, or neither")
+        return self
 
 
 class TextRequest(Asking):
@@ -213,14 +238,8 @@ class TextRequest(Asking):
     # tokens that end the text, also with ignore_eos
     stop_token_ids: Annotated[list[TokenId], listed(MAX_STOP_IDS)] | None = None
     structured_outputs: StructuredOutputs | None = None  # exactly one of its members
-    stream_options: StreamOptions | None = None
+    stream_options: CompletionStreamOptions | None = None
     return_token_ids: bool | None = None  # adds the ids of the tokens of prompt and answer
-
-    @model_validator(mode="after")
-    def _suits_a_stream(self) -> Self:
-        if self.stream_options is not None and not self.stream:
-            raise refused("stream_options", "needs stream: true; send both, or neither")
-        return self
 
 
 class CompletionRequest(TextRequest):
@@ -240,8 +259,8 @@ class Message(Strict):
     tool_calls: Annotated[list[ToolCall], listed(MAX_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
     # what the assistant thought; templates show the model what it needs of it
-    reasoning_content: str | None = None
-    reasoning: str | None = None  # the same under its other name
+    reasoning_content: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = None
+    reasoning: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] | None = None  # the same under its other name
 
     @model_validator(mode="after")
     def _is_of_its_role(self) -> Self:

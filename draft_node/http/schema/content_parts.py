@@ -18,22 +18,29 @@ class TextPart(Strict):
     text: str
 
 
-NOUNS = {
-    **dict.fromkeys(("image_url", "image", "input_image"), "an image"),
-    "input_audio": "a recording",
-    **dict.fromkeys(("file", "document", "input_file", "container_upload"), "a file"),
+NOUNS = {"image_url": "an image", "input_audio": "a recording", "file": "a file"}
+"""What no text model can read, by the type of the part in chats."""
+
+IN_CHATS = {
+    **{kind: kind for kind in NOUNS},
+    **dict.fromkeys(("image", "input_image"), "image_url"),
+    **dict.fromkeys(("document", "input_file", "container_upload"), "file"),
 }
-"""What no text model can read, by the type of the part in the three APIs."""
+"""These types by their types in the three APIs."""
 
 
 class Unseen(LeftOut):
     """An image, a recording or a file, which becomes a sentence of text."""
 
-    types = "|".join(NOUNS)
+    types = "|".join(IN_CHATS)
+
+    @property
+    def chat_type(self) -> str:
+        return IN_CHATS[self.type]
 
     @property
     def noun(self) -> str:
-        return NOUNS[self.type]
+        return NOUNS[self.chat_type]
 
     @property
     def text(self) -> str:
@@ -57,4 +64,6 @@ def content_of(content: str | Iterable[HasText]) -> str | list[dict[str, str]]:
     parts = [] if isinstance(content, str) else list(content)
     if not any(isinstance(part, Unseen) for part in parts):
         return text_of(content if isinstance(content, str) else parts)
-    return [{"type": part.type} if isinstance(part, Unseen) else {"type": "text", "text": part.text} for part in parts]
+    return [
+        {"type": part.chat_type} if isinstance(part, Unseen) else {"type": "text", "text": part.text} for part in parts
+    ]

@@ -29,6 +29,7 @@ from draft_node.http.schema.chat import (
 from draft_node.http.schema.content_parts import TextPart, Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, refused
+from draft_node.parsing.tool_parsers import MAX_DEPTH, depth
 from draft_node.service.chat_support import ChatSupport
 from goodspeed.serving.web.errors import NO_THREADS
 
@@ -87,6 +88,16 @@ class ToolUse(OfMessages):
     id: Id
     name: PastName
     input: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _is_a_calls(self) -> Self:
+        if depth(self.input) > MAX_DEPTH:
+            raise refused("input", f"must not have more than {MAX_DEPTH} levels")
+        try:
+            json.dumps(self.input, allow_nan=False)
+        except ValueError:
+            raise refused("input", "must not have NaN or Infinity, which are not JSON") from None
+        return self
 
     def call(self) -> dict[str, Any]:
         """Returns the call in a chat's message."""

@@ -12,10 +12,14 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from draft_node.http.schema.chat import MAX_TOOLS, Function, Name, Schema, listed
+from draft_node.http.schema.chat import MAX_NAME_CHARS, MAX_TOOLS, Function, Name, Schema, listed
 from draft_node.http.schema.errors import Names
-from draft_node.http.schema.strict import ByType, LeftOut, Strict, tell_ignored
+from draft_node.http.schema.strict import ByType, LeftOut, Strict, refused, tell_ignored
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
+
+SEARCH = "tool_search"
+"""Type of the tool that finds further tools, and the name of its function."""
+
 
 DATED = r"(_\d{4}_\d\d_\d\d)?"
 """Pattern of the version at the end of a hosted type."""
@@ -59,30 +63,74 @@ class NamespaceTool(Strict):
     description: str | None = None
     tools: Annotated[list[Annotated[FunctionTool | CustomTool, ByType("function")]], listed(MAX_TOOLS)]
 
+    @model_validator(mode="after")
+    def _has_short_names(self) -> Self:
+        longest = max((shown_name(tool.name, self.name) for tool in self.tools), key=len, default="")
+        if len(longest) > MAX_NAME_CHARS:
+            what = (
+                f"has {longest} of {len(longest)} characters; at most {MAX_NAME_CHARS} can be shown, so shorten a name"
+            )
+            raise refused("tools", what)
+        return self
+
+
+class SearchTool(Strict):
+    """Finds further tools; served if the client runs it."""
+
+    type: Literal["tool_search"]
+    execution: Literal["server", "client"] | None = None
+    description: str | None = None
+    parameters: Schema | None = None
+
+    @model_validator(mode="after")
+    def _is_left_out(self, info: ValidationInfo) -> Self:
+        if self.execution != "client":
+            tell_ignored(SEARCH, info)
+        return self
+
 
 class HostedTool(LeftOut):
-    """A tool that only a hosted service can run, or that OpenAI's models learned to find tools with."""
+    """A tool that only a hosted service can run."""
 
     types = (
         "(web_search|web_search_preview|file_search|code_interpreter|image_generation|mcp|local_shell|computer"
-        f"|computer_use|computer_use_preview|programmatic_tool_calling|tool_search){DATED}"
+        f"|computer_use|computer_use_preview|programmatic_tool_calling){DATED}"
     )
 
 
-AnyTool: TypeAlias = Annotated[FunctionTool | CustomTool | NamespaceTool | HostedTool, ByType()]
+AnyTool: TypeAlias = Annotated[FunctionTool | CustomTool | NamespaceTool | SearchTool | HostedTool, ByType()]
 
 Tools: TypeAlias = Annotated[list[AnyTool], listed(MAX_TOOLS)]
 
 
 class NamedTool(Strict):
-    """The tool that the model must call."""
+    """The tool that the model must call, or one that it may call."""
 
     type: Literal["function", "custom"]
     name: Name
     namespace: Name | None = None
 
 
-ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool, ByType("auto")]
+class WholeNamespace(Strict):
+    type: Literal["namespace"]
+    name: Name
+
+
+class NamedSearch(Strict):
+    type: Literal["tool_search"]
+
+
+class AllowedTools(Strict):
+    """Some of the tools, to which calls are restricted."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[
+        list[Annotated[NamedTool | WholeNamespace | NamedSearch | HostedTool, ByType("function")]], listed(MAX_TOOLS)
+    ]
+
+
+ToolChoice: TypeAlias = Annotated[Literal["auto", "none", "required"] | NamedTool | AllowedTools, ByType("auto")]
 
 
 def shown_name(name: str, namespace: str | None) -> str:
@@ -98,7 +146,7 @@ class Served:
     place: str  # dotted name in the request
     name: str
     namespace: str | None = None
-    kind: Literal["function", "custom"] = "function"
+    kind: Literal["function", "custom", "tool_search"] = "function"
 
 
 class Toolbox:
@@ -122,9 +170,26 @@ class Toolbox:
 
     def choice(self, asked: ToolChoice | None) -> Any:
         """Returns the `tool_choice` of the chat."""
-        if isinstance(asked, NamedTool):
-            return {"type": "function", "function": {"name": shown_name(asked.name, asked.namespace)}}
+        match asked:
+            case NamedTool():
+                return _named(shown_name(asked.name, asked.namespace))
+            case AllowedTools():
+                return self._allowed(asked)
         return asked
+
+    def _allowed(self, asked: AllowedTools) -> Any:
+        names = list[str]()
+        for one in asked.tools:
+            if isinstance(one, WholeNamespace):
+                found = [each.function["name"] for each in self.served if each.namespace == one.name]
+                names += found or [shown_name("", one.name)]  # the chat refuses a name that no tool has
+            elif isinstance(one, NamedSearch):
+                names += [SEARCH for each in self.served if each.kind == "tool_search"]
+            elif isinstance(one, NamedTool):
+                names.append(shown_name(one.name, one.namespace))
+        if not names and asked.mode == "auto":
+            return "none"
+        return {"type": "allowed_tools", "allowed_tools": {"mode": asked.mode, "tools": [*map(_named, names)]}}
 
     def names(self) -> Names:
         """Returns the pattern of the chat's names of tools, which become their places in the request."""
@@ -136,6 +201,10 @@ class Toolbox:
         return [(r"(?<!\.)\btools\.(\d+)(?:\.function\b)?", place)]
 
 
+def _named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
 def _served(tools: Iterable[AnyTool], place: str, within: NamespaceTool | None = None) -> Iterator[Served]:
     namespace = within.name if within is not None else None
     for i, tool in enumerate(tools):
@@ -145,6 +214,9 @@ def _served(tools: Iterable[AnyTool], place: str, within: NamespaceTool | None =
                 yield Served(_function(tool, namespace, about), where, tool.name, namespace, tool.type)
             case NamespaceTool():
                 yield from _served(tool.tools, f"{where}.tools", tool)
+            case SearchTool(execution="client"):
+                function = {"name": SEARCH, "description": tool.description, "parameters": tool.parameters}
+                yield Served(function, where, SEARCH, None, "tool_search")
 
 
 def _about(namespace: NamespaceTool | None) -> str:

@@ -4,21 +4,24 @@ Output items of an earlier response may be sent back unchanged: adjacent reasoni
 become one message of the chat.
 """
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 
 from draft_node.http.schema.chat import (
     MAX_MESSAGES,
     MAX_PARTS,
+    MAX_PAST_NAME_CHARS,
     Asking,
     ChatRequest,
     Effort,
     JsonSchema,
     NumTokens,
     ServiceTier,
+    StreamOptions,
     call_of,
     listed,
 )
@@ -26,13 +29,14 @@ from draft_node.http.schema.content_parts import Unseen, content_of, text_of
 from draft_node.http.schema.errors import Names
 from draft_node.http.schema.response_tools import (
     DATED,
+    SEARCH,
     Toolbox,
     ToolChoice,
     Tools,
     as_arguments,
     shown_name,
 )
-from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few
+from draft_node.http.schema.strict import IGNORED, ByType, LeftOut, Strict, few, refused, tell_ignored
 from draft_node.service.chat_support import ChatSupport
 
 Mark: TypeAlias = Annotated[str, Field(max_length=512)] | None
@@ -45,7 +49,18 @@ class ItemText(Strict):
     logprobs: list[Any] | None = None  # likewise
 
 
-ItemContent: TypeAlias = Annotated[list[Annotated[ItemText | Unseen, ByType("input_text")]], listed(MAX_PARTS)]
+class RefusalText(Strict):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
+ItemContent: TypeAlias = Annotated[
+    list[Annotated[ItemText | RefusalText | Unseen, ByType("input_text")]], listed(MAX_PARTS)
+]
 
 
 class Item(Strict):
@@ -84,6 +99,13 @@ class NamedCall(Item):
         """The tool's name as the model sees it, with its namespace."""
         return shown_name(self.name, self.namespace)
 
+    @model_validator(mode="after")
+    def _has_a_short_name(self) -> Self:
+        if len(self.shown) > MAX_PAST_NAME_CHARS:
+            what = f"has {len(self.shown)} characters with its namespace's; at most {MAX_PAST_NAME_CHARS} can be shown"
+            raise refused("name", f"{what}, so shorten one")
+        return self
+
 
 class FunctionCall(NamedCall):
     type: Literal["function_call"]
@@ -95,12 +117,28 @@ class CustomCall(NamedCall):
     input: str
 
 
+class SearchCall(Item):
+    type: Literal["tool_search_call"]
+    call_id: Mark = None
+    execution: Mark = None
+    arguments: dict[str, Any] | str | None = None
+
+
 class CallOutput(Item):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     name: Mark = None
     namespace: Mark = None
     output: str | ItemContent
+
+
+class FoundTools(Item):
+    """Tools that a client found; the model may call them from then on."""
+
+    type: Literal["tool_search_output"]
+    call_id: Mark = None
+    execution: Mark = None
+    tools: Tools
 
 
 class AdditionalTools(Item):
@@ -114,12 +152,20 @@ class HostedItem(LeftOut):
 
     types = (
         "(compaction|compaction_summary|web_search_call|image_generation_call|mcp_list_tools|local_shell_call"
-        f"|local_shell_call_output|tool_search_call|tool_search_output){DATED}"
+        f"|local_shell_call_output){DATED}"
     )
 
 
 AnyItem: TypeAlias = Annotated[
-    InputMessage | FunctionCall | CallOutput | InputReasoning | CustomCall | AdditionalTools | HostedItem,
+    InputMessage
+    | FunctionCall
+    | CallOutput
+    | InputReasoning
+    | CustomCall
+    | SearchCall
+    | FoundTools
+    | AdditionalTools
+    | HostedItem,
     ByType("message"),
 ]
 
@@ -129,8 +175,8 @@ def turns_of(items: Sequence[AnyItem]) -> list[dict[str, Any]]:
     turns = list[dict[str, Any]]()
     turn: dict[str, Any] = {}  # the assistant's message in progress, the latest in `turns`
     for item in items:
-        if other := _other(item):
-            turns.append(other)
+        if (other := _other(item)) is not None:
+            turns += other
             turn = {}
         elif grown := _grown(item):
             if not turn or not _continues(turn, item):
@@ -140,13 +186,18 @@ def turns_of(items: Sequence[AnyItem]) -> list[dict[str, Any]]:
     return [{"content": "", **turn} for turn in turns]  # thinking that was cut has no text after it
 
 
-def _other(item: AnyItem) -> dict[str, Any] | None:
-    """Returns the message of a tool or a user; None for other items."""
+def _other(item: AnyItem) -> list[dict[str, Any]] | None:
+    """Returns the message of a tool or a user; [] for the output of a call without an id; None for other items."""
     match item:
         case InputMessage() if item.role != "assistant":
-            return {"role": item.role, "content": content_of(item.content)}
+            return [{"role": item.role, "content": content_of(item.content)}]
         case CallOutput():
-            return {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
+            return [{"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}]
+        case FoundTools():
+            names = ", ".join(one.function["name"] for one in Toolbox(item.tools).served)
+            text = f"Found these tools: {names}" if names else "Found no tools."
+            said = {"role": "tool", "tool_call_id": item.call_id, "content": text}
+            return [said] if item.call_id is not None else []
     return None
 
 
@@ -167,6 +218,9 @@ def _grown(item: AnyItem) -> dict[str, Any]:
             return {"tool_calls": [call_of(item.call_id, item.shown, item.arguments)]}
         case CustomCall():
             return {"tool_calls": [call_of(item.call_id, item.shown, as_arguments(item.input))]}
+        case SearchCall(call_id=str() as call_id, arguments=given):
+            arguments = given if isinstance(given, str) else json.dumps(given or {})
+            return {"tool_calls": [call_of(call_id, SEARCH, arguments)]}
     return {}
 
 
@@ -188,7 +242,7 @@ class Reasoning(Strict):
     effort: Effort | None = None
 
 
-class StreamOptions(Strict):
+class ResponseStreamOptions(StreamOptions):
     include_usage: bool | None = None  # the last event always has the usage
 
 
@@ -220,7 +274,13 @@ class ResponsesRequest(Asking):
         few(16, r"(?s).{0,64}", "must have names of at most 64 characters"),
     ] = None  # told again, and kept nowhere
     user: Mark = None  # taken, and kept nowhere
-    stream_options: StreamOptions | None = None
+    stream_options: ResponseStreamOptions | None = None
+
+    @model_validator(mode="after")
+    def _tells_what_is_not_included(self, info: ValidationInfo) -> Self:
+        if set(self.include or ()) - {"reasoning.encrypted_content"}:
+            tell_ignored("include", info)
+        return self
 
     @cached_property
     def items(self) -> list[AnyItem]:
@@ -230,7 +290,9 @@ class ResponsesRequest(Asking):
     @cached_property
     def toolbox(self) -> Toolbox:
         brought = [
-            (f"input.{i}.tools", item.tools) for i, item in enumerate(self.items) if isinstance(item, AdditionalTools)
+            (f"input.{i}.tools", item.tools)
+            for i, item in enumerate(self.items)
+            if isinstance(item, AdditionalTools | FoundTools)
         ]
         return Toolbox(self.tools or (), brought)
 
@@ -244,6 +306,7 @@ class ResponsesRequest(Asking):
             (r"\bmax_completion_tokens\b", "max_output_tokens"),
             (r"\breasoning_effort\b", "reasoning.effort"),
             (r"\bresponse_format(\.json_schema\b(?=\.))?", "text.format"),
+            (r"\btool_choice\.allowed_tools\b", "tool_choice"),
             (r"(?<=\.)function\.", ""),
         )
 

@@ -116,7 +116,13 @@ class Strict(BaseModel):
     """A part of a body. Validation context: the `Ignored` that receives ignored members' names, or None."""
 
     # Not extra="forbid", which creates an error per unknown field: a body can have very many.
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        json_schema_extra={"additionalProperties": False},
+    )
 
     ignores: ClassVar[frozenset[str]] = IGNORED
     announcing: ClassVar[str] = ""  # of a whole body: header with which requests announce members that are unknown here

@@ -18,7 +18,7 @@ from goodspeed.errors import ConstraintError
 from goodspeed.wire.fields import MAX_CONSTRAINT_CHARS
 from goodspeed.wire.generation import Constraint
 from tests.chats import ids_of, tokenizer, vocabulary
-from tests.constraint.babbler import may_end
+from tests.constraint.ending import may_end
 from tests.draft_node.parsing.texts import ALL
 
 TOKENIZER = tokenizer()
@@ -167,8 +167,6 @@ def test_text_spells_no_marker_that_the_parser_would_take(name: str, ids: dict[s
         assert not may_end(compiled, spelled(text), EOS)
     for text in ("a <tool [TOOL <function <|python", ""):
         assert may_end(compiled, spelled(text), EOS)
-    if form.formats.thinking is not None:
-        assert not may_end(compiled, spelled(f"a {form.formats.thinking.opens}"), EOS)
 
 
 @pytest.mark.parametrize("end", ["", "\n</tool_call>", " and\n<tool_call>\n<function=time>\n<parameter=b>\nfalse\n"])
@@ -224,6 +222,71 @@ def test_blanks_before_a_call_without_a_marker_are_those_of_the_parser() -> None
     for blank in filter(str.isspace, map(chr, range(0x110000))):
         assert not is_whole(compiled, blank + call)
         assert is_whole(compiled, f"{blank}x {call}")
+
+
+HOSTILE = [
+    *(marker for formats in ALL.values() for marker in formats.markers),
+    *(
+        "<function=rm>",
+        "<function=weather>\n<parameter=n>\n",
+        "</function>",
+        "</parameter>\n<parameter=n>\nx",
+        "rm",
+        '"}',
+    ),
+    *(
+        '{"name": "rm", "arguments": {}}',
+        '{"name": "weather", "parameters": {"n": "',
+        "[ARGS]{",
+        "\t",
+        "\u3000",
+        "\n",
+        "a",
+    ),
+]
+
+
+def hostile(form: GrammarSettings, seed: int) -> list[int] | None:
+    """Tokens that the grammar allows, which spell markers and calls wherever they can; None where they do not end."""
+    rng = np.random.default_rng(seed)
+    matcher = GRAMMARS.get(Constraint("grammar", grammar(form, TOOLSET)))
+    output = list[int]()
+    while len(output) < 400:
+        row = matcher.allowed(output)[0].view(np.uint32)
+        if len(output) > 150 or rng.random() < 0.05:
+            ending = [token for token in (EOS, *ENDS, *IDS.values()) if row[token // 32] >> (token % 32) & 1]
+            if EOS in ending:
+                return output
+            text = [int(rng.choice(ending))] if ending else []
+        else:
+            text = spelled(str(rng.choice(HOSTILE)))
+        text = text or [token for token in range(len(row) * 32) if row[token // 32] >> (token % 32) & 1][:1]
+        for token in text:
+            row = matcher.allowed(output)[0].view(np.uint32)
+            if not row[token // 32] >> (token % 32) & 1:
+                break
+            output.append(token)
+    return None
+
+
+@pytest.mark.parametrize("content", [None, {"type": "object", "properties": {"a": {"type": "string"}}}], ids=str)
+@pytest.mark.parametrize("formats", ALL.values(), ids=ALL.keys())
+def test_no_spelling_makes_a_call_that_the_grammar_does_not_know(
+    formats: Formats, content: dict[str, Any] | None
+) -> None:
+    content = content and {**content, "additionalProperties": False}
+    form = GrammarSettings(formats, IDS, "may" if formats.thinking is not None else "closed", content=content)
+    outputs = [output for seed in range(4) if (output := hostile(form, seed)) is not None]
+    assert outputs
+    for output in outputs:
+        parts = parts_of(form, output)
+        calls = [part for part in parts if isinstance(part, Call)]
+        for call in calls:
+            assert call.name in SCHEMAS
+            if call.name == "weather":
+                validate(json.loads(call.arguments), SCHEMA)
+        if content is not None and not calls:
+            validate(json.loads("".join(part.text for part in parts if isinstance(part, Content))), content)
 
 
 @pytest.mark.parametrize("content", [None, {"type": "integer"}])
@@ -332,6 +395,11 @@ TREE: dict[str, Any] = {
 OTHER = {"type": "object", "properties": {"s": {"type": "boolean"}}, "additionalProperties": False}
 REFERRING: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "the whole": (TREE, {"n": 1, "next": {"n": 2, "next": {"n": 3}}}, {"n": 1, "next": {"next": {"n": 2}}}),
+    "another property": (
+        {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}, "required": ["b"]},
+        {"b": 1},
+        {"b": {}},
+    ),
     "a definition within one": (
         {
             "properties": {"a": {"$ref": "#/definitions/x/$defs/y"}},
@@ -425,6 +493,8 @@ WRITES_NOTHING = {
     "look-around": {"type": "string", "pattern": "^(?!a).*$"},
     "an unknown format": {"type": "string", "format": "smell"},
     "unique items": {"type": "array", "uniqueItems": True},
+    "a number that is no float": {"const": 9007199254740993},
+    "members that overlap": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
 }
 
 

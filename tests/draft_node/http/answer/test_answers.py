@@ -181,12 +181,22 @@ BREAKS = [
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("error", "status", "code"), BREAKS)
 def test_what_fails_before_the_first_token_is_said_by_the_status(
-    api: Api, error: Exception, status: int, code: str, stream: bool
+    api: Api, error, status: int, code: str, stream: bool
 ) -> None:
     api.fail(error)
     answer = api.chat(n=2, stream=stream)
     assert error_of(answer, status)["code"] == code
     assert ("Retry-After" in answer.headers) == (status in (429, 503))
+
+
+@pytest.mark.parametrize(("error", "status", "code"), BREAKS)
+def test_a_stream_that_breaks_says_so_and_ends(api: Api, error, status: int, code: str) -> None:
+    api.fail(error, after=2)
+    *chunks, broken, done = events_of(api.complete(stream=True, max_tokens=5))
+    assert [json.loads(chunk)["choices"][0]["text"] for chunk in chunks] == ["a", "b"]
+    assert json.loads(broken)["error"]["code"] == code
+    assert done == "[DONE]"
+    assert error_of(api.complete(max_tokens=5), status)["code"] == code
 
 
 def test_the_official_client_raises_what_breaks_a_stream(api: Api) -> None:
@@ -226,6 +236,14 @@ def test_a_bug_in_mid_stream_is_logged_and_said(
 ) -> None:
     assert error_after_a_delta(api, path, ZeroDivisionError("as ordered")) == error | {"message": FAILED_HERE}
     assert "as ordered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "error"), [("responses", {"code": "server_error"}), ("messages", {"type": "overloaded_error"})]
+)
+def test_a_stream_that_breaks_ends_with_an_error_of_its_api(api: Api, path: str, error: dict[str, Any]) -> None:
+    told = error_after_a_delta(api, path, VerifyAway("verify_away", "away"))
+    assert told == error | {"message": "away"}
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages"])

@@ -1,4 +1,4 @@
-"""Large bodies and answers with very many log-probabilities are bounded, read, made and sent beside the event loop."""
+"""Answers with very many log-probabilities: they are bounded, and made and sent without holding the event loop."""
 
 import asyncio
 import gc
@@ -17,16 +17,21 @@ from draft_node.http.answer import streams
 from draft_node.http.answer.choices import Choice
 from draft_node.http.answer.completions import CompletionShape
 from draft_node.http.answer.logprobs import for_chat
+from draft_node.http.answer.shape import BYTES
 from draft_node.http.ask import generation as generations
 from draft_node.http.ask.generation import Batch
 from draft_node.http.schema.chat import CompletionRequest
+from draft_node.service.chat_support import ChatSupport
 from draft_node.service.fair_queue import FairQueue
-from draft_node.service.service import LARGE_BODY
+from draft_node.service.service import LARGE_ANSWER
 from goodspeed.wire.messages import Sampling
+from tests.chats import QWEN3, tokenizer
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, FakeService, error_of
 from tests.waiting import run_async, until
 
 NUM_TOP = 20
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+HEADERS = [(b"host", b"localhost"), (b"content-type", b"application/json")]
 
 
 def test_the_entries_of_a_chat_are_made_one_by_one_while_it_is_written() -> None:
@@ -86,31 +91,33 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+SAYS = "x" * (LARGE_ANSWER * BYTES)
 PROMPTS = ["x" * (CONTEXT_LEN - 1)] * 2
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("body", "shown", "is_long", "stream"),
+    ("path", "body", "shown", "num_whole", "num_streamed"),
     [
-        ({"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], True, False),
-        ({"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], True, True),
-        ({"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", True, True),
-        ({"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], True, False),
-        ({"prompt": "x", "echo": True}, "x", False, True),
+        ("completions", {"prompt": PROMPTS, "n": 2, "echo": True}, PROMPTS[0], 1, 1),
+        ("completions", {"prompt": PROMPTS, "n": 2, "return_token_ids": True}, "120,120,", 1, 1),
+        ("completions", {"prompt": PROMPTS[0], "echo": True, "logprobs": 5}, PROMPTS[0], 1, 1),
+        ("completions", {"prompt": "x", "echo": True}, "x", 0, 0),
+        ("responses", {"input": "x", "tools": [{**TOOL, "description": SAYS}]}, SAYS, 1, 2),
+        ("responses", {"input": "x", "tools": [TOOL]}, "x", 0, 0),
     ],
 )
 def test_what_is_long_is_shown_from_beside_the_event_loop(
-    api: Api, queued: list[str], body: dict[str, Any], shown: str, is_long: bool, stream: bool
+    queued: list[str], path: str, body: dict[str, Any], shown: str, num_whole: int, num_streamed: int, stream: bool
 ) -> None:
-    assert shown in api.complete(max_tokens=1, stream=stream, **body).text
-    assert queued.count("answers") == is_long
-
-
-def test_a_large_body_is_read_beside_the_event_loop(api: Api, queued: list[str]) -> None:
-    assert error_of(api.complete(prompt="x" * LARGE_BODY))["code"] == "context_length_exceeded"
-    assert queued.count("bodies") == 1
-    api.complete(prompt="x")
-    assert queued.count("bodies") == 1
+    """A response has the tools of its request: in the first and last events of a stream."""
+    api = Api()
+    api.service.chats, api.service.max_chars = ChatSupport.of(tokenizer(QWEN3)), 1 << 20
+    limit = "max_tokens" if path == "completions" else "max_output_tokens"
+    answer = api.client.post(f"/v1/{path}", json={limit: 1, **body, "stream": stream})
+    assert shown in answer.text
+    assert queued.count("answers") == (num_streamed if stream else num_whole)
+    assert ("bodies" in queued) == (shown is SAYS), "what repeats a large request is made where that is read"
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
@@ -159,9 +166,8 @@ def test_the_default_length_of_a_chat_leaves_room_for_its_log_probabilities(
     assert [generation.max_tokens for generation in api.service.generations] == [4, 4]
 
 
-@run_async
-async def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
+def sent_by(**wanted: Any) -> list[Message]:
+    """Returns what the application gives to the connection, for a completion."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -171,6 +177,24 @@ async def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch)
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await streams.whole(bytes(2500))({"type": "http"}, receive, send)
-    assert dict(sent[0]["headers"])[b"content-length"] == b"2500"
-    assert [len(message["body"]) for message in sent[1:]] == [1000, 1000, 500, 0]
+    async def body() -> None:
+        body = json.dumps(wanted).encode()
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": HEADERS}
+        given = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def first() -> Message:
+            return next(given, None) or await receive()
+
+        await Api().app(scope, first, send)
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+    return sent
+
+
+def test_a_large_answer_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
+    sent = sent_by(prompt="x", max_tokens=100, logprobs=NUM_TOP)
+    pieces = [message["body"] for message in sent[1:]]
+    assert max(map(len, pieces)) == 1000
+    assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
+    assert len(json.loads(b"".join(pieces))["choices"][0]["logprobs"]["tokens"]) == 100

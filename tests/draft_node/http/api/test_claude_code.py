@@ -1,10 +1,15 @@
 """Whole requests of Claude Code: the first turn, one after tools, a long session, another server's history."""
 
 import difflib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from draft_node.http.ask.body import MAX_BODY_BYTES
+from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from tests.chats import PLAIN
 from tests.draft_node.http.api import claude_code
 from tests.draft_node.http.api.claude_code import HEADERS, PATH, session, text, turn
@@ -121,6 +126,28 @@ def test_what_a_user_shows_is_text_or_a_sentence() -> None:
         "Notes\nIt rains.\nRain\nnotes.md\nMuch.[a file that this model cannot read]Two words[an image that" in prompt
     )
     assert names >= {"document", "image"}
+
+
+class Counting(SpeakingService):
+    """Counts a chat's messages, and has no tokens of them."""
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], user: str, inputs: Inputs = NOTHING
+    ) -> tuple[int, ...]:
+        self.prompts += [message["role"] for message in messages]
+        return (65,)
+
+
+def test_a_long_session() -> None:
+    """4,000 calls and results in 3 MB."""
+    found = Counting("Done.")
+    found.max_chars = 1 << 24
+    turns = [each for i in range(4000) for each in turn(i, text("x = 1\n" * 20), text("y"), reads=f"/{i}.py")]
+    body = session(*turns, stream=False)
+    assert 3_000_000 < len(json.dumps(body)) < MAX_BODY_BYTES
+    answer = ask(Api(service=found), body)
+    assert [block["text"] for block in answer.json()["content"]] == ["Done."]
+    assert Counter(found.prompts) == {"system": 1, "user": 4001, "assistant": 4000, "tool": 4000}
 
 
 def test_a_model_that_knows_no_tools_no_thinking_and_no_effort() -> None:

@@ -39,6 +39,12 @@ FREEFORM = {
     "description": "Edits files; the text is a patch, not JSON.",
     "format": {"type": "grammar", "syntax": "lark", "definition": GRAMMAR},
 }
+SEARCH = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "Finds more tools.",
+    "parameters": function("", "query", query=TEXT)["parameters"],
+}
 TOOLS = [
     function("exec_command", "cmd", cmd=TEXT, workdir=TEXT, yield_time_ms=NUMBER),
     function("write_stdin", "session_id", session_id=NUMBER, chars=TEXT),
@@ -48,7 +54,7 @@ TOOLS = [
     *(function(name, "id", id=TEXT) for name in ("read_mcp_resource", "request_user_input", "get_goal")),
     FREEFORM,
     ISSUES,
-    {"type": "tool_search", "execution": "client", "description": "Finds more tools."},
+    SEARCH,
     {"type": "web_search", "external_web_access": True, "filters": {"allowed_domains": ["example.org"]}},
     {"type": "image_generation", "output_format": "png"},
 ]
@@ -114,6 +120,8 @@ LONG = [
     {"type": "local_shell_call_output", "id": "s1", "output": "a b.py"},
     {"type": "tool_search_call", "call_id": "f1", "execution": "client", "arguments": {"query": "logs"}},
     {"type": "tool_search_output", "call_id": "f1", "execution": "client", "tools": [function("read_logs")]},
+    {"type": "tool_search_call", "execution": "server", "arguments": {}},
+    {"type": "tool_search_output", "execution": "server", "tools": [{"type": "mcp", "server_label": "x"}]},
     *AFTER_CALLS,
     said("assistant", "Done.", phase="final_answer"),
     said("user", "Thanks. Deploy it."),
@@ -143,7 +151,7 @@ def ignored_of(answer: Any) -> set[str]:
 
 OF_EVERY_TURN = {
     *("prompt_cache_key", "client_metadata", "verbosity", "summary"),
-    *("tool_search", "web_search", "image_generation", "format", "defer_loading", "output_schema"),
+    *("web_search", "image_generation", "format", "defer_loading", "output_schema"),
 }
 
 
@@ -155,8 +163,8 @@ def test_the_first_turn() -> None:
     shown = [json.loads(line)["function"] for line in session.prompt.splitlines() if line.startswith('{"type": "func')]
     names = [tool["name"] for tool in shown]
     assert names[:2] == ["exec_command", "write_stdin"]
-    assert names[-3:] == ["apply_patch", "mcp__tracker__open", "mcp__tracker__close"]
-    [patch, opening, closing] = shown[-3:]
+    assert names[-4:] == ["apply_patch", "mcp__tracker__open", "mcp__tracker__close", "tool_search"]
+    [patch, opening, closing, _] = shown[-4:]
     assert GRAMMAR in patch["description"]
     assert patch["parameters"]["required"] == ["input"]
     assert opening["description"].endswith("mcp__tracker__...: The team's issues.")
@@ -185,13 +193,15 @@ def test_a_turn_after_calls_shows_them_to_the_model() -> None:
 def test_a_long_session_with_a_compaction_and_tools_that_came_later() -> None:
     session = Session()
     answer = session.post(**asked(LONG, parallel_tool_calls=False, reasoning=None))
-    hosted = {"compaction", "web_search_call", "image_generation_call", "encrypted_content", "input_image"}
-    hosted |= {"local_shell_call", "local_shell_call_output", "tool_search_call", "tool_search_output"}
+    hosted = {"compaction", "web_search_call", "image_generation_call", "mcp", "encrypted_content", "input_image"}
+    hosted |= {"local_shell_call", "local_shell_call_output"}
     assert ignored_of(answer) == (OF_EVERY_TURN | hosted) - {"summary"}
     assert ENCRYPTED not in session.prompt
     tools = [line for line in session.prompt.splitlines() if line.startswith('{"type": "func')]
-    assert "deploy" in tools[-1]
+    assert [name in tools[-2] + tools[-1] for name in ("deploy", "read_logs")] == [True, True]
     assert sum('"name": "exec_command"' in tool for tool in tools) == 1
+    assert called("tool_search", query="logs") in session.prompt
+    assert "Found these tools: read_logs" in session.prompt
 
 
 RUN = {**FREEFORM, "name": "exec", "description": "Runs a script."}
@@ -229,16 +239,20 @@ def test_a_session_whose_tools_are_all_in_an_item_and_run_by_scripts() -> None:
 
 # -- what comes back ---------------------------------------------------------------------------------------------------
 
-SPOKEN = f"Now.\n{called('apply_patch', input=PATCH)}\n{called('mcp__tracker__open', title='x')}"
+SPOKEN = "Now.\n" + "\n".join(
+    [called("apply_patch", input=PATCH), called("mcp__tracker__open", title="x"), called("tool_search", query="logs")]
+)
 
 
 def test_calls_come_back_as_items_of_their_tools_kind() -> None:
     answer = Session(SPOKEN).post(**asked(stream=False)).json()
-    message, patch, opened = answer["output"]
+    message, patch, opened, search = answer["output"]
     assert message["type"] == "message"
     assert (patch["type"], patch["name"], patch["input"]) == ("custom_tool_call", "apply_patch", PATCH)
     assert "namespace" not in patch
     assert (opened["type"], opened["name"], opened["namespace"]) == ("function_call", "open", "mcp__tracker__")
+    assert (search["type"], search["execution"]) == ("tool_search_call", "client")
+    assert search["arguments"] == {"query": "logs"}
     assert {item["status"] for item in answer["output"]} == {"completed"}
     assert answer["store"] is False
     assert answer["tools"][11] == FREEFORM
@@ -266,7 +280,9 @@ def test_a_custom_call_is_streamed_as_the_official_client_reads_it(num_at_once: 
     assert (added.item.input, delta.delta, done.input, last.item.input) == ("", PATCH, PATCH, PATCH)
     assert {delta.item_id, done.item_id} == {added.item.id} == {last.item.id}
     final = events[-1].response
-    assert [type(item).__name__ for item in final.output[1:]] == ["ResponseCustomToolCall", "ResponseFunctionToolCall"]
+    assert [type(item).__name__ for item in final.output[1:]] == [
+        *("ResponseCustomToolCall", "ResponseFunctionToolCall", "ResponseToolSearchCall")
+    ]
     assert final.output[1] == last.item
 
 
@@ -291,8 +307,12 @@ OTHER = called("exec_command", cmd="ls")
 CLOSING = called("mcp__tracker__close", number=7)
 
 
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
 LISTED = {**TOOLS[0], "parameters": {"type": "array"}}
-APPLY = {"type": "custom", "name": "apply_patch"}
+APPLY, TRACKER = {"type": "custom", "name": "apply_patch"}, {"type": "namespace", "name": "mcp__tracker__"}
 
 
 @pytest.mark.parametrize(
@@ -304,6 +324,16 @@ APPLY = {"type": "custom", "name": "apply_patch"}
         (APPLY, OWN, True),
         (APPLY, OTHER, False),
         ({"type": "function", "name": "close", "namespace": "mcp__tracker__"}, CLOSING, True),
+        (allowed("auto", APPLY, {"type": "web_search"}), "hi " + OWN, True),
+        (allowed("auto", APPLY), OTHER, False),
+        (allowed("auto", APPLY), "hi", True),
+        (allowed("required", APPLY, {"type": "function", "name": "wait"}), OWN, True),
+        (allowed("required", APPLY), "hi", False),
+        (allowed("required", APPLY), OTHER, False),
+        (allowed("auto", TRACKER), CLOSING, True),
+        (allowed("auto", TRACKER), OWN, False),
+        (allowed("auto", APPLY, {"type": "tool_search"}), called("tool_search", query="logs"), True),
+        (allowed("required", {"type": "tool_search"}), OWN, False),
     ],
 )
 def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> None:
@@ -316,6 +346,8 @@ def test_a_choice_of_tools_is_kept(choice: Any, says: str, is_allowed: bool) -> 
 
 def test_tools_that_are_only_hosted_are_none() -> None:
     session = Session(OWN)
+    session.post(**asked(stream=False, tool_choice=allowed("auto", {"type": "web_search"})))
+    assert "# Tools" not in session.prompt
     session.post(**asked(stream=False, tools=[{"type": "web_search_2025_08_26"}, {"type": "code_interpreter"}]))
     assert "# Tools" not in session.prompt
 
@@ -332,7 +364,20 @@ def test_tools_that_are_only_hosted_are_none() -> None:
             'must be "object"',
         ),
         ({"tool_choice": {"type": "custom", "name": "close"}}, "tool_choice.name", "choose one of tools"),
-        ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools.0.name", "must match pattern"),
+        (
+            {"tool_choice": allowed("auto", APPLY, {**APPLY, "name": "oh"})},
+            "tool_choice.tools",
+            "no tool is named 'oh'",
+        ),
+        ({"tool_choice": allowed("auto", {**TRACKER, "name": "crm"})}, "tool_choice.tools", "no tool is named 'crm__'"),
+        ({"tool_choice": allowed("required", {"type": "mcp"})}, "tool_choice.tools", "must not be empty"),
+        (
+            {"tool_choice": allowed("required", {**TRACKER, "name": "exec_command"})},
+            "tool_choice.tools",
+            "no tool is named 'exec_command__'",
+        ),
+        ({"tools": [{**ISSUES, "name": "n" * 125}]}, "tools.0.tools", "shorten a name"),
+        ({"tool_choice": allowed("sometimes", APPLY)}, "tool_choice.mode", "'auto' or 'required'"),
         ({"input": [*FIRST, {"type": "item_reference", "id": "x"}]}, "input.3", "send the item itself"),
         ({"input": [said("user"), {"type": "compaction_trigger"}]}, "input.1", "send one of 'message'"),
         ({"previous_response_id": "r"}, "previous_response_id", "send all of it as input"),
@@ -343,3 +388,15 @@ def test_what_would_change_the_text_is_refused_by_its_own_name(body: Any, param:
     assert error["param"] == param
     assert error["message"].startswith(param)
     assert words in error["message"]
+
+
+def test_chats_restrict_their_tools_likewise() -> None:
+    api = Session(OTHER).api
+    tools = [{"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}} for tool in TOOLS[:2]]
+    wait = {"type": "function", "function": {"name": "write_stdin"}}
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [wait]}}
+    assert api.chat(tools=tools, tool_choice=choice).status_code == 200
+    assert not may_end_after(api, OTHER)
+    assert may_end_after(api, called("write_stdin", session_id=1))
+    wait["function"] = {"name": "oh"}
+    assert error_of(api.chat(tools=tools, tool_choice=choice))["param"] == "tool_choice.allowed_tools.tools"

@@ -217,6 +217,23 @@ def test_a_conversation_with_calls_is_that_of_a_chat() -> None:
     assert counted == {"input_tokens": answer.json()["usage"]["input_tokens"]}
 
 
+NESTED: dict[str, Any] = {"a": 1}
+for _ in range(32):
+    NESTED = {"a": NESTED}
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [(NESTED, "not have more than 32 levels"), ({"a": float("nan")}, "not have NaN or Infinity, which are not JSON")],
+)
+def test_an_input_that_no_call_has_is_refused_by_its_own_name(given: dict[str, Any], what: str) -> None:
+    messages = [{"role": "assistant", "content": [USE | {"input": given}]}, USER]
+    api = Api(service=SpeakingService("Cold."))
+    body = json.dumps({"max_tokens": 5, "messages": messages})
+    answer = api.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(answer, 400, "invalid_request_error") == f"messages.0.content.0.input must {what}"
+
+
 def test_a_users_own_word_is_quoted_as_it_is() -> None:
     """Also where it is the name of a parameter that has another name here."""
     answer = ask(Api(service=SpeakingService("Cold.")), tools=[WEATHER | {"name": "max_completion_tokens"}] * 2)
@@ -344,7 +361,7 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
             "output_config.format.schema",
         ),
         ({"output_config": {"format": {"type": "json_schema", "schema": LONG}}}, "output_config.format.schema has"),
-        ({"stream_options": {"include_usage": True}}, "stream_options is not a supported parameter"),
+        ({"stream_options": {}}, "stream_options needs stream"),
     ],
 )
 def test_refused_by_name(api: Api, body: dict[str, Any], message: str) -> None:

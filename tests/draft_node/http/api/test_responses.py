@@ -176,6 +176,7 @@ def test_an_output_that_was_cut_while_thinking_may_be_sent_back() -> None:
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
         ({"input": "x" * 1500}, "input"),
         ({"max_tokens": 5}, "max_tokens"),
+        ({"stream_options": {}}, "stream_options"),
         ({"goodspeed": {"speed": 1}}, "goodspeed.speed"),
         ({"input": []}, "input"),
         ({"input": "x" * 3000}, "input"),

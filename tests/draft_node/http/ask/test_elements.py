@@ -22,7 +22,7 @@ from draft_node.http.schema.errors import ApiError
 from draft_node.http.schema.messages import MessagesRequest
 from draft_node.http.schema.responses import ResponsesRequest
 from draft_node.http.schema.strict import Strict
-from tests.draft_node.http.fake import Api, error_of
+from tests.draft_node.http.fake import Api
 
 HANGS_S = 3.0
 """Ten times what the costliest body took on a quiet machine, so that a slow one passes."""
@@ -150,6 +150,12 @@ def test_no_body_hangs_what_reads_it(kind: str) -> None:
     assert min(cpu_s(kind) for _ in range(3)) < HANGS_S
 
 
-def test_the_answer_names_the_bound(api: Api) -> None:
-    error = error_of(api.complete(prompt=[[1]] * MAX_CONTAINERS), 413)
-    assert f"{MAX_CONTAINERS} lists and objects" in error["message"]
+PATHS = ("v1/completions", "v1/chat/completions", "v1/responses", "v1/messages", "v1/messages/count_tokens", "tokenize")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", [*PATHS, "detokenize"])
+def test_the_answer_names_the_bound(path: str) -> None:
+    answer = Api().client.post(f"/{path}", content=repeated(b"[1]"), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+    assert f"{MAX_CONTAINERS} lists and objects" in answer.json()["error"]["message"]

@@ -38,15 +38,30 @@ def test_the_one_token_after_a_scored_prompt_is_no_end_of_sequence(api: Api) -> 
     assert [generation.min_tokens for generation in api.service.generations] == [1, 0, 0]
 
 
-def test_more_than_can_be_told_of_prompts_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_echo_in_chunks_is_the_whole_one(api: Api) -> None:
+    body = {**HARNESS, "prompt": ["hey", "you"], "max_tokens": 3}
+    whole = api.complete(**body).json()["choices"]
+    joined: list[dict[str, Any]] = [{"text": "", "tokens": [], "token_logprobs": []} for _ in whole]
+    for chunk in chunks_of(api.complete(**body, stream=True)):
+        for choice in chunk["choices"]:
+            into = joined[choice["index"]]
+            into["text"] += choice["text"]
+            for name in ("tokens", "token_logprobs"):
+                into[name] += (choice["logprobs"] or {}).get(name, [])
+    for choice, into in zip(whole, joined, strict=True):
+        told = {name: choice["logprobs"][name] for name in ("tokens", "token_logprobs")}
+        assert into == {"text": choice["text"], **told}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_more_than_can_be_told_of_prompts_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
     monkeypatch.setattr("draft_node.http.ask.generation.MAX_PROMPT_LOGPROBS", 12)
-    body: dict[str, Any] = {**HARNESS, "max_tokens": 1}
+    body: dict[str, Any] = {**HARNESS, "max_tokens": 1, "stream": stream}
     assert api.complete(**body, prompt=["123", "456"]).status_code == 200
     error = error_of(api.complete(**body, prompt=["123", "4567"]))
     assert error["param"] == "echo"
     assert "at most 6" in error["message"]
     assert error_of(api.complete(**body, prompt="1", n=2))["param"] == "n"
-    assert error_of(api.complete(**body, prompt="1", stream=True))["param"] == "stream"
     assert MAX_PROMPT_LOGPROBS == 1 << 18
 
 
@@ -62,7 +77,7 @@ def test_ids_of_tokens(api: Api) -> None:
     assert "token_ids" not in api.chat(max_tokens=2).json()["choices"][0]
 
 
-@pytest.mark.parametrize("extra", [{}, {"echo": True}])
+@pytest.mark.parametrize("extra", [{}, {"echo": True}, {"echo": True, "logprobs": 0}])
 def test_ids_of_tokens_in_chunks(api: Api, extra: dict[str, Any]) -> None:
     chunks = chunks_of(api.complete(prompt="hey", max_tokens=2, return_token_ids=True, stream=True, **extra))
     choices = [chunk["choices"][0] for chunk in chunks]

@@ -45,6 +45,14 @@ def test_a_request_names_a_tier_or_says_it_itself(api: Api, slo: Any, meant: Obj
         assert wanted(api) == meant
 
 
+@pytest.mark.parametrize("name", ["x-slo-ttft-ms", "X-SLO-TPOT-MS"])
+def test_headers_of_other_servers_are_refused(api: Api, name: str) -> None:
+    error = error_of(api.client.post("/v1/completions", json={"prompt": "a"}, headers={name: "200"}))
+    assert (error["param"], error["code"]) == (name.lower(), "unknown_parameter")
+    assert "send goodspeed.slo" in error["message"]
+    assert not api.service.generations
+
+
 @pytest.mark.parametrize("tier", ["priority", "auto", "default", None])
 def test_openais_service_tier_asks_for_the_tier_of_that_name_if_there_is_one(api: Api, tier: str | None) -> None:
     assert api.chat(service_tier=tier, max_tokens=3).status_code == 200

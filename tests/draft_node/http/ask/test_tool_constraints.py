@@ -13,7 +13,7 @@ from draft_node.service.service import LARGE_BODY
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
 from tests.chats import MISTRAL, QWEN3, R1, function, ids_of
-from tests.constraint.babbler import may_end
+from tests.constraint.ending import may_end
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, api
 from tests.draft_node.http.fake import Api, error_of
 from tests.draft_node.http.speaking import SpeakingService
