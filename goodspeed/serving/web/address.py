@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from goodspeed.errors import ConfigError, TransportError
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.options import ADDRESS
-from goodspeed.serving.web.connection_limit import MIN_CONNECTIONS, possible_connections
+from goodspeed.serving.web.connection_limit import check_capacity
 from goodspeed.wire.endpoints import cannot_bind
 
 BACKLOG = 1024
@@ -68,7 +68,7 @@ class BoundAddress:
 
 def bind_http(text: str, key_file: str | None) -> BoundAddress:
     """Binds the address of `--http`. ConfigError for bad keys or few descriptors; else as `bind`."""
-    possible_connections(MIN_CONNECTIONS)  # else the error would come when all is loaded
+    check_capacity()
     keys = Keys.of_file(key_file) if key_file is not None else None
     return BoundAddress(keys, bind(text, keys))
 

@@ -1,7 +1,7 @@
 """An HTTP connection with limits, around uvicorn's connection, which speaks HTTP.
 
-A request must arrive in time, and only one may be sent ahead. The kernel ends a connection whose client reads nothing.
-Uvicorn alone would wait forever for a request; its own limit closes no connection.
+A request must arrive in time, and only a few may be sent ahead. The kernel ends a connection whose client reads
+nothing. Uvicorn alone would wait forever for a request; its own limit closes no connection.
 """
 
 import asyncio
@@ -28,6 +28,10 @@ STALLED_S = 2.0
 """Time after which a client that does not read what is buffered for it counts as idle, and may be closed to make
 room."""
 
+MAX_AHEAD, MAX_AHEAD_UNAUTHORIZED = 8, 1
+"""Most requests in a row that are sent before the answer to the one before; the last one's answer ends the
+connection."""
+
 CONNECTION = "goodspeed.connection"
 """Entry of a request's state with its `Connection`."""
 
@@ -42,13 +46,13 @@ class Connection(asyncio.Protocol):
     _is_whole = False  # the latest request arrived in full, and is being answered
     _is_authorized = False
     _behind_since: float | None = None  # the client does not read what is buffered for it
-    _is_ahead = False  # the latest request was sent before the answer to the one before
+    _num_ahead = 0
     _has_received = False  # since the latest request
 
     def __init__(
         self,
         http: Callable[..., asyncio.Protocol],
-        limit: ConnectionLimit,
+        limit: "ConnectionLimit[Connection]",
         *,
         app_state: dict[str, Any],
         **options: Any,
@@ -119,7 +123,7 @@ class Connection(asyncio.Protocol):
 
     def begin(self) -> None:
         """Notes that a request's head arrived."""
-        self._is_ahead = not self._has_received
+        self._num_ahead = 0 if self._has_received else self._num_ahead + 1
         self._has_received = self._is_whole = self._is_authorized = False
 
     def arrived(self) -> None:
@@ -131,8 +135,10 @@ class Connection(asyncio.Protocol):
         self._is_authorized = True
 
     def head(self, message: Message) -> Message:
-        """Returns the head of an answer, which ends the connection if its request was sent ahead."""
-        return {**message, "headers": [*message.get("headers", []), CLOSE]} if self._is_ahead else message
+        """Returns the head of an answer, which ends the connection if too many requests were sent ahead."""
+        if self._num_ahead < (MAX_AHEAD if self._is_authorized else MAX_AHEAD_UNAUTHORIZED):
+            return message
+        return {**message, "headers": [*message.get("headers", []), CLOSE]}
 
     def end(self) -> None:
         """Notes that the answer ended, or that there will be none."""

@@ -4,7 +4,7 @@ import ipaddress
 import logging
 from collections import Counter
 from collections.abc import Hashable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from goodspeed.errors import ConfigError
 from goodspeed.wire import descriptors
@@ -24,17 +24,18 @@ RESERVED = 8
 """One in this many connections is reserved for other hosts: a single host cannot take all."""
 
 
-class Limited(Hashable, Protocol):
+class Occupant(Hashable, Protocol):
     """A connection."""
-
-    def make_room(self) -> None:
-        """Closes it for another one."""
 
     def idle_since(self, now: float) -> float | None:
         """Returns the time since which it may be closed to make room; None while it is busy."""
+        ...
 
 
-class ConnectionLimit:
+C = TypeVar("C", bound=Occupant)
+
+
+class ConnectionLimit(Generic[C]):
     """Admits connections up to a limit, in total and per host.
 
     A connection is *busy* while a complete, authorised request is being answered and the client reads the answer. All
@@ -49,13 +50,13 @@ class ConnectionLimit:
     def __init__(self, max_open: int) -> None:
         self.max_open = max_open
         self.max_per_host = max(1, max_open - max(1, max_open // RESERVED))
-        self._hosts: dict[Limited, str] = {}
+        self._hosts: dict[C, str] = {}
 
     @property
     def num_open(self) -> int:
         return len(self._hosts)
 
-    def admit(self, who: Limited, host: str, now: float) -> Limited | None:
+    def admit(self, who: C, host: str, now: float) -> C | None:
         """Registers a connection; returns the one to close, already removed.
 
         None if there is room; `who` if no other connection is idle.
@@ -74,7 +75,7 @@ class ConnectionLimit:
         self.remove(victim)
         return victim
 
-    def remove(self, who: Limited) -> None:
+    def remove(self, who: C) -> None:
         """Removes a connection; does nothing for a removed one."""
         self._hosts.pop(who, None)
 
@@ -95,6 +96,21 @@ def possible_connections(wanted: int) -> int:
 
     Raises ConfigError below MIN_CONNECTIONS.
     """
+    possible = _possible(wanted)
+    if possible < wanted:
+        logger.warning(
+            "serving fewer HTTP connections than usual; allow this process more descriptors (ulimit -n)",
+            extra={"possible": possible, "wanted": wanted},
+        )
+    return possible
+
+
+def check_capacity() -> None:
+    """Raises the ConfigError of `possible_connections` early, before anything is loaded."""
+    _possible(MAX_CONNECTIONS)
+
+
+def _possible(wanted: int) -> int:
     free = descriptors.num_free()
     if free is None:
         return wanted
@@ -102,11 +118,6 @@ def possible_connections(wanted: int) -> int:
     if possible < min(wanted, MIN_CONNECTIONS):
         raise ConfigError(
             f"--http: this process may open only {free} more files and sockets, too few to serve HTTP; allow "
-            f"at least {KEPT + MIN_CONNECTIONS - free} more (ulimit -n)"
-        )
-    if possible < wanted:
-        logger.warning(
-            "serving fewer HTTP connections than usual; allow this process more descriptors (ulimit -n)",
-            extra={"possible": possible, "wanted": wanted},
+            f"at least {KEPT + MIN_CONNECTIONS - free} more (ulimit -n), or {KEPT + wanted} for {wanted} connections"
         )
     return possible

@@ -6,8 +6,8 @@ import binascii
 import hashlib
 import ipaddress
 import re
-import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,9 +23,6 @@ OPEN_PATHS = ("/health", "/ready")
 
 USER = "goodspeed.user"
 """Entry of a request's state with the user's name, derived from the key."""
-
-LOOK_S = 0.05
-"""Interval at which `Counted.all_sent` looks."""
 
 PERSON = b"goodspeed-user"
 """Salt that makes a user's name differ from the key's digest in `api_keys.py`."""
@@ -131,12 +128,15 @@ class Counted:
         self._app = app
         self._answers = answers
         self._num_begun = 0  # requests whose response is being made or sent
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def all_sent(self, timeout_s: float) -> bool:
         """Waits until no response is being made or sent, at most timeout_s; False if one still is."""
-        ends_at = time.monotonic() + timeout_s
-        while self._num_begun and time.monotonic() < ends_at:
-            await asyncio.sleep(LOOK_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                while self._num_begun:  # another may have begun since the event was set
+                    await self._idle.wait()
         return not self._num_begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,8 +146,15 @@ class Counted:
                 self._answers[route, message["status"]] += 1
             await send(message)
 
-        self._num_begun += 1
+        self._begun(1)
         try:
             await self._app(scope, receive, watch)
         finally:
-            self._num_begun -= 1
+            self._begun(-1)
+
+    def _begun(self, num: int) -> None:
+        self._num_begun += num
+        if self._num_begun:
+            self._idle.clear()
+        else:
+            self._idle.set()

@@ -1,11 +1,13 @@
 """Runs Uvicorn inside a daemon's event loop, without taking over the loop or its signals."""
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +24,11 @@ GRACE_S = 2
 
 MAX_ACCEPTED = 8
 """Most connections accepted in one turn of the event loop; more would block it."""
+
+WARN_INTERVAL_S = 60.0
+"""Shortest time between two warnings about exhausted descriptors or memory."""
+
+SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Watch:
@@ -111,6 +118,24 @@ class _Server(uvicorn.Server):
             listener.listen(BACKLOG)  # asyncio accepts as many at once as it lets wait, MAX_ACCEPTED
 
 
+class _LoopErrors:
+    """Handles errors of the event loop: those of accepting without descriptors with one line in WARN_INTERVAL_S."""
+
+    def __init__(self) -> None:
+        self._said_at = -WARN_INTERVAL_S
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in SCARCE and "socket" in context):
+            loop.default_exception_handler(context)
+        elif loop.time() - self._said_at >= WARN_INTERVAL_S:
+            self._said_at = loop.time()
+            logger.warning(
+                "cannot accept HTTP connections now; allow this process more descriptors (ulimit -n)",
+                extra={"error": error.strerror},
+            )
+
+
 async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int = MAX_CONNECTIONS) -> None:
     """Serves in this event loop until cancelled; then stops accepting, and gives running answers GRACE_S to end.
 
@@ -130,9 +155,12 @@ async def serve(app: ASGIApp, listener: socket.socket, *, max_connections: int =
         timeout_keep_alive=int(REQUEST_TIMEOUT_S),
         timeout_graceful_shutdown=GRACE_S,
     )
-    limit = ConnectionLimit(possible_connections(max_connections))
+    limit: ConnectionLimit[Connection] = ConnectionLimit(possible_connections(max_connections))
     config.load()
     config.http_protocol_class = partial(Connection, config.http_protocol_class, limit)  # type: ignore[assignment]
+    loop = asyncio.get_running_loop()
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(_LoopErrors())
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:

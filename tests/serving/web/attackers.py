@@ -18,6 +18,7 @@ HEAD = b" HTTP/1.1\r\nHost: localhost\r\n"
 KINDS = {
     "models": (b"GET /v1/models" + HEAD + b"\r\n") * 40_000,
     "health": (b"GET /health" + HEAD + b"\r\n") * 40_000,
+    "document": (b"GET /openapi.json" + HEAD + b"\r\n") * 200,
     "dripping": b"GET /health" + HEAD,  # and one byte more every ten seconds
     "incomplete": b"POST /v1/completions" + HEAD + b"Content-Length: 100\r\n\r\nhalf",
     "silent": b"",

@@ -1,11 +1,15 @@
-"""Few connections are accepted at once, and fewer in all where descriptors are scarce."""
+"""No descriptor is left: one line, little work, and connections again as soon as there is one."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from goodspeed.errors import ConfigError
@@ -15,7 +19,46 @@ from goodspeed.serving.web.connection_limit import possible_connections
 from goodspeed.wire import descriptors
 from tests.descriptors import at_most
 from tests.listening import listen
-from tests.waiting import run_async
+from tests.waiting import run_async, until
+
+SCARCE = "cannot accept HTTP connections now"
+
+
+def highest() -> int:
+    """The descriptor after the highest in use: a limit so low leaves none."""
+    with Path(os.devnull).open() as file:
+        return file.fileno()
+
+
+@run_async
+async def test_without_descriptors_one_line_and_hardly_any_work(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_tries = 0
+    handle = server._LoopErrors.__call__
+
+    def counted(self: server._LoopErrors, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal num_tries
+        num_tries += 1
+        handle(self, loop, context)
+
+    async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("hello")(scope, receive, send)
+
+    monkeypatch.setattr(server._LoopErrors, "__call__", counted)
+    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.05)
+    with listen() as listener, socket.socket() as client:
+        serving = asyncio.create_task(server.serve(hello, listener))
+        client.setblocking(False)
+        await asyncio.sleep(0)
+        with at_most(highest()):
+            await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
+            await until(lambda: num_tries >= 2 * server.MAX_ACCEPTED)
+        await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.get_running_loop().sock_recv(client, 100)).startswith(b"HTTP/1.1 200 ")
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    assert [line.split(";")[0] for line in caplog.messages] == [SCARCE]
 
 
 @run_async

@@ -176,9 +176,19 @@ async def test_who_takes_nothing_makes_room(stalled_s: float, monkeypatch: pytes
 
 
 @run_async
-async def test_one_request_may_be_sent_ahead() -> None:
-    answers = await said((b"GET" + HEAD + b"\r\n") * 1000)
-    assert (answers.count(b"hello"), answers.count(b"connection: close")) == (2, 1)
+async def test_few_requests_may_be_sent_ahead() -> None:
+    request = b"GET" + HEAD + b"\r\n"
+    answers = await said(request * 1000)
+    assert answers.count(b"hello") == answers.count(b"connection: close") + connection.MAX_AHEAD
+    assert answers.count(b"connection: close") == 1
+    few = request * (connection.MAX_AHEAD - 1) + b"GET" + HEAD + b"Connection: close\r\n\r\n"
+    assert (await said(few)).count(b"hello") == connection.MAX_AHEAD
+
+
+@run_async
+async def test_who_is_not_let_in_may_send_one_ahead() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
+    assert (await said(request * 3)).count(b"HTTP/1.1 421 ") == 2
 
 
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"

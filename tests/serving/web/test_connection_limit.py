@@ -13,8 +13,6 @@ class Place:
     def __init__(self, since: float | None) -> None:
         self.since = since
 
-    def make_room(self) -> None: ...
-
     def idle_since(self, now: float) -> float | None:
         return self.since
 
@@ -22,9 +20,9 @@ class Place:
 NEW = Place(9)
 
 
-def full(hosts: str) -> tuple[ConnectionLimit, dict[str, Place]]:
+def full(hosts: str) -> tuple[ConnectionLimit[Place], dict[str, Place]]:
     """Connections `a0`, `a1`, `b2`... of these hosts, which came at 0, 1, 2 s and fill all limit."""
-    limit = ConnectionLimit(len(hosts))
+    limit: ConnectionLimit[Place] = ConnectionLimit(len(hosts))
     places = {f"{host}{moment}": Place(moment) for moment, host in enumerate(hosts)}
     for name, place in places.items():
         assert limit.admit(place, name[0], 0) is None
@@ -61,14 +59,14 @@ def test_laws(seed: int) -> None:
     A newcomer is refused only where all others are busy, or its host has as many as one may have.
     """
     draw = random.Random(seed)
-    limit = ConnectionLimit(draw.randint(2, 20))
+    limit: ConnectionLimit[Place] = ConnectionLimit(draw.randint(2, 20))
     hosts = draw.choice(["aaaab", "abcdefghijklmnopqrstuvwxyz"])
     there: dict[Place, str] = {}
     for number in range(400):
         host, newcomer = draw.choice(hosts), Place(number)
         victim = limit.admit(newcomer, host, number)
         there[newcomer] = host
-        if isinstance(victim, Place):
+        if victim is not None:
             victims_host = there.pop(victim)
             assert victim.since is not None
             idle = [place.since for place, h in there.items() if h == victims_host and place.since is not None]
