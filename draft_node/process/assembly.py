@@ -29,7 +29,7 @@ VERIFY_TIMEOUT_S = 3.0
 """Silence after which the verify node counts as away; at least three of its heartbeat intervals."""
 
 
-def assemble(config: DraftConfig, keys: ClientKeys | None = None) -> tuple[DraftDaemon, Vocabulary]:
+def assemble(config: DraftConfig, keys: ClientKeys | None) -> tuple[DraftDaemon, Vocabulary]:
     """Connects, and loads the model (or only the tokenizer).
 
     Raises named errors if model, tokenizer or address is not usable. keys: as from `preflight.read_keys`.

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from goodspeed.constraint.compiling import Constraints
-from goodspeed.constraint.matcher import ANY, Matcher
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.exact import trees
 from goodspeed.wire.fields import Verification
@@ -48,12 +47,6 @@ def encode(text: str) -> list[int]:
 
 def decode(tokens: Sequence[int]) -> str:
     return str(VOCABULARY.tokenizer.decode(list(tokens)))
-
-
-def may_end(matcher: Matcher, output: Sequence[int], end: int) -> bool:
-    """True if the grammar allows `end`, an EOS token, after the output."""
-    row = matcher.allowed(output)[0]
-    return bool((row != ANY).any() and row.view("u4")[end // 32] >> end % 32 & 1)
 
 
 def _closes(token: int) -> float:

@@ -13,7 +13,8 @@ from goodspeed.constraint import grammars, schemas
 from goodspeed.constraint.schemas import DATE, FORMATS, enforceable
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
-from tests.constraint.babbler import CLOSERS, CONSTRAINTS, END, NUM_TOKENS, decode, encode, may_end
+from tests.constraint.babbler import CLOSERS, CONSTRAINTS, END, NUM_TOKENS, decode, encode
+from tests.constraint.ending import may_end
 from tests.constraint.random_schemas import random_schema
 
 MAX_TOKENS = 150

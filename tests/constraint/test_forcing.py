@@ -13,8 +13,9 @@ from goodspeed.constraint.grammars import to_grammar
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.wire.generation import Constraint
-from tests.constraint.babbler import CONSTRAINTS, END, may_end
-from tests.constraint.test_schemas import SCHEMAS
+from tests.constraint.babbler import CONSTRAINTS, END
+from tests.constraint.ending import may_end
+from tests.constraint.hostile import HOSTILE_ROWS, schemas
 
 UNFORCED = "no_forcing"
 LONG = "abcdefghij " * 370  # 4,070 bytes
@@ -22,28 +23,6 @@ INF = float("inf")
 NAMES = [f"{each:02}" for each in range(40)]
 NO_VALUES: dict[str, Any] = {name: {} for name in NAMES}
 VALUE = {"const": "xy" * 450}
-ORDINARY = [Constraint("json_schema", schema) for _, schema in SCHEMAS]
-NODE = {"n": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "null"}]}, "z": {"const": LONG}}
-
-
-def constraint_of(**schema: Any) -> Constraint:
-    return Constraint("json_schema", json.dumps(schema))
-
-
-HOSTILE_ROWS = {
-    "60,000 digits": constraint_of(const="7" * 60_000),
-    "1,000 repetitions": constraint_of(type="string", pattern="^(abc){1000}[0-9]$"),
-    "a tree with a long end": constraint_of(
-        **{"$defs": {"t": {"type": "object", "properties": NODE, "required": ["n", "z"]}}, "$ref": "#/$defs/t"}
-    ),
-    "long choices": Constraint("choice", json.dumps([LONG[:4000] + str(each) for each in range(8)])),
-    "doubled rules": Constraint(
-        "grammar",
-        "start: r0\n" + "\n".join(f"r{n}: r{n + 1} r{n + 1}" for n in range(40)) + f'\nr40: "{LONG[:1000]}"',
-    ),
-    "a long text that is ignored": Constraint("grammar", 'start: "a" "b"+\n%ignore /x{4000}/'),
-}
-"""What took 10 ms to a second for each row, when all that it forces was computed."""
 
 
 def far(**schema: Any) -> dict[str, Any]:
@@ -128,19 +107,20 @@ def walk(compiled: Matcher, seed: int, num_tokens: int = 40) -> list[int]:
 
 @pytest.mark.parametrize("constraint", HOSTILE_ROWS.values(), ids=HOSTILE_ROWS)
 def test_no_constraint_has_more_forced_than_is_paid_for(constraint: Constraint) -> None:
+    """Each took 10 ms to a second for each row, when all that it forces was computed."""
     with suppress(ConstraintError):
         assert max(walk(CONSTRAINTS.get(constraint), 1)) <= MAX_BYTES
 
 
 def test_what_is_told_is_never_too_low() -> None:
     often = {"required": NAMES[:20], "additionalProperties": {"const": "the quick brown fox jumps over the lazy dog"}}
-    for seed, constraint in enumerate([*ORDINARY, Constraint("json_schema", json.dumps({"type": "object", **often}))]):
+    for seed, constraint in enumerate([*schemas(), Constraint("json_schema", json.dumps({"type": "object", **often}))]):
         told = of_schema(json.loads(constraint.source))
         assert told >= max(walk(CONSTRAINTS.get(constraint), seed)), constraint.source
 
 
 def test_ordinary_constraints_still_force_what_must_follow() -> None:
-    unforced = [each.source for each in ORDINARY if UNFORCED in to_grammar(each)]
+    unforced = [each.source for each in schemas() if UNFORCED in to_grammar(each)]
     assert len([each for each in unforced if "$ref" not in each]) <= 1
     assert len(unforced) <= 6
     assert UNFORCED in to_grammar(Constraint("choice", json.dumps(["x" * (MAX_BYTES + 1)])))

@@ -39,6 +39,10 @@ def tree(right: list[int], rng: random.Random, babbler: Babbler, output: list[in
     return Draft([*tokens, *wrong], parents)
 
 
+def test_there_are_two_hundred_of_many_kinds():
+    assert (len(SCHEMAS), len(set(SCHEMAS)), len(FILES)) == (200, 200, 12)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [path.stem for path in FILES])
 @pytest.mark.parametrize(("temperature", "drafter"), [(0.0, chain), (1.0, tree)])

@@ -212,7 +212,8 @@ def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[s
     """Slopes of the round time around a round with one token per session, and the fixed remainder, in seconds."""
     number = max(1, num_sessions)
     round_s = cost.round_s(number, number, context)
-    token_s = max(0.0, (cost.round_s(number + budget, number, context) - round_s) / budget)
+    read = cost.context_tokens(context, number + budget, number)
+    token_s = max(0.0, (cost.round_s(number + budget, number, read) - round_s) / budget)
     session_s = max(0.0, cost.round_s(number, number + 1, context) - round_s)
     context_s = max(0.0, (cost.round_s(number, number, context + 1024) - round_s) / 1024)
     fixed_s = max(0.0, round_s - token_s * number - session_s * number - context_s * context)

@@ -101,6 +101,7 @@ class Comparison:
     mean: float = 0.0  # of the ratio's logarithm, as compared here
     variance: float = FIRST_VARIANCE
     num: float = 0.0
+    was_tried: bool = False  # a trial has begun here; later ones wait until they are owed the time
 
     def learn(self, difference: float) -> None:
         """Updates the mean with one comparison."""
@@ -184,7 +185,8 @@ class DraftModelSwitch:
         self.compares = num_sessions >= MANY_ELSEWHERE and work_s > share * (work_s + round_s)
         if compared and not self.compares:
             self._trials = {False: Trial(), True: Trial()}
-            self._begin(permits=True)
+            known = self._by_load.get(self._load)
+            self._begin(permits=known is None or known.permits or not self.has_own)
 
     def begin(self, now: float) -> None:
         """Ends an idle time, which does not count."""
@@ -240,7 +242,9 @@ class DraftModelSwitch:
             self._least, self._is_random = least, is_random
             known = self._by_load.get(self._load)
             if known is None or not known.num:
+                was_tried = known is not None and known.was_tried
                 known = self._by_load[self._load] = self._expect(least)
+                known.was_tried = was_tried
             if not is_same_kind:
                 self._begin(permits=known.permits)
             elif self.is_trying != was_trying:
@@ -274,5 +278,6 @@ class DraftModelSwitch:
             comparison.learn(-gain_of_other if was_permitted else gain_of_other)
         is_same = comparison.permits == was_permitted
         trial = self._trials[self._is_random] = Trial(pace if is_same else None)
-        tries = trial.before is not None and (not comparison.num or self._owed_s >= comparison.share * stretch_s)
+        tries = trial.before is not None and (not comparison.was_tried or self._owed_s >= comparison.share * stretch_s)
+        comparison.was_tried |= tries
         self._begin(permits=not comparison.permits if tries else comparison.permits)

@@ -230,8 +230,9 @@ def work() -> None:
 
 async def _work(config: DraftConfig) -> None:
     from draft_node.process.assembly import assemble
+    from draft_node.process.preflight import read_keys
 
-    daemon, _ = assemble(config)
+    daemon, _ = assemble(config, read_keys(config))
     serving = asyncio.create_task(daemon.serve())
     connected = asyncio.create_task(daemon.connected.wait())
     await asyncio.wait([serving, connected], timeout=CONNECT_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)

@@ -125,6 +125,14 @@ def test_the_first_comparison_at_a_load_is_made_at_once(num_sessions: int) -> No
     assert world.drafts._by_load[num_sessions, False].num == 1.0
 
 
+def test_trials_that_come_to_no_end_take_no_more_time_than_they_are_owed() -> None:
+    """Here the number of sessions changes before a comparison is over."""
+    world = World(3.0, 8)
+    for num_sessions in [1, 2, 4, 8] * 100:
+        world.run(30, num_sessions)
+    assert 1.0 - world.share <= 0.1
+
+
 def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
     world = World(0.5, 2 * MANY, are_near=False)
     world.work_s = 0.0005
