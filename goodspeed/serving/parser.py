@@ -6,14 +6,20 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 from goodspeed import __version__
 from goodspeed.serving.starting import STATUSES, USAGE
 
 WIDTH = 100
-"""Most columns of a help."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats the help in at most WIDTH columns, with short options and their help on one line."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+        super().__init__(prog, max_help_position=27, width=width)
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -31,9 +37,7 @@ class CommandLine(argparse.ArgumentParser):
         self._hints = hints or {}
         parts = [f"example:\n  {example}"] if example else []
         options.setdefault("epilog", "\n\n".join([*parts, STATUSES]))
-        width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
-        formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=27, width=width)
-        super().__init__(formatter_class=formatter, **options)
+        super().__init__(formatter_class=HelpFormatter, **options)
         if version:
             self.add_argument("--version", action="version", version=f"{self.prog} {__version__}")
 

@@ -68,7 +68,8 @@ def test_secrets_are_their_owners_alone_from_the_start_and_public_files_everybod
 
     def watched(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
         descriptor = real_open(path, flags, mode, **options)
-        opened[Path(path).name] = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if tmp_path in Path(path).parents:
+            opened[Path(path).name] = stat.S_IMODE(os.fstat(descriptor).st_mode)
         return descriptor
 
     before = os.umask(mask)
