@@ -4,7 +4,9 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NoReturn
 
+from goodspeed.errors import ConfigError
 from goodspeed.serving.events import QUIET, EventLog
 from goodspeed.serving.running import first_of, prepare
 from verify_node.cli import PROGRAM, build_parser, load
@@ -33,7 +35,7 @@ class Hosted:
         why = "it ended by itself"
         try:
             asyncio.run(self._serve())
-        except (Exception, SystemExit) as error:  # SystemExit: wrong options, which the parser has printed
+        except Exception as error:
             first = first_of(error)
             why = str(first) or type(first).__name__
         if not self._is_stopped:
@@ -41,9 +43,16 @@ class Hosted:
 
     async def _serve(self) -> None:
         prepare("warning", PROGRAM)
-        daemon, serving = load(build_parser().parse_args(self._words), EventLog(enabled=False), QUIET)
+        parser = build_parser()
+        parser.exit = _refuse  # type: ignore[method-assign]
+        daemon, serving = load(parser.parse_args(self._words), EventLog(enabled=False), QUIET)
         daemon.member = self._member
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(serving())
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         with suppress(asyncio.CancelledError):
             await task
+
+
+def _refuse(status: int = 0, message: str | None = None) -> NoReturn:
+    """Raises what a parser would print before it ended the process."""
+    raise ConfigError((message or "").strip())

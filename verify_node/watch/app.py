@@ -79,7 +79,9 @@ class Feed:
         return StreamingResponse(self.events(), media_type="text/event-stream")
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yields events until the feed ends."""
+        """Yields events until the feed ends; yields none if the feed is full: others came since the request."""
+        if self.num_viewers >= MAX_VIEWERS:
+            return
         self.num_viewers += 1
         try:
             yield RETRY

@@ -35,7 +35,8 @@ class RoundRecorder:
     """Records sessions, drafts and rounds; `now` is the time by the node's clock."""
 
     events: EventLog
-    _known: dict[bytes, _Known] = field(default_factory=dict)
+    _known: dict[bytes, _Known] = field(default_factory=dict)  # open sessions, and those closed since one opened
+    _num_opened: int = 0
     _began: float = 0.0
     _idle_since: float = 0.0
 
@@ -54,12 +55,14 @@ class RoundRecorder:
             known.drafted_at, known.num_bytes = now, received.num_bytes
 
     def _opened(self, session: Session, draft_model: str, core: VerifyCore, now: float) -> None:
-        """Records that a session opened; a reopened one is known already."""
+        """Records that a session opened; a reopened one is known, unless another opened after it was closed."""
         if session.session_id in self._known:
             return
-        number = len(self._known)
+        number = self._num_opened
+        self._num_opened += 1
         if not number:
             self._began = self._idle_since = now
+        self._known = {key: known for key, known in self._known.items() if key in core.sessions}
         self._known[session.session_id] = _Known(number)
         opened = session.opened
         self._write(

@@ -210,6 +210,21 @@ def test_more_viewers_than_there_is_room_for_are_refused() -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
+def test_of_viewers_who_come_at_the_same_time_no_more_are_served_than_there_is_room_for() -> None:
+    """All were answered before the first one's events began."""
+
+    async def look() -> None:
+        feed = Feed(take, lambda: 0.0)
+        viewers = [feed.events() for _ in range(MAX_VIEWERS + 2)]
+        begun = [await anext(viewer, None) for viewer in viewers]
+        assert begun == [page_app.RETRY] * MAX_VIEWERS + [None] * 2
+        assert feed.num_viewers == MAX_VIEWERS
+        await viewers[0].aclose()
+        assert await anext(feed.events()) == page_app.RETRY
+
+    asyncio.run(look())
+
+
 def test_head_does_not_wait_for_events() -> None:
     def never(now: float) -> Snapshot:
         raise AssertionError("a snapshot was made")
