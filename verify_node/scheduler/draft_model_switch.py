@@ -2,12 +2,12 @@
 
 Selection knows the cost of verifying a token, not of drafting one: on the same cores, draft models slow the forward
 pass, the event loop and each other. So where they may share this machine, short stretches of rounds alternate: one in
-the other mode lies between two in the better mode, and is compared with their mean (a switchback). The first trial at a
-load comes at once. From then on, the less is known, the larger a share of the time the other mode has. Chats are short:
-what was learned stays, and is expected at other numbers of sessions until they have comparisons of their own. Texts
-that are drawn at random are compared apart from greedy ones, since fewer of their drafts are accepted. On other
-machines drafting costs the verify node only some of its own work: models there may draft, and are compared only while
-that work takes much of the time, as with dozens of sessions in short rounds.
+the other mode lies between two in the better mode, and is compared with their mean (a switchback). The less is known,
+the larger a share of the time the other mode has. Chats are short: what was learned stays, and is expected at other
+numbers of sessions until they have comparisons of their own. Texts that are drawn at random are compared apart from
+greedy ones, since fewer of their drafts are accepted. On other machines drafting costs the verify node only some of its
+own work: models there may draft, and are compared only while that work takes much of the time, as with dozens of
+sessions in short rounds.
 N-gram drafts cost next to nothing anywhere. The verify node's own draft model rests with those of draft nodes: one
 comparison tells whether draft models pay.
 """
@@ -42,7 +42,7 @@ LEAST_GAIN = 0.02
 MEMORY = 40.0
 """Comparisons that count; older ones decay."""
 
-EXPECTED, DOUBT, BORROWED = 0.05, 2.0, 3.0
+EXPECTED, DOUBT, BORROWED = 0.1, 2.0, 3.0
 """Expected logarithm of the ratio, above or below 0; as how many comparisons it counts where drafting is expected not
 to pay (else as one); and the most comparisons that another number of sessions lends instead."""
 
@@ -101,7 +101,6 @@ class Comparison:
     mean: float = 0.0  # of the ratio's logarithm, as compared here
     variance: float = FIRST_VARIANCE
     num: float = 0.0
-    was_tried: bool = False  # a trial has begun here; later ones wait until they are owed the time
 
     def learn(self, difference: float) -> None:
         """Updates the mean with one comparison."""
@@ -242,9 +241,7 @@ class DraftModelSwitch:
             self._least, self._is_random = least, is_random
             known = self._by_load.get(self._load)
             if known is None or not known.num:
-                was_tried = known is not None and known.was_tried
                 known = self._by_load[self._load] = self._expect(least)
-                known.was_tried = was_tried
             if not is_same_kind:
                 self._begin(permits=known.permits)
             elif self.is_trying != was_trying:
@@ -278,6 +275,5 @@ class DraftModelSwitch:
             comparison.learn(-gain_of_other if was_permitted else gain_of_other)
         is_same = comparison.permits == was_permitted
         trial = self._trials[self._is_random] = Trial(pace if is_same else None)
-        tries = trial.before is not None and (not comparison.was_tried or self._owed_s >= comparison.share * stretch_s)
-        comparison.was_tried |= tries
+        tries = trial.before is not None and self._owed_s >= comparison.share * stretch_s
         self._begin(permits=not comparison.permits if tries else comparison.permits)

@@ -114,17 +114,6 @@ def test_a_chat_is_long_enough_to_see_what_drafts_bring(num_sessions: int, gain:
     assert world.drafts._by_load[num_sessions, False].permits == (gain > 1.0)
 
 
-@pytest.mark.parametrize("num_sessions", [1, MANY])
-def test_the_first_comparison_at_a_load_is_made_at_once(num_sessions: int) -> None:
-    world = World(1.0, num_sessions)
-    world.run(3 * STRETCH)
-    of_stretches = [world.permitted[at : at + STRETCH] for at in range(0, 3 * STRETCH, STRETCH)]
-    first, second, third = (set(permitted[1:]) for permitted in of_stretches)  # nothing is known before the first round
-    assert first == third != second
-    assert len(first) == len(second) == 1
-    assert world.drafts._by_load[num_sessions, False].num == 1.0
-
-
 def test_trials_that_come_to_no_end_take_no_more_time_than_they_are_owed() -> None:
     """Here the number of sessions changes before a comparison is over."""
     world = World(3.0, 8)
