@@ -160,4 +160,4 @@ def test_every_step_takes_ten_seconds(file: Path) -> None:
         finish(streams)
         for stream in streams:
             assert max(after - before for before, after in pairwise(stream.times)) < DRAFTING_TIMEOUT_S + 2.0
-        assert draft.metrics()["draft_failures_total"] >= 1
+        write_until(lambda: draft.metrics()["draft_failures_total"] >= 1, draft)  # the texts may be over sooner
