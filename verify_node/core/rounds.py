@@ -27,7 +27,7 @@ from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.draft_model_switch import DraftModelSwitch
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
-from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round
+from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round, context_read
 from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
 from verify_node.session.session import SMOOTHING, Session
@@ -88,12 +88,6 @@ class Rounds:
     def _plain_s(self, num_sessions: int) -> float:
         """Returns the expected seconds of a round without drafts."""
         return self.cost.round_s(num_sessions, num_sessions, num_sessions * CONTEXT)
-
-    def _context_of(self, done: Round, *, drafted: bool = True) -> int:
-        """Returns the context tokens of a finished round as its cost counts them. drafted: with its drafted tokens."""
-        if not self.cost.reads_per_row:
-            return done.context_tokens
-        return sum(one.start * (len(one.tokens) - (0 if drafted else one.num_drafted)) for one in done.entries)
 
     @property
     def newest_number(self) -> int:
@@ -215,7 +209,8 @@ class Rounds:
         self.in_flight = None
         self.sessions.story.note(NODE, "finish round", done.number, None, now)
         num_rows = done.num_tokens if computed is None else computed
-        self.cost.observe(num_rows, len(done.entries), self._context_of(done), duration_s - drafting.seconds)
+        context = context_read(done.entries, per_row=self.cost.reads_per_row)
+        self.cost.observe(num_rows, len(done.entries), context, duration_s - drafting.seconds)
         self.starting.prefill.observe(done, duration_s - drafting.seconds, num_rows - done.num_tokens)
         self.choice.note_drafting(drafting.seconds)
         self.counts.own_s += drafting.seconds
@@ -268,7 +263,8 @@ class Rounds:
         self, done: Round, moved: Sequence[Moved], going_on: Sequence[Session], now: float, *, own_rests: bool
     ) -> None:
         """Decides whether draft models may draft until the next round. own_rests: the node's own may not."""
-        num_plain, context = done.num_tokens - done.num_drafted, self._context_of(done, drafted=False)
+        num_plain = done.num_tokens - done.num_drafted
+        context = context_read(done.entries, per_row=self.cost.reads_per_row, drafted=False)
         alone_s = self.cost.model.round_s(num_plain, len(done.entries), context)
         if not (self.model_switch.are_near or self.allocator.is_barrier):
             self.model_switch.weigh_work(self.work_s, self.round_s, len(going_on))

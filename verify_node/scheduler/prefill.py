@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import LONGEST_S, SHORTEST_S, Refined
 from goodspeed.fair.round_time import Linear
-from verify_node.scheduler.round import Entry, Round
+from verify_node.scheduler.round import Entry, Round, context_read
 from verify_node.session.session import Session
 
 LONGEST = 2.7
@@ -133,7 +133,7 @@ class Prefill:
         read = [entry for entry in done.entries if entry.num_prefill]
         prefills = [(entry.num_prefill, attended(entry.start, entry.num_prefill)) for entry in read]
         plain = [entry for entry in done.entries if not entry.num_prefill]
-        shape = len(done.entries), sum(one.start * (len(one.tokens) if self._per_row else 1) for one in plain)
+        shape = len(done.entries), context_read(plain, per_row=self._per_row)
         num_decided = done.num_tokens - sum(rows for rows, _ in prefills) + num_spare
         usual_s = max(self._model.round_s(num_decided, *shape), SHORTEST_S)
         self._num_unmeasured = self._num_unmeasured + bool(plain) if prefills else 0

@@ -3,7 +3,7 @@
 It contains the tokens to feed, draw and verify, and the limits of a round.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
@@ -203,6 +203,13 @@ class Round(Struct, frozen=True):
     @property
     def num_drafted(self) -> int:
         return sum(entry.num_drafted for entry in self.entries)
+
+
+def context_read(entries: Iterable[Entry], *, per_row: bool, drafted: bool = True) -> int:
+    """Returns the cached tokens that a round reads. per_row: `Engine.reads_per_row`. drafted: with drafted tokens."""
+    if not per_row:
+        return sum(entry.start for entry in entries)
+    return sum(entry.start * (len(entry.tokens) - (0 if drafted else entry.num_drafted)) for entry in entries)
 
 
 class Decisions(Struct, frozen=True):

@@ -38,7 +38,7 @@ LONGEST_SHARE = 0.1
 
 LONGEST_DRAFT = 32
 """Most tokens per session in a pass with context. Longer chunks are prompts: their attention grows with tokens times
-context, which no linear term describes, so they are measured without context."""
+context, so they are measured without context."""
 
 ALWAYS_TRUSTED = 64
 """Tokens of a pass for which the model is trusted in any case; a slow device measures only smaller passes."""
