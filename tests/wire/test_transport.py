@@ -29,7 +29,6 @@ from tests.wire.net import LIMIT, hello, network, raw_socket
 pytestmark = pytest.mark.nodes
 
 SESSION = bytes(range(16))
-ANY_PORT = "tcp://127.0.0.1:0"
 
 
 def ack(base_len: int) -> Ack:

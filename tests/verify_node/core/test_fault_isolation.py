@@ -142,6 +142,15 @@ def test_who_failed_alone_goes_last_until_the_target_works_for_others(desk):
     assert [send.message.code for send in isolation.failed("error", 2.0)] == ["failed"]
 
 
+def test_sessions_that_all_make_rounds_fail_are_given_up_in_the_end(desk):
+    desk.bad = {session_id(number) for number in (1, 2, 3)}
+    assert run_to_the_end(desk, (1, 2, 3)) == []
+    desk.now += PATIENCE_S + 0.1
+    assert len(run_to_the_end(desk, (1, 2, 3))) == 3
+    assert desk.core.sessions == {}
+    assert desk.core.pool.num_free == desk.core.pool.num_pages
+
+
 def test_as_many_sessions_as_a_client_may_have_do_not_end_the_node():
     """Each failed round takes a pause of the loop's."""
     desk = Failing("a", max_client_sessions=64, num_pages=256)
