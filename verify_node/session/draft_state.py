@@ -1,4 +1,4 @@
-"""What is drafted beyond a session's text, what may be, and whether rounds wait for it."""
+"""Holds what is drafted beyond a session's text, what may be, and whether rounds wait for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

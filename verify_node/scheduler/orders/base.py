@@ -76,7 +76,7 @@ class Order(ABC):
 
 
 class Ranking(Protocol):
-    """What a class that is not ours must have (docs/POLICY.md): one method, and no parameters."""
+    """Names what a class that is not ours must have (docs/POLICY.md): one method, and no parameters."""
 
     def rank(self, jobs: Sequence[Job], now: float) -> Sequence[Job]: ...
 
