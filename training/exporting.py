@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from goodspeed.engine.gguf.file import KEPT, NEAREST, GgufFile
+from goodspeed.engine.gguf.file import KEPT, MASK, NEAREST, PARALLEL, GgufFile
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.gguf.vocabulary import GPT2, SPLITS
 from goodspeed.engine.model_files.checkpoint_folder import find_folder
@@ -75,13 +75,14 @@ def write_kept(
     weights: Mapping[str, Tensor],
     kept: KeptTokens,
     target: GgufFile,
+    parallel: tuple[int, int],
     *,
     in_float32: bool = False,
 ) -> int:
     """Writes a Llama with tied embeddings that keeps some of its target's tokens; returns the file's size in bytes.
 
     name: of the model. config, weights: of transformers, with a row for each kept token. The file has the tokenizer of
-    the target.
+    the target. parallel: `GgufFile.parallel`.
     """
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_name(name)
@@ -90,6 +91,8 @@ def write_kept(
             writer.add_key_value(key, value, *_types(value))
     for key, numbers in ((KEPT, kept.tokens), (NEAREST, kept.nearest)):
         writer.add_key_value(key, numbers.tolist(), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT16)
+    for key, number in zip((MASK, PARALLEL), parallel, strict=True):
+        writer.add_uint32(key, number)
     _write(writer, config, weights, *((Kind.F32,) if in_float32 else (LAYERS, EMBEDDING)))
     return file.stat().st_size
 

@@ -5,7 +5,7 @@ Imports no transformers: it takes a second, and not every engine needs it.
 
 import logging
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -104,13 +104,19 @@ class Engine(Protocol):
         """Overwrites the KV cache of sessions with logits that are not numbers."""
 
 
-def check_fits(chunk: Chunk, pool: PagePool, checkpoint: Checkpoint) -> None:
-    """Raises PromptError if the session would outgrow the context, or if an id is not the tokenizer's."""
+def with_masks(chunk: Chunk, pool: PagePool, checkpoint: Checkpoint) -> Chunk:
+    """Returns the chunk with its masks among its tokens; PromptError if the session would outgrow the context, or if an
+    id is not the tokenizer's."""
     length = pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
     limit = checkpoint.context_len
     if length > limit:
         raise PromptError(f"{length} tokens do not fit into this model's context of {limit}; use a shorter prompt")
     check_ids(checkpoint.tokenizer, chunk.tokens, checkpoint.num_tokens)
+    if not chunk.num_masks:
+        return chunk
+    if checkpoint.mask_id is None:
+        raise ValueError("masks need a checkpoint with a mask token")
+    return replace(chunk, tokens=[*chunk.tokens, *[checkpoint.mask_id] * chunk.num_masks])
 
 
 def masked(logits: Tensor, checkpoint: Checkpoint) -> Tensor:

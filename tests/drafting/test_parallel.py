@@ -90,17 +90,6 @@ def test_tokens_behind_masks_are_claimed_for_what_they_are():
         assert claimed == pytest.approx(least + (1 - least) * confident, abs=1e-4)
 
 
-def test_masks_leave_no_keys_and_values():
-    """After a pass with masks, logits go on as in a session that never had any; pages are those of the tokens alone."""
-    text, more = list(range(11)), [20, 21]
-    engine, other = make_engine(CHECKPOINT), make_engine(CHECKPOINT)
-    engine.forward([Chunk("a", text, K, num_masks=K - 1)])
-    other.forward([Chunk("a", text, 1)])
-    assert (engine.pool.length("a"), engine.pool.num_free) == (other.pool.length("a"), other.pool.num_free)
-    found, expected = (each.forward([Chunk("a", more, 2)]) for each in (engine, other))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("verification", ["match", "ratio"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_after_any_verdicts_it_proposes_what_a_fresh_one_would(verification, sampling):
@@ -177,8 +166,6 @@ def test_a_mask_is_never_drafted(mask_id, verification):
     assert mask_id in run(make_drafter(checkpoint=ordinary), wanted(request, request.prompt, 40))[0].tokens
 
 
-def test_masks_count_towards_context_and_need_a_checkpoint_with_one():
+def test_masks_count_towards_the_context():
     with pytest.raises(PromptError, match="129 tokens do not fit"):
         make_engine(CHECKPOINT).forward([Chunk("a", [1] * 126, 1, num_masks=3)])
-    with pytest.raises(ValueError, match="masks need a checkpoint"):
-        make_engine(make_checkpoint(1)).forward([Chunk("a", [1], 1, num_masks=3)])

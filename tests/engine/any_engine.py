@@ -80,6 +80,21 @@ class AnyEngine:
         assert torch.isneginf(found[:, 200:]).all()
         assert found[:, :200].isfinite().all()
 
+    def test_masks_are_computed_as_tokens_and_leave_no_keys(self, checkpoint: Checkpoint, texts: Texts) -> None:
+        text, more = texts["a"][:63], [20, 21]  # masks on a page of their own
+        engine, plain = self.start(replace(checkpoint, mask_id=7, num_parallel=4)), self.start(checkpoint)
+        found = engine.forward([Chunk("b", text[:5], 1), Chunk("a", text, 4, num_masks=3)])
+        wanted = plain.forward([Chunk("a", [*text, 7, 7, 7], 4)])
+        assert torch.isneginf(found[:, 7]).all()
+        self.check(found[1:], without(wanted, 7))
+        plain.pool.truncate("a", len(text))
+        plain.forward([Chunk("b", text[:5], 1)])
+        assert (engine.pool.length("a"), engine.pool.num_free) == (len(text), plain.pool.num_free)
+        found, wanted = (each.forward([Chunk("a", more, 2)]) for each in (engine, plain))
+        self.check(found, without(wanted, 7))
+        with pytest.raises(ValueError, match="masks need a checkpoint"):
+            plain.forward([Chunk("c", [1], 1, num_masks=3)])
+
     @pytest.mark.parametrize("seed", range(4))
     def test_any_schedule(self, checkpoint: Checkpoint, texts: Texts, expected: dict[str, Tensor], seed: int) -> None:
         """Pieces, drafts that are taken back, sessions that end and begin again, found pages, other sessions."""
@@ -249,6 +264,11 @@ def adopt(engine: Engine, texts: Texts, scope: bytes = b"scope") -> int:
             engine.pool.adopt(key, hit)
             num_found += 1
     return num_found
+
+
+def without(logits: Tensor, token: int) -> Tensor:
+    """Returns logits by which a token is never drawn."""
+    return logits.index_fill(1, torch.tensor([token]), -torch.inf)
 
 
 def draw_chunks(rng: random.Random, engine: Engine, texts: Texts, keys: Sequence[str]) -> list[Chunk]:

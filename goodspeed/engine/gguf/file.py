@@ -80,6 +80,12 @@ STRING, ARRAY = 8, 9
 KEPT, NEAREST = "goodspeed.kept_tokens", "goodspeed.nearest_kept"
 """Fields of a draft model that has rows for some tokens only (`pruned_vocabulary.py`)."""
 
+MASK, PARALLEL = "goodspeed.pard_token", "goodspeed.pard_num_tokens"
+"""Fields of a draft model for parallel drafting (PARD): the mask's id, and the tokens drafted in one pass."""
+
+MAX_PARALLEL = 64
+"""Most tokens of one pass; as in checkpoint folders."""
+
 FLOATS = {"F16": np.float16, "F32": np.float32}
 
 T = TypeVar("T", str, int)
@@ -123,6 +129,16 @@ class GgufFile:
             if name in self.tensors:
                 return self.tensors[name].shape[0]
         raise damaged(self.name, "it has no weight token_embd.weight")
+
+    @property
+    def parallel(self) -> tuple[int | None, int]:
+        """Returns the mask's id and the number of tokens drafted in one pass (PARD); None and 1 without a mask."""
+        if MASK not in self.fields:
+            return None, 1
+        for key, least, most in ((MASK, 0, self.vocab_size - 1), (PARALLEL, 1, MAX_PARALLEL)):
+            if not least <= self._needed(key, int) <= most:
+                raise self._wrong(key, self.fields[key])
+        return self.fields[MASK], self.fields[PARALLEL]
 
     def items(self, key: str, kind: type[T]) -> list[T]:
         """Returns a list of values of one type, such as the tokens; CheckpointError if the field is something else."""

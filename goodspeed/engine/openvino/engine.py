@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodspeed.engine.base import Checkpoint, check_fits, masked
+from goodspeed.engine.base import Checkpoint, masked, with_masks
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled, Rows
 from goodspeed.engine.paged.cache_size import make_pool
 from goodspeed.engine.paged.chunks import Chunk, TreePath, check_paths, extended
@@ -54,10 +54,9 @@ class OpenVinoEngine:
         return self._passes.computed
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        for chunk in chunks:
-            check_fits(chunk, self.pool, self.checkpoint)
-            if chunk.parents or chunk.num_masks:
-                raise ValueError("this engine computes chains only, without masks")
+        chunks = [with_masks(chunk, self.pool, self.checkpoint) for chunk in chunks]
+        if any(chunk.parents for chunk in chunks):
+            raise ValueError("this engine computes chains only")
         with extended(self.pool, chunks) as starts:
             logits = self._passes.run(self._rows(chunks, starts))
         return masked(torch.from_numpy(logits), self.checkpoint)

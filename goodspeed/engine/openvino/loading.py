@@ -51,9 +51,10 @@ def load(
     if found.kind == "gguf":
         file = read_gguf(found.path, name)
         known, context_len, kept = vocabulary.load(file), file.context_len, KeptTokens.of(file)
+        mask_id, num_parallel = file.parallel
         (model, constants), identity = graph.build(file, in_float32=in_float32), _sampled(file)
     else:
-        known, kept = tokenizer_folder.load(name, "--model"), None
+        known, kept, mask_id, num_parallel = tokenizer_folder.load(name, "--model"), None, None, 1
         model, identity = openvino_folder.read(name, found.path / GRAPH), _sampled_folder(found.path)
         constants = None
         context_len = openvino_folder.context_len(name, found.path, model)
@@ -73,9 +74,12 @@ def load(
         settings=settings,
         engine="openvino",
         activations="" if in_float32 else "int8",
+        mask_id=mask_id,
+        num_parallel=num_parallel,
     )
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
-    check_bits(checkpoint, columns[columns < checkpoint.num_tokens], exact=not in_float32)
+    columns = columns[(columns < checkpoint.num_tokens) & (columns != mask_id)]
+    check_bits(checkpoint, columns, exact=not in_float32)
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     compiled.packed()
     return checkpoint

@@ -81,9 +81,10 @@ def check_paths(pool: PagePool, paths: Sequence[TreePath]) -> None:
 
 @contextmanager
 def extended(pool: PagePool, chunks: Sequence[Chunk]) -> Iterator[list[int]]:
-    """Gives each session the pages of its chunk; yields the sessions' lengths before.
+    """Gives each session the pages of its chunk, masks included; yields the sessions' lengths before.
 
-    If the block raises, for example because the pass fails, sessions are as before. Raises as `check_chunks` does.
+    After the block it drops the masks. If the block raises, for example because the pass fails, sessions are as before.
+    Raises as `check_chunks` does.
     """
     check_chunks(pool, chunks)
     starts = [pool.length(chunk.key) for chunk in chunks]
@@ -91,6 +92,9 @@ def extended(pool: PagePool, chunks: Sequence[Chunk]) -> Iterator[list[int]]:
         for chunk in chunks:
             pool.extend(chunk.key, len(chunk.tokens))
         yield starts
+        for chunk in chunks:
+            if chunk.num_masks:
+                pool.truncate(chunk.key, pool.length(chunk.key) - chunk.num_masks)
     except BaseException:
         for chunk, start in zip(chunks, starts, strict=True):
             if start == 0:

@@ -5,15 +5,14 @@ See `Engine` for what each method promises. This file lays out a pass; `passes.p
 
 from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from goodspeed.engine.base import Checkpoint, check_fits, masked
+from goodspeed.engine.base import Checkpoint, masked, with_masks
 from goodspeed.engine.paged.cache_size import make_pool
 from goodspeed.engine.paged.chunks import Chunk, TreePath, check_paths, extended
 from goodspeed.engine.torch.attention.cuda_graphs import Kernel
@@ -90,16 +89,8 @@ class TorchEngine:
         Every node of a tree counts towards the context, since each has its own row. The column of a checkpoint's mask
         is also -inf; the keys and values of a chunk's masks are dropped.
         """
-        for chunk in chunks:
-            if chunk.num_masks and self.checkpoint.mask_id is None:
-                raise ValueError("masks need a checkpoint with a mask token")
-            check_fits(chunk, self.pool, self.checkpoint)
-        mask_id = self.checkpoint.mask_id
-        logits = self._forward([_with_masks(chunk, mask_id) for chunk in chunks]).float()
-        for chunk in chunks:
-            if chunk.num_masks:
-                self.pool.truncate(chunk.key, self.pool.length(chunk.key) - chunk.num_masks)
-        return masked(logits, self.checkpoint)
+        chunks = [with_masks(chunk, self.pool, self.checkpoint) for chunk in chunks]
+        return masked(self._forward(chunks).float(), self.checkpoint)
 
     @torch.inference_mode()
     def keep(self, paths: Sequence[TreePath]) -> None:
@@ -142,12 +133,6 @@ class TorchEngine:
             tokens = np.fromiter(chain.from_iterable(chunk.tokens for chunk in packed), np.int64, sum(counts))
             wanted = _wanted(chunks, order)
             return self._passes.run(Pass(tokens, wanted, [starts[i] for i in order], counts, tables, parents))
-
-
-def _with_masks(chunk: Chunk, mask_id: int | None) -> Chunk:
-    if not chunk.num_masks or mask_id is None:
-        return chunk
-    return replace(chunk, tokens=[*chunk.tokens, *repeat(mask_id, chunk.num_masks)])
 
 
 def _wanted(chunks: Sequence[Chunk], order: list[int]) -> list[int]:

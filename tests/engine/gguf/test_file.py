@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from goodspeed.engine.gguf import file as module
-from goodspeed.engine.gguf.file import KINDS, read
+from goodspeed.engine.gguf.file import KINDS, NEAREST, read
 from goodspeed.errors import CheckpointError
 from tests import gguf_files
 from tests.gguf_files import FIELDS, TOKENS, WEIGHTS, content
@@ -181,6 +181,24 @@ def test_settings_that_cannot_be_are_refused(path: Path, fields: gguf_files.Fiel
     path.write_bytes(content(FIELDS | fields))
     with pytest.raises(CheckpointError, match=told):
         assert read(path, "it").context_len
+
+
+def test_a_mask_for_parallel_drafts_is_read_and_checked(path: Path) -> None:
+    def parallel(**fields: int) -> tuple[int | None, int]:
+        rows = {NEAREST: (9, (4, [0] * 50))}
+        path.write_bytes(content(FIELDS | rows | {f"goodspeed.{key}": (4, value) for key, value in fields.items()}))
+        return read(path, "it").parallel
+
+    assert parallel() == (None, 1)
+    assert parallel(pard_token=49, pard_num_tokens=4) == (49, 4)
+    for fields, told in (
+        ({"pard_token": 50, "pard_num_tokens": 4}, "pard_token is 50"),
+        ({"pard_token": 0}, "pard_num_tokens is missing"),
+        ({"pard_token": 0, "pard_num_tokens": 65}, "pard_num_tokens is 65"),
+        ({"pard_token": 0, "pard_num_tokens": 0}, "pard_num_tokens is 0"),
+    ):
+        with pytest.raises(CheckpointError, match=f"damaged: its field goodspeed.{told}"):
+            parallel(**fields)
 
 
 def test_missing_settings_are_named(path: Path) -> None:
