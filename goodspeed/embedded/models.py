@@ -1,5 +1,6 @@
 """Names and folders of the embedded models, and names and GGUF files of models that this package and others bring."""
 
+import difflib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def path(name: str) -> Path:
     if name not in NAMES:
         raise CheckpointError(f"no embedded model is named {name!r}; choose one of: {', '.join(NAMES)}")
     return WEIGHTS / name
+
+
+def meant(name: str) -> str:
+    """Returns the question whether a name like this unknown one was meant, before other advice; "" for no such name."""
+    near = difflib.get_close_matches(name, (*NAMES, *GGUF_NAMES), n=1)
+    return f"did you mean {near[0]}? Else " if near else ""
 
 
 def is_gguf(name: str) -> bool:

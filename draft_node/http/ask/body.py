@@ -82,6 +82,8 @@ def _check_size(num_bytes: int) -> None:
 def validated(schema: type[M], body: bytes, ignored: Ignored | None = None) -> M:
     """Parses a body by `schema`; ApiError if invalid. ignored: receives the names of ignored members."""
     check_elements(body)
+    if not body:
+        raise ApiError(400, "the body is empty; send a JSON object", code="invalid_json")
     try:
         return schema.model_validate_json(body, context=ignored)
     except ValidationError as error:

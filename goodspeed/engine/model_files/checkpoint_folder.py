@@ -3,7 +3,6 @@
 The hub is contacted only for files that are not on this machine, and never for pickles or code.
 """
 
-import difflib
 import json
 import os
 import re
@@ -121,10 +120,8 @@ def public_name(name: str) -> str:
 
 
 def _unknown(name: str, why: str) -> CheckpointError:
-    near = difflib.get_close_matches(name, (*models.NAMES, *models.GGUF_NAMES), n=1)
-    meant = f"did you mean {near[0]}? Else " if near else ""
     return CheckpointError(
-        f"model {name!r} was not found ({why}); {meant}use an embedded model ({', '.join(models.NAMES)}), "
+        f"model {name!r} was not found ({why}); {models.meant(name)}use an embedded model ({', '.join(models.NAMES)}), "
         f"{', '.join(models.GGUF_NAMES)}, a GGUF file, a checkpoint folder, or a hub name that this machine can "
         "download or already has"
     )

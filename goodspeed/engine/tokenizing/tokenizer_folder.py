@@ -25,7 +25,7 @@ def find(name: str) -> Path:
     """Returns the folder of an embedded model, or the named folder; CheckpointError if it has no tokenizer.json."""
     folder = models.path(name) if name in models.NAMES else Path(name)
     if not os.path.isfile(folder / FILE):  # noqa: PTH113 (pathlib's raises for a name that no file can have)
-        raise CheckpointError(f"--tokenizer {name}: there is no {FILE}; give {SIBLINGS}")
+        raise CheckpointError(f"--tokenizer {name}: there is no {FILE}; {models.meant(name)}give {SIBLINGS}")
     return folder
 
 

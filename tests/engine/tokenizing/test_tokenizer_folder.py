@@ -132,6 +132,8 @@ def test_an_empty_quantization_config_means_none(nothing: Any, save_checkpoint: 
 def test_no_tokenizer_there(name: str) -> None:
     with pytest.raises(CheckpointError, match=r"there is no tokenizer\.json; give an embedded model's name \(tiny-t"):
         tokenizer_folder.load(name)
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json; did you mean tiny-target\? Else give an embedded"):
+        tokenizer_folder.find("tiny-traget")
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"model": 3, "added_tokens": []}'])

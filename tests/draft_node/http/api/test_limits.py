@@ -108,7 +108,9 @@ def test_only_json_is_taken(small: Api, kind: str) -> None:
     ],
 )
 def test_what_is_no_json_object(small: Api, body: bytes) -> None:
-    assert error_of(small.client.post("/v1/completions", content=body, headers=JSON))["code"] == "invalid_json"
+    error = error_of(small.client.post("/v1/completions", content=body, headers=JSON))
+    assert error["code"] == "invalid_json"
+    assert bool(body) == ("is empty" not in error["message"])
 
 
 @pytest.mark.parametrize(
