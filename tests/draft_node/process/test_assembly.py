@@ -25,7 +25,7 @@ def test_a_node_without_a_model_says_so() -> None:
     assert daemon.link.hello.draft_model == ""
 
 
-@pytest.mark.parametrize(("model", "num_parallel"), [("tiny-draft-s", 1), ("tiny-draft-p", 8)])
+@pytest.mark.parametrize(("model", "num_parallel"), [("tiny-draft-s", 1), ("smollm2-draft", 4)])
 def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_parallel: int) -> None:
     config = DraftConfig(model=model)
     line = MemoryNetwork().connect_draft(BOOT)
