@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from goodspeed.serving.defaults import SamplingRequest
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.fields import MAX_DRAFT, Drafter, Otherwise, Verification
 from goodspeed.wire.messages import Constraint, LogitRules, Sampling

@@ -15,9 +15,9 @@ from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import PromptError, ServiceError
 from goodspeed.serving import output
-from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.prompts import Prompt
+from goodspeed.serving.sampling_defaults import SamplingRequest
 
 DEFAULT_MAX_TOKENS = 150
 """Without an instruction to follow, a text may never end by itself."""

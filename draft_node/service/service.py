@@ -37,8 +37,8 @@ from goodspeed.constraint.trial import Trial
 from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
-from goodspeed.serving import defaults
-from goodspeed.serving.defaults import SamplingRequest
+from goodspeed.serving import sampling_defaults
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, MAX_STOP_IDS, Drafter
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Defaults
@@ -329,7 +329,7 @@ class Service:
 
     def defaults(self, *, chat: bool) -> Defaults:
         """Returns sampling defaults and stop strings for requests without their own."""
-        return defaults.known(self._daemon.link.welcome, self._vocabulary.settings, chat=chat)
+        return sampling_defaults.known(self._daemon.link.welcome, self._vocabulary.settings, chat=chat)
 
     @property
     def target_name(self) -> str | None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from goodspeed.engine.tokenizing.text_stream import StoppingText
 from goodspeed.errors import ConfigError
-from goodspeed.serving import defaults, options
+from goodspeed.serving import options, sampling_defaults
 from goodspeed.serving.config import add_options, from_namespace, option
-from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import Reporter, print_json
 from goodspeed.serving.running import add_common_options, find_model
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_CONTEXT
 
 if TYPE_CHECKING:
@@ -73,21 +73,21 @@ def generate(config: GenerateConfig, checkpoint: "Checkpoint", on_text: Callable
 
     The result's `token_ids` include the token that completes a stop string; the text ends where the stop string begins.
     """
-    from goodspeed.app import generation
+    from goodspeed.app import reference
     from goodspeed.engine import engines
     from goodspeed.engine.tokenizing.text import encode, leaves_blank
 
     tokenizer = checkpoint.tokenizer
     prompt_ids = encode(tokenizer, config.prompt, chat=config.chat)
-    wanted = generation.num_wanted(checkpoint, prompt_ids, config.max_tokens)
+    wanted = reference.num_wanted(checkpoint, prompt_ids, config.max_tokens)
     _say_if_cut(config, len(prompt_ids), checkpoint.context_len)
     engine = engines.start(checkpoint, num_pages=-(-(len(prompt_ids) + wanted) // PAGE_SIZE), page_size=PAGE_SIZE)
     asked = SamplingRequest(temperature=config.temperature, seed=config.seed).filled(config.node_sampling)
-    sampling, stops, rules = asked.resolve(defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
+    sampling, stops, rules = asked.resolve(sampling_defaults.of_checkpoint(checkpoint.settings, chat=config.chat))
     growing = StoppingText(tokenizer, stops, is_trimmed=leaves_blank(tokenizer, prompt_ids, chat=config.chat))
     pieces, token_ids = list[str](), list[int]()
     started = time.perf_counter()
-    tokens = generation.generate(checkpoint, engine, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
+    tokens = reference.generate(checkpoint, engine, prompt_ids, sampling, wanted, checkpoint.eos_ids, rules=rules)
     with closing(tokens):
         for token in tokens:
             token_ids.append(token)

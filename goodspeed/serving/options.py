@@ -12,7 +12,7 @@ from goodspeed.embedded.models import GGUF_NAMES
 from goodspeed.errors import ConfigError
 from goodspeed.fair import policies
 from goodspeed.serving.config import Settings, option
-from goodspeed.serving.defaults import BOUNDS, parse_sampling
+from goodspeed.serving.sampling_defaults import BOUNDS, parse_sampling
 
 History: TypeAlias = Literal["off", "user", "node"]
 """Owners of the finished texts whose n-grams draft for a user: nobody, the user, or all users of the draft node."""

@@ -13,7 +13,7 @@ from draft_node.config import DraftConfig
 from draft_node.core.generation import Generation
 from draft_node.model.drafting import Drafting
 from draft_node.process import assembly
-from goodspeed.app import generation
+from goodspeed.app import reference
 from goodspeed.drafting.custom_source import SOURCES, SourceDrafter, create
 from goodspeed.drafting.proposing import Propose, Proposed
 from goodspeed.drafting.tree import Nodes
@@ -78,7 +78,7 @@ def test_texts_are_the_targets_own_over_a_bad_line_with_the_pages_source(mine: s
     prompts = [(number, *(1, 2, 3, 4) * 3) for number in range(1, 4)]
     line.run(*(Generation(session_id(n), prompt, sampling, max_tokens=60) for n, prompt in enumerate(prompts)))
     for user, prompt in zip(line.users.values(), prompts, strict=True):
-        assert user.tokens == list(generation.generate(TARGET, make_engine(TARGET), prompt, sampling, 60, ()))
+        assert user.tokens == list(reference.generate(TARGET, make_engine(TARGET), prompt, sampling, 60, ()))
     assert sum(user.session.statistics.drafted["model"] for user in line.users.values()) > 0
     assert not drafter._texts
 

@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import astuple, replace
 
 from draft_node.core.generation import Generation
-from goodspeed.app import generation
+from goodspeed.app import reference
 from goodspeed.drafting.confidence import AT_NO_CONFIDENCE
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose, Proposed
@@ -102,7 +102,7 @@ def test_it_drafts_what_the_model_alone_would_write(sampling, rules):
     """Same noise, same model, same rules: then every token would be accepted."""
     request = make_request(sampling=sampling, logit_rules=rules)
     engine = make_engine(CHECKPOINT)
-    alone = list(generation.generate(CHECKPOINT, engine, request.prompt, sampling, 12, rules=rules))
+    alone = list(reference.generate(CHECKPOINT, engine, request.prompt, sampling, 12, rules=rules))
     assert fresh(wanted(request, request.prompt, 12)) == tuple(alone)
 
 

@@ -4,7 +4,7 @@ import openai
 import pytest
 from httpx2 import Client
 
-from goodspeed.app.generation import generate
+from goodspeed.app.reference import generate
 from goodspeed.engine.tokenizing.text import decode, encode_prompt
 from goodspeed.engine.torch import checkpoints
 from goodspeed.engine.torch.loading import start

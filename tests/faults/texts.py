@@ -21,7 +21,7 @@ import torch
 
 from draft_node.http.answer.logprobs import name
 from draft_node.service.token_text import Token, TokenTexts
-from goodspeed.app.generation import generate
+from goodspeed.app.reference import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines
 from goodspeed.engine.paged.chunks import Chunk

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from goodspeed.app import generation
+from goodspeed.app import reference
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.torch import checkpoints
@@ -40,7 +40,7 @@ def decode(tokens: Sequence[int]) -> str:
 
 def alone(constraint: Constraint, sampling: Sampling) -> list[int]:
     matcher = CONSTRAINTS.get(constraint)
-    return list(generation.generate(TARGET, start(TARGET, num_pages=16), PROMPT, sampling, 60, (END,), matcher=matcher))
+    return list(reference.generate(TARGET, start(TARGET, num_pages=16), PROMPT, sampling, 60, (END,), matcher=matcher))
 
 
 @pytest.mark.thorough

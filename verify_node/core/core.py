@@ -45,9 +45,9 @@ from verify_node.core.replies import Replies, Send
 from verify_node.core.rounds import Rounds
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.allocate import Allocator
+from verify_node.scheduler.choose import Choice
 from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import Round
-from verify_node.scheduler.select import Choice
 from verify_node.session.draft_tokens import first_choices
 from verify_node.session.session import Session
 from verify_node.slo.promises import Promises

@@ -23,12 +23,12 @@ from verify_node.core.register import Register
 from verify_node.core.replies import Replies, Send
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler import orders
+from verify_node.scheduler.choose import Choice
 from verify_node.scheduler.commit import Moved, active, commit, publish
 from verify_node.scheduler.draft_model_switch import DraftModelSwitch
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.round import NO_DRAFTING, Drafting, Outcome, Round, context_read
-from verify_node.scheduler.select import Choice
 from verify_node.scheduler.start import Starting
 from verify_node.session.session import SMOOTHING, Session
 from verify_node.slo.allotting import NO_PROMISES, Allotment

@@ -15,7 +15,7 @@ from goodspeed.engine.base import Checkpoint, Engine
 from goodspeed.engine.model_files.checkpoint_folder import public_name
 from goodspeed.errors import ConfigError, ConstraintError
 from goodspeed.fair.refined import Refined
-from goodspeed.serving import defaults
+from goodspeed.serving import sampling_defaults
 from goodspeed.serving.events import QUIET, EventLog, Reporter
 from goodspeed.wire.channels import VerifyChannel
 from goodspeed.wire.codec import max_message_bytes
@@ -171,6 +171,6 @@ def make_welcome(config: VerifyConfig, checkpoint: Checkpoint) -> Welcome:
         target_fingerprint=checkpoint.model_fingerprint,
         eos_ids=checkpoint.eos_ids,
         target=public_name(config.model),
-        defaults=defaults.of_checkpoint(checkpoint.settings, chat=False),
-        chat_defaults=defaults.of_checkpoint(checkpoint.settings, chat=True),
+        defaults=sampling_defaults.of_checkpoint(checkpoint.settings, chat=False),
+        chat_defaults=sampling_defaults.of_checkpoint(checkpoint.settings, chat=True),
     )

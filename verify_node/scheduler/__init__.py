@@ -1,7 +1,7 @@
 """The scheduler: starts rounds, selects drafted tokens, packs rounds, and applies their outcomes.
 
 - `start.py`: decides when the next round starts, and with which ready sessions.
-- `select.py`: selects the drafted tokens that are worth their time; `prompt_lookup.py`: drafts from the sessions' own
+- `choose.py`: chooses the drafted tokens that are worth their time; `prompt_lookup.py`: drafts from the sessions' own
   texts.
 - `pack.py`: fills a round within budget, token limit and free pages; `round.py`: the round as plain data.
 - `preempt.py`: assigns KV pages when they are short, by an order (`orders`) and each session's time in rounds

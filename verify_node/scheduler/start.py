@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
+from verify_node.scheduler.choose import Choice, PendingDraft
 from verify_node.scheduler.prefill import Prefill
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import Choice, PendingDraft
 from verify_node.session.session import Session
 
 SHARE, SHARE_ALONE = 0.25, 0.5

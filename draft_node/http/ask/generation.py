@@ -24,7 +24,7 @@ from draft_node.http.schema.chat import ChatRequest, CompletionRequest, TextRequ
 from draft_node.http.schema.errors import ApiError, wrong
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from goodspeed.errors import RequestRefused
-from goodspeed.serving.defaults import SamplingRequest
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_PROMPT_LOGPROBS, Drafter
 from goodspeed.wire.generation import TokenBias
 

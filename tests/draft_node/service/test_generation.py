@@ -1,6 +1,6 @@
 """What the service makes of a request for one text: the node's and the target's part of it."""
 
-from goodspeed.serving.defaults import SamplingRequest
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from tests.draft_node.http.fake import FakeService
 
 

@@ -15,7 +15,7 @@ from experiments.simulation.texts.drafted import OFF_PATH_EVERY, index_proposals
 from experiments.simulation.texts.proposals import MOST, OffPath, Proposal, Text, Title
 from experiments.simulation.texts.recorded import RecordedText
 from experiments.simulation.texts.target_texts import TargetText, answers, asked
-from goodspeed.app.generation import generate
+from goodspeed.app.reference import generate
 from goodspeed.drafting.drafter import Drafter
 from goodspeed.drafting.proposing import Propose
 from goodspeed.embedded import prompts

@@ -19,7 +19,7 @@ from draft_node.core.generation import Generation
 from draft_node.process import assembly as draft_assembly
 from draft_node.process import preflight as draft_preflight
 from draft_node.process.daemon import DraftDaemon
-from goodspeed.app.generation import generate
+from goodspeed.app.reference import generate
 from goodspeed.embedded import prompts
 from goodspeed.engine import engines
 from goodspeed.engine.base import Checkpoint

@@ -25,10 +25,10 @@ from goodspeed.drafting.proposing import Proposed
 from goodspeed.engine.torch import checkpoints
 from goodspeed.errors import Busy, RequestRefused
 from goodspeed.fair.refined import Refined
-from goodspeed.serving.defaults import SamplingRequest
 from goodspeed.serving.events import EventLog
 from goodspeed.serving.measuring.counts import ResponseCounts
 from goodspeed.serving.measuring.metrics import Registry, exposition
+from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.codec import MAX_MESSAGE_BYTES, decode_down, encode
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Verdict

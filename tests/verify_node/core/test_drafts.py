@@ -8,7 +8,7 @@ from goodspeed.wire import probabilities
 from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Ack, Draft
 from tests.fakes import Desk, expected, session_id
-from verify_node.scheduler.select import BOUND_SHARE, SELDOM, UNWAITED
+from verify_node.scheduler.choose import BOUND_SHARE, SELDOM, UNWAITED
 
 
 @pytest.fixture

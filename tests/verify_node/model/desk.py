@@ -3,7 +3,7 @@
 from typing import Any
 
 from draft_node.core.generation import Generation
-from goodspeed.app import generation
+from goodspeed.app import reference
 from goodspeed.wire.messages import OpenSession
 from tests.fakes import Desk, make_core
 from tests.micro import make_checkpoint, make_engine
@@ -21,7 +21,7 @@ def alone(asked: OpenSession | Generation) -> tuple[int, ...]:
     """Returns what TARGET writes by itself, one token at a time."""
     options: dict[str, Any] = {"min_tokens": asked.min_tokens, "rules": asked.logit_rules}
     wanted = asked.prompt, asked.sampling, asked.max_tokens, asked.stop_ids
-    return tuple(generation.generate(TARGET, make_engine(TARGET), *wanted, **options))
+    return tuple(reference.generate(TARGET, make_engine(TARGET), *wanted, **options))
 
 
 class RealDesk(Desk):

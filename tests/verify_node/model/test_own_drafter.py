@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from goodspeed.app import generation
+from goodspeed.app import reference
 from goodspeed.engine import engines
 from goodspeed.engine.base import Engine
 from goodspeed.wire.messages import DownMessage, Sampling
@@ -74,7 +74,7 @@ class OwnDesk(RealDesk):
 
 
 def alone(sampling: Sampling, max_tokens: int = 20, prompt: tuple[int, ...] = (3, 1, 4)) -> tuple[int, ...]:
-    return tuple(generation.generate(TARGET, make_engine(TARGET), prompt, sampling, max_tokens, ()))
+    return tuple(reference.generate(TARGET, make_engine(TARGET), prompt, sampling, max_tokens, ()))
 
 
 @pytest.mark.parametrize("draft", [TARGET, DRAFT, make_checkpoint(9)], ids=["the target", "near", "unlike"])
@@ -97,7 +97,7 @@ def test_target_and_draft_model_may_have_different_engines_and_sizes_of_pages(ha
     for number in ("num_pages", "max_unused"):
         tokens, of_own = (getattr(pool, number) * pool.page_size for pool in (engine.pool, own.pool))
         assert tokens == of_own
-    expected = generation.generate(target, engines.start(target, num_pages=16), (3, 1, 4), WARM, 60, ())
+    expected = reference.generate(target, engines.start(target, num_pages=16), (3, 1, 4), WARM, 60, ())
     desk = OwnDesk(engines=(engine, own))
     assert desk.write(num_rounds=100, max_tokens=60, sampling=WARM) == tuple(expected)
     assert (desk.core.counts.accepted_by["own"] > 30, desk.own.num_failures) == (True, 0)

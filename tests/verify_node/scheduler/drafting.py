@@ -15,12 +15,12 @@ from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
 from verify_node.clients.client import Client
+from verify_node.scheduler.choose import Choice, of_draft
 from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
 from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import Choice, of_draft
 from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
 from verify_node.slo.allotting import NO_PROMISES

@@ -17,11 +17,11 @@ from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
 from tests.verify_node.scheduler.drafting import pack, session_of
 from verify_node.core.settings import CoreSettings
+from verify_node.scheduler.choose import of_draft
 from verify_node.scheduler.orders.base import AGING_S
 from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.orders.laps import Laps
 from verify_node.scheduler.preempt import Preemption, Shortage
-from verify_node.scheduler.select import of_draft
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
 COST = Linear(fixed_s=0.005, token_s=0.005)

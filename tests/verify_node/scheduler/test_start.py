@@ -12,8 +12,8 @@ from tests.fakes import Desk, session_id
 from tests.verify_node.scheduler.drafting import session_of
 from verify_node.scheduler import start as starting
 from verify_node.scheduler.allocate import PERMITTED
+from verify_node.scheduler.choose import PendingDraft
 from verify_node.scheduler.round import RoundLimits
-from verify_node.scheduler.select import PendingDraft
 from verify_node.scheduler.start import earliest
 from verify_node.session.draft_timer import LATER
 

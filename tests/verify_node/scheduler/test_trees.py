@@ -7,9 +7,9 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
 from tests.verify_node.scheduler.drafting import NOW, make_choice, make_session, owe
+from verify_node.scheduler.choose import of_draft
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Entry, Outcome
-from verify_node.scheduler.select import of_draft
 from verify_node.session.draft_tokens import DraftTokens
 
 CLAIMED = (0.6, 0.3, 0.9, 0.8, 0.05)

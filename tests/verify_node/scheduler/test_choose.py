@@ -23,7 +23,7 @@ from tests.verify_node.scheduler.drafting import (
     pack,
 )
 from verify_node.clients.client import Client
-from verify_node.scheduler.select import ALL, BOUND_SHARE, HELD, SELDOM, Steady
+from verify_node.scheduler.choose import ALL, BOUND_SHARE, HELD, SELDOM, Steady
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
 

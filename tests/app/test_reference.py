@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from goodspeed.app import generation
+from goodspeed.app import reference
 from goodspeed.embedded import models, prompts
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.tokenizing.text import encode_prompt
@@ -47,7 +47,7 @@ def plain_model() -> Any:
 def test_greedy_is_what_transformers_writes(
     checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int], plain_model: Any
 ) -> None:
-    ours = list(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 40, checkpoint.eos_ids))
+    ours = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 40, checkpoint.eos_ids))
     with torch.inference_mode():
         theirs = plain_model.generate(torch.tensor([prompt_ids]), do_sample=False, max_new_tokens=40)[0].tolist()
     theirs = [token for token in theirs[len(prompt_ids) :] if token not in checkpoint.eos_ids]
@@ -58,7 +58,7 @@ def test_sampling_draws_at_absolute_positions(
     checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int], plain_model: Any
 ) -> None:
     sampling = Sampling(temperature=0.9, top_k=50, top_p=0.95, seed=11)
-    ours = list(generation.generate(checkpoint, engine, prompt_ids, sampling, 12))
+    ours = list(reference.generate(checkpoint, engine, prompt_ids, sampling, 12))
     text = prompt_ids + ours
     with torch.inference_mode():
         logits = plain_model(torch.tensor([text])).logits[0, len(prompt_ids) - 1 : -1]
@@ -72,52 +72,52 @@ def test_a_prompt_in_chunks_is_the_same_prompt(
 ) -> None:
     sampling = Sampling(seed=5)
     prompt = prompt_ids[:23]
-    whole = list(generation.generate(checkpoint, engine, prompt, sampling, 16))
+    whole = list(reference.generate(checkpoint, engine, prompt, sampling, 16))
     for chunk in (1, 7, 22, 23):
-        cut = generation.generate(checkpoint, engine, prompt, sampling, 16, prefill_chunk=chunk)
+        cut = reference.generate(checkpoint, engine, prompt, sampling, 16, prefill_chunk=chunk)
         assert list(cut) == whole
 
 
 def test_a_stop_token_ends_it_and_is_not_given_out(
     checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
 ) -> None:
-    free = list(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 12))
-    stopped = list(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 12, stop_ids=(free[5],)))
+    free = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 12))
+    stopped = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 12, stop_ids=(free[5],)))
     assert stopped == free[: free.index(free[5])]
 
 
 def test_the_end_of_the_context_ends_it(checkpoint: Checkpoint, engine: TorchEngine) -> None:
     short = replace(checkpoint, context_len=32)
-    assert generation.num_wanted(short, [100] * 29, 50) == 3
-    assert len(list(generation.generate(short, engine, [100] * 29, GREEDY, 50))) == 3
+    assert reference.num_wanted(short, [100] * 29, 50) == 3
+    assert len(list(reference.generate(short, engine, [100] * 29, GREEDY, 50))) == 3
 
 
 def test_memory_is_free_again_however_it_ends(
     checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
 ) -> None:
-    for token in generation.generate(checkpoint, engine, prompt_ids, GREEDY, 4):
+    for token in reference.generate(checkpoint, engine, prompt_ids, GREEDY, 4):
         assert token < checkpoint.num_tokens
         assert engine.pool.num_free < engine.pool.num_pages
     assert engine.pool.num_free == engine.pool.num_pages
-    left_early = generation.generate(checkpoint, engine, prompt_ids, GREEDY, 4)
+    left_early = reference.generate(checkpoint, engine, prompt_ids, GREEDY, 4)
     next(left_early)
     left_early.close()
     assert engine.pool.num_free == engine.pool.num_pages
     small = start(checkpoint, num_pages=2)
     with pytest.raises(PoolExhausted):
-        next(generation.generate(checkpoint, small, prompt_ids, GREEDY, 4, prefill_chunk=16))
+        next(reference.generate(checkpoint, small, prompt_ids, GREEDY, 4, prefill_chunk=16))
     assert small.pool.num_free == small.pool.num_pages
 
 
 def test_what_cannot_be_is_refused(checkpoint: Checkpoint, engine: TorchEngine) -> None:
     with pytest.raises(PromptError, match="empty"):
-        generation.generate(checkpoint, engine, [], GREEDY, 4)
+        reference.generate(checkpoint, engine, [], GREEDY, 4)
     with pytest.raises(PromptError, match="no room"):
-        generation.generate(checkpoint, engine, [1] * checkpoint.context_len, GREEDY, 4)
+        reference.generate(checkpoint, engine, [1] * checkpoint.context_len, GREEDY, 4)
     with pytest.raises(ConfigError, match="max_tokens"):
-        generation.generate(checkpoint, engine, [1], GREEDY, 0)
+        reference.generate(checkpoint, engine, [1], GREEDY, 0)
     with pytest.raises(ConfigError, match="leave no token to draw"):
-        next(generation.generate(checkpoint, engine, [1], GREEDY, 2, range(checkpoint.num_tokens), min_tokens=1))
+        next(reference.generate(checkpoint, engine, [1], GREEDY, 2, range(checkpoint.num_tokens), min_tokens=1))
 
 
 # -- rules for logits --------------------------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ def test_a_repetition_penalty_is_that_of_transformers(
     checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int], plain_model: Any
 ) -> None:
     rules = LogitRules(repetition_penalty=1.3)
-    ours = list(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 30, checkpoint.eos_ids, rules=rules))
-    plain = list(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 30, checkpoint.eos_ids))
+    ours = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 30, checkpoint.eos_ids, rules=rules))
+    plain = list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 30, checkpoint.eos_ids))
     with torch.inference_mode():
         out = plain_model.generate(
             torch.tensor([prompt_ids]), do_sample=False, max_new_tokens=30, repetition_penalty=1.3
@@ -141,7 +141,7 @@ def test_a_repetition_penalty_is_that_of_transformers(
 def test_a_token_that_is_banned_by_its_bias_is_not_drawn_and_one_that_is_raised_is(
     checkpoint: Checkpoint, engine: TorchEngine, prompt_ids: list[int]
 ) -> None:
-    first = next(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 1))
+    first = next(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 1))
     down, up = (LogitRules(logit_bias=(TokenBias(token, bias),)) for token, bias in ((first, -100.0), (77, 100.0)))
-    assert next(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 1, rules=down)) != first
-    assert list(generation.generate(checkpoint, engine, prompt_ids, GREEDY, 3, rules=up)) == [77] * 3
+    assert next(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 1, rules=down)) != first
+    assert list(reference.generate(checkpoint, engine, prompt_ids, GREEDY, 3, rules=up)) == [77] * 3
