@@ -24,7 +24,7 @@ from goodspeed.engine.gguf.vocabulary import GPT2, SPLITS
 from goodspeed.engine.model_files.checkpoint_folder import find_folder
 from goodspeed.engine.model_files.config_checks import expected_windows, rope_types
 from goodspeed.engine.tokenizing.text import PROBE, num_shared
-from goodspeed.engine.torch.checkpoints import load_vocabulary
+from goodspeed.engine.torch.checkpoints import load_vocabulary, parallel
 from goodspeed.engine.torch.fused_llama import FAMILIES
 from goodspeed.errors import UnsupportedModelError
 
@@ -41,7 +41,7 @@ SPECIAL = ("bos", "eos", "unk", "pad")
 
 
 def export(name: str, file: Path, dtype: str = "f32") -> None:
-    """Writes a checkpoint with its tokenizer as one file, without rows beyond the tokenizer's ids.
+    """Writes a checkpoint with its tokenizer as one file, without rows beyond the tokenizer's ids and its mask's.
 
     UnsupportedModelError for what llama.cpp would compute or encode otherwise.
     """
@@ -58,11 +58,16 @@ def export(name: str, file: Path, dtype: str = "f32") -> None:
         raise UnsupportedModelError(f"{name}: its tokenizer does not belong to the model")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     weights: dict[str, Tensor] = model.state_dict()
+    mask_id, num_parallel = parallel(name, config)
+    num_rows = num_tokens if mask_id is None else max(num_tokens, mask_id + 1)
     for matrix in ("model.embed_tokens.weight", "lm_head.weight"):
-        weights[matrix] = weights[matrix][:num_tokens]
+        weights[matrix] = weights[matrix][:num_rows]
     writer = gguf.GGUFWriter(file, architecture)
-    writer.add_vocab_size(num_tokens)
-    _add_tokenizer(writer, tokenizer, num_tokens)
+    writer.add_vocab_size(num_rows)
+    if mask_id is not None:
+        writer.add_uint32(MASK, mask_id)
+        writer.add_uint32(PARALLEL, num_parallel)
+    _add_tokenizer(writer, tokenizer, num_rows)
     if (factors := _rope_factors(config)) is not None:
         writer.add_tensor("rope_freqs.weight", factors)
     _write(writer, config, weights, KINDS[dtype])
@@ -75,14 +80,13 @@ def write_kept(
     weights: Mapping[str, Tensor],
     kept: KeptTokens,
     target: GgufFile,
-    parallel: tuple[int, int],
     *,
     in_float32: bool = False,
 ) -> int:
     """Writes a Llama with tied embeddings that keeps some of its target's tokens; returns the file's size in bytes.
 
     name: of the model. config, weights: of transformers, with a row for each kept token. The file has the tokenizer of
-    the target. parallel: `GgufFile.parallel`.
+    the target.
     """
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_name(name)
@@ -91,8 +95,6 @@ def write_kept(
             writer.add_key_value(key, value, *_types(value))
     for key, numbers in ((KEPT, kept.tokens), (NEAREST, kept.nearest)):
         writer.add_key_value(key, numbers.tolist(), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT16)
-    for key, number in zip((MASK, PARALLEL), parallel, strict=True):
-        writer.add_uint32(key, number)
     _write(writer, config, weights, *((Kind.F32,) if in_float32 else (LAYERS, EMBEDDING)))
     return file.stat().st_size
 

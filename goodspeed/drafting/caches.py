@@ -222,8 +222,6 @@ class Caches:
 
     def _num_masks(self, job: UnfinishedProposal, leaf: int, num_rows: int) -> int:
         """Returns the number of mask tokens after the first leaf: one less than the tokens of one forward pass."""
-        if not job.has_masks:
-            return 0
         most = min(job.length - job.num_drafted, job.propose.max_depth - job.tree.depth(leaf))
         return max(0, min(self._num_parallel, most, self._context_len + 1 - num_rows) - 1)
 

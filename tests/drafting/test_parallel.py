@@ -52,15 +52,12 @@ def plain_logits(text, num_masks):
 
 
 def by_hand(request, num_tokens):
-    """K tokens from K separate passes with 0, 1, ... masks after the text, then the same behind these.
-
-    In texts drawn at random one token after the other."""
+    """K tokens from K separate passes with 0, 1, ... masks after the text; then the same behind these."""
     text = list(request.prompt)
     sampling = SamplingBatch.of([request.sampling])
     while len(text) - len(request.prompt) < num_tokens:
         drawn = []
-        most = 1 if request.sampling.temperature else K
-        for num_masks in range(min(most, num_tokens - len(text) + len(request.prompt))):
+        for num_masks in range(min(K, num_tokens - len(text) + len(request.prompt))):
             logits = plain_logits(text, num_masks)
             for bias in request.logit_rules.logit_bias if request.logit_rules else ():
                 logits[0, bias.token] += bias.bias
@@ -83,7 +80,7 @@ def test_one_pass_drafts_what_separate_passes_with_masks_would(sampling, rules):
 
 def test_tokens_behind_masks_are_claimed_for_what_they_are():
     """The first of a pass knows all tokens before it, the others do not."""
-    request = make_request(sampling=Sampling(temperature=0.0))
+    request = make_request()
     [proposed] = run(make_drafter(), wanted(request, request.prompt, 10))
     for place, (token, claimed) in enumerate(zip(proposed.tokens, proposed.probabilities, strict=True)):
         depth = place % K
@@ -147,7 +144,7 @@ def test_under_ratio_each_position_sends_the_distribution_that_it_was_drawn_from
     [proposed] = run(make_drafter(kind="lattice", k=16), wanted(request, request.prompt, K))
     sent = proposals.decode(proposed.proposal, K, NUM_TOKENS, proposed.tokens)
     for place, probs in enumerate(sent):
-        logits = plain_logits([*request.prompt, *proposed.tokens[:place]], 0)
+        logits = plain_logits(request.prompt, place)
         rounded = proposals.make(to_probs(logits, SamplingBatch.of([sampling])), "lattice", k=16).probs()[0]
         assert torch.allclose(probs, rounded, atol=1e-4)
 

@@ -10,6 +10,7 @@ from goodspeed.embedded import models
 from goodspeed.engine.tokenizing.generation_settings import TextDefaults, read
 
 SIZES = {"tiny-target": (12e6, 16e6), "tiny-draft-s": (0.5e6, 1e6), "tiny-draft-m": (1.5e6, 2.5e6)}
+SIZES["tiny-draft-p"] = SIZES["tiny-draft-m"]
 END, TURN_END = "<|end|>", "\n\n"
 TOKENIZER: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(models.path("tiny-target"))
 

@@ -93,8 +93,7 @@ def export(args: argparse.Namespace) -> None:
     args.output.parent.mkdir(parents=True, exist_ok=True)
     target = read(models.gguf_file(args.target), args.target)
     name, weights = f"draft model of {args.target}", run.model.state_dict()
-    parallel = draft.MASK, draft.NUM_PARALLEL
-    size = write_kept(args.output, name, run.model.config, weights, kept, target, parallel, in_float32=args.float32)
+    size = write_kept(args.output, name, run.model.config, weights, kept, target, in_float32=args.float32)
     print(f"{args.output}: {size / 1e6:.2f} MB, step {run.step}")
 
 
@@ -102,8 +101,9 @@ def measure(args: argparse.Namespace) -> None:
     checkpoint = engines.load(args.draft, num_threads=args.threads, dtype="float32" if args.float32 else "auto")
     held_out = stored.load(args.state / "answers", held_out=True)
     for temperature in TEMPERATURES:
-        found = measuring.agreement(checkpoint, held_out, temperature)
-        print(json.dumps({"temperature": temperature} | {name: found[name] for name in sorted(found)}), flush=True)
+        shares = measuring.agreement(checkpoint, held_out, temperature)
+        shown = {name: [round(share, 3) for share in pair] for name, pair in sorted(shares.items())}
+        print(json.dumps({"temperature": temperature, "match, ratio": shown}), flush=True)
 
 
 def resumed(args: argparse.Namespace) -> tuple[Run, KeptTokens]:
@@ -116,7 +116,7 @@ def resumed(args: argparse.Namespace) -> tuple[Run, KeptTokens]:
         if not found:
             sys.exit(f"there are no answers in {args.state}; write some first (the stage answers)")
         embedding = _embedding(args)
-        kept = draft.choose_kept(found, embedding, [*known.eos_ids, draft.MASK], args.kept)
+        kept = draft.choose_kept(found, embedding, known.eos_ids, args.kept)
         with choice.open("wb") as opened:
             np.savez(opened, tokens=kept.tokens, nearest=kept.nearest)
     with np.load(choice, allow_pickle=False) as arrays:

@@ -1,9 +1,4 @@
-"""Trains the draft model to give the target's likeliest tokens their probabilities, in the target's own answers.
-
-It drafts several tokens in one forward pass (PARD, arXiv 2504.18583): after a text's position n come masks, of which
-the first predicts token n + 2, the next n + 3. A step trains masks after many positions at once. They lie behind the
-text, and each sees the text up to its own n and the masks before it. The deeper masks are, the more are left out.
-"""
+"""Trains the draft model to give the target's likeliest tokens their probabilities, in the target's own answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
-from training.smollm2 import draft
 from training.smollm2.stored import Answer
 
 BLOCK = 2560
@@ -31,96 +24,39 @@ Every fifth pass over the answers sees long prompts, since a draft is made after
 ROWS = 256
 """Rows whose probabilities of all kept tokens are held at once."""
 
-MASKED = 0.7
-"""Share of the masks of one depth that have a mask behind them."""
-
 HARD = 0.5
 """Share of a label that is the likeliest token's alone, in answers at temperature 0: no other is accepted there."""
 
 
 @dataclass(frozen=True)
-class Masks:
-    """The masks after each text: of each, the position n that it follows, and its depth from 1 on."""
-
-    after: NDArray[np.int64]  # [num_texts, most]
-    depths: NDArray[np.int64]  # [num_texts, most]
-    tokens: NDArray[np.int64]  # [num_texts, most] number of the token that it predicts, of all answers'; -1: no mask
-
-    @classmethod
-    def drawn(cls, firsts: Sequence[int], counts: Sequence[int], random: np.random.Generator) -> "Masks":
-        """Draws masks after the positions before answers' tokens. firsts, counts: of each text, the position before
-        its first token of an answer, and the number of these tokens."""
-        starts = np.concatenate(([0], np.cumsum(counts)))
-        found = [_chains(count, random) for count in counts]
-        most = max(len(index) for index, _ in found)
-        after, depths, tokens = np.zeros((3, len(counts), most), np.int64) + np.array([0, 1, -1])[:, None, None]
-        for row, (index, depth) in enumerate(found):
-            own = row, slice(len(index))
-            after[own], depths[own], tokens[own] = firsts[row] + index, depth, starts[row] + index + depth
-        return cls(after, depths, tokens)
-
-    def seen(self, length: int) -> NDArray[np.bool_]:
-        """Returns what each row sees [num_texts, 1, length + most, length + most]; a text sees what is before it."""
-        num_texts, most = self.after.shape
-        text = np.broadcast_to(np.arange(length), (num_texts, length))
-        chain = np.concatenate((np.full_like(text, -1), self.after), 1)
-        depths = np.concatenate((np.zeros_like(text), self.depths), 1)
-        seen = np.empty((num_texts, 1, length + most, length + most), bool)
-        np.greater_equal(np.concatenate((text, self.after), 1)[:, None, :, None], np.arange(length), seen[..., :length])
-        seen[:, 0, :, length:] = chain[:, :, None] == self.after[:, None]
-        seen[:, 0, :, length:] &= depths[:, :, None] >= self.depths[:, None]
-        return seen
-
-
-def _chains(count: int, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draws the number of masks before each of an answer's tokens, so many that what they predict lies in the answer;
-    returns of each mask the token's number and the depth."""
-    every = np.arange(1, draft.NUM_PARALLEL)
-    deepest = (random.random((count, 1)) < MASKED**every).sum(1)
-    index, place = np.nonzero(every <= np.minimum(deepest, count - 1 - np.arange(count))[:, None])
-    return index, every[place]
-
-
-@dataclass(frozen=True)
 class Step:
-    """Answers in one batch, and masks."""
+    """Answers in one batch."""
 
-    inputs: Tensor  # [num_answers, length + num_masks] rows of the embedding
-    positions: Tensor  # [num_answers, length + num_masks]
-    seen: Tensor  # [num_answers, 1, length + num_masks, length + num_masks] True: attends to
-    places: tuple[Tensor, Tensor]  # ([num_tokens], [num_tokens]) in the inputs, of what predicts a token
+    inputs: Tensor  # [num_answers, length] rows of the embedding
+    places: tuple[Tensor, Tensor]  # ([num_tokens], [num_tokens]) in the inputs, before each token of an answer
     labels: Tensor  # [num_tokens, NUM_LIKELY] rows of the output; -1: not kept
     wanted: Tensor  # [num_tokens, NUM_LIKELY] their probabilities
 
     @classmethod
-    def of(cls, answers: Sequence[Answer], kept: KeptTokens, num_prompt: int, random: np.random.Generator) -> "Step":
+    def of(cls, answers: Sequence[Answer], kept: KeptTokens, num_prompt: int) -> "Step":
         texts = [np.concatenate((shortened(answer.prompt, num_prompt), answer.tokens)) for answer in answers]
-        counts, length = [len(answer.tokens) for answer in answers], max(map(len, texts))
-        firsts = [len(text) - count - 1 for text, count in zip(texts, counts, strict=True)]
-        masks = Masks.drawn(firsts, counts, random)
-        inputs = np.full((len(texts), length + masks.after.shape[1]), kept.nearest[draft.MASK])
+        counts = [len(answer.tokens) for answer in answers]
+        inputs = np.zeros((len(texts), max(map(len, texts))), np.int64)
         for row, text in zip(inputs, texts, strict=True):
             row[: len(text)] = kept.nearest[text]
-        positions = np.concatenate(
-            (np.broadcast_to(np.arange(length), (len(texts), length)), masks.after + masks.depths), 1
-        )
-        of_text, place = np.nonzero(masks.tokens >= 0)
-        rows = np.concatenate((np.repeat(np.arange(len(texts)), counts), of_text))
-        columns = [first + np.arange(count) for first, count in zip(firsts, counts, strict=True)] + [length + place]
+        rows = np.repeat(np.arange(len(texts)), counts)
+        columns = [np.arange(len(text) - n - 1, len(text) - 1) for text, n in zip(texts, counts, strict=True)]
         columns_of = kept.columns
         labels = columns_of[np.concatenate([answer.likely for answer in answers]).astype(np.int64)]
         labels[labels == len(kept.tokens)] = -1
         probs = np.exp(np.concatenate([answer.log_probs for answer in answers]).astype(np.float32))
         is_greedy = np.repeat([answer.temperature == 0 for answer in answers], counts)
-        wanted = _wanted(labels, probs, is_greedy)
-        masked = masks.tokens[of_text, place]
+        places = torch.from_numpy(rows), torch.from_numpy(np.concatenate(columns))
         return cls(
             torch.from_numpy(inputs),
-            torch.from_numpy(positions),
-            torch.from_numpy(masks.seen(length)),
-            (torch.from_numpy(rows), torch.from_numpy(np.concatenate(columns))),
-            torch.from_numpy(np.concatenate((labels, labels[masked]))),
-            torch.from_numpy(np.concatenate((wanted, wanted[masked]))),
+            places,
+            torch.from_numpy(labels),
+            torch.from_numpy(_wanted(labels, probs, is_greedy)),
         )
 
 
@@ -134,12 +70,10 @@ def shortened(prompt: np.ndarray, num_prompt: int) -> np.ndarray:
 def loss(model: LlamaForCausalLM, step: Step) -> Tensor:
     """Returns the mean cross-entropy of the kept ones of the target's likeliest tokens."""
     with torch.autocast(step.inputs.device.type, dtype=torch.bfloat16):
-        seen, positions = step.seen, step.positions
-        found = model.model(input_ids=step.inputs, attention_mask=seen, position_ids=positions, use_cache=False)
-        hidden = found.last_hidden_state
+        hidden = model.model(input_ids=step.inputs, use_cache=False).last_hidden_state
     inputs = hidden[step.places], model.lm_head.weight, step.labels, step.wanted
-    lost: Tensor = _CrossEntropy.apply(*inputs)  # type: ignore[no-untyped-call]
-    return lost
+    found: Tensor = _CrossEntropy.apply(*inputs)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -172,15 +106,14 @@ class _CrossEntropy(torch.autograd.Function):
 def steps(load: Callable[[], Sequence[Answer]], kept: KeptTokens, seed: int) -> Callable[[int], Step]:
     """Returns what gives the step of a number. Whenever all answers were used, they are loaded again: more may have
     been written."""
-    random, masked = Random(seed), np.random.default_rng(seed)
-    waiting = list[tuple[list[Answer], int]]()
+    random, waiting = Random(seed), list[tuple[list[Answer], int]]()
 
     def step(number: int) -> Step:
         if not waiting:
             num_prompt = random.choice(PROMPTS)
             waiting.extend((batch, num_prompt) for batch in batches(load(), num_prompt, random))
         answers, num_prompt = waiting.pop()
-        return Step.of(answers, kept, num_prompt, masked)
+        return Step.of(answers, kept, num_prompt)
 
     return step
 

@@ -14,8 +14,6 @@ from training.smollm2.stored import Answer
 
 SHAPE = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 768}
 NUM_KEPT = 12_288
-NUM_PARALLEL = 4  # tokens drafted in one forward pass, with masks after the text
-MASK = 16  # the target's token `<empty_output>`, which no chat has
 DROPOUT = 0.15
 """Share of the outputs of embedding, attention and MLP that training leaves out: answers are soon learned by heart."""
 

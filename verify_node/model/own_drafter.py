@@ -140,10 +140,7 @@ def _expected(job: UnfinishedProposal, request: DraftRequest, num_parallel: int)
 
     Assumes that each token is as probable as the previous ones.
     """
-    path, num_drawn = (
-        job.tree.path_probability(job.newest),
-        min(num_parallel if job.has_masks else 1, job.length - job.num_drafted),
-    )
+    path, num_drawn = job.tree.path_probability(job.newest), min(num_parallel, job.length - job.num_drafted)
     each = path ** (1.0 / job.num_drafted) if job.num_drafted else FIRST_PROBABILITY
     likely = (path * each**depth for depth in range(1, num_drawn + 1))
     return request.worth * sum(max(0.0, probability - request.least_probability) for probability in likely)

@@ -253,14 +253,11 @@ class Choice:
         mean = sum(worths[session.client.name] for session in ready) / len(ready)
         most = self._limits.budget / len(ready)  # no session holds up others for more than an equal part of the budget
         is_tried = number % SELDOM == 1
-        found = []
-        for session, gain, of_model in pending:
-            # Passes that keep their size take as long without the tokens. By their gain alone rounds of sampled texts
-            # waited, too, and lost a tenth by it (experiments/LOG.md).
-            net = 1.0 if of_model and self._steady and not session.draws_at_random else self._net
-            tokens = most if is_tried else net * min(most, gain.tokens)
-            found.append(PendingDraft(session, tokens * worths[session.client.name] / mean, of_model))
-        return found
+        brings = [most if is_tried else self._net * min(most, gain.tokens) for _, gain, _ in pending]
+        return [
+            PendingDraft(session, tokens * worths[session.client.name] / mean, of_model)
+            for tokens, (session, _, of_model) in zip(brings, pending, strict=True)
+        ]
 
     def keep(self, open_sessions: Container[bytes]) -> None:
         """Drops the state of sessions that are no longer open."""

@@ -20,11 +20,6 @@ more tokens per request the model learns later that the text left the tree. Meas
 A model that drafts more tokens in one forward pass gets requests for that many. Under the ratio rule one request is for
 a whole draft, because its length must not depend on its tokens."""
 
-LIKELY = 0.4
-"""Least path probability of the leaf behind which a model that drafts several tokens in one pass drafts more before the
-verdict on what it has drafted (greedy texts; others it drafts for step by step). The pass that the verdict calls for
-would wait for that of a draft that the text does not follow, and the verify node slows down where both share memory."""
-
 MAX_NODES = 2 * MAX_DRAFT
 """Most nodes of a tree that are kept. A node too unlikely for the present draft may be sent later, when the text has
 come nearer to it."""
@@ -83,8 +78,6 @@ class DraftTree:
         self._nodes, self._base_len = self.rest(tokens).likeliest(MAX_NODES), len(tokens)
         room = len(self.request.prompt) + self.request.max_tokens - len(tokens) - 1
         max_depth, least_probability = min(permitted, MAX_DRAFT, room), max(least_probability, FLOOR)
-        if self._nodes.tokens and self.num_parallel > 1 and self.request.sampling.temperature == 0.0:
-            least_probability = max(least_probability, LIKELY)
         tree = Tree.of(self._nodes)
         leaves = tree.leaves(1, least_probability, max_depth, self.request.stop_ids)
         if not leaves:

@@ -19,7 +19,7 @@ TARGET, WITHOUT_PACKAGES = "smollm2", "tiny-target"
 
 DRAFT_MODELS = {
     TARGET: (NO_MODEL,) * 4,
-    WITHOUT_PACKAGES: ("tiny-draft-s", "tiny-draft-m", "tiny-draft-s", NO_MODEL),
+    WITHOUT_PACKAGES: ("tiny-draft-s", "tiny-draft-m", "tiny-draft-p", NO_MODEL),
 }
 """Draft models by target, one for each draft node; beside other targets four draft nodes have none."""
 

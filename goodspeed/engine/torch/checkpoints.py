@@ -71,7 +71,7 @@ def load(
     vocabulary = load_vocabulary(name, folder)
     refuse_weights(name, folder)
     model = _load_model(name, folder, config, group_size, torch_device, torch_dtype, split)
-    mask_id, num_parallel = _parallel(name, config)
+    mask_id, num_parallel = parallel(name, config)
     return Checkpoint.of(
         vocabulary,
         num_rows=int(model.get_output_embeddings().weight.shape[0]),
@@ -162,7 +162,7 @@ def _split_options(split: Split | None) -> dict[str, Any]:
     return {"distributed_config": DistributedConfig(tp_size=split.num_ranks)}
 
 
-def _parallel(name: str, config: Any) -> tuple[int | None, int]:
+def parallel(name: str, config: Any) -> tuple[int | None, int]:
     """Returns the mask's id and the number of tokens drafted in one pass, of a PARD checkpoint; else None and 1.
 
     `pard_token` is the key of the published checkpoints (arXiv 2504.18583). Only our checkpoints give the

@@ -67,7 +67,7 @@ def test_nothing_of_an_earlier_run_drafts() -> None:
 def test_the_preset_is_one_switch_for_all_nodes_and_has_no_draft_node_without_a_model() -> None:
     config = DemoConfig(preset="paper", model=WITHOUT_PACKAGES)
     assert {(node.verification, node.drafter) for node in drafting(config)} == {("ratio", "model")}
-    assert [node.model for node in drafting(config)] == ["tiny-draft-s", "tiny-draft-m", "tiny-draft-s"]
+    assert [node.model for node in drafting(config)] == ["tiny-draft-s", "tiny-draft-m", "tiny-draft-p"]
     assert verifying(config).preset == "paper"
     assert verifying(DemoConfig()).preset is None
     with pytest.raises(ConfigError, match="--draft-models names no model; give one for each"):

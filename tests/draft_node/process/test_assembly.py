@@ -25,9 +25,10 @@ def test_a_node_without_a_model_says_so() -> None:
     assert daemon.link.hello.draft_model == ""
 
 
-@pytest.mark.parametrize(("model", "num_parallel"), [("tiny-draft-s", 1), ("smollm2-draft", 4)])
-def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_parallel: int) -> None:
-    config = DraftConfig(model=model)
+@pytest.mark.parametrize("is_gguf", [False, True])
+@pytest.mark.parametrize(("model", "num_parallel"), [("tiny-draft-s", 1), ("tiny-draft-p", 8)])
+def test_sessions_know_how_much_the_model_drafts_in_one_pass(model: str, num_parallel: int, *, is_gguf: bool) -> None:
+    config = DraftConfig(model=gguf_files.made(model) if is_gguf else model)
     line = MemoryNetwork().connect_draft(BOOT)
     daemon = assembly.build(config, assembly.load(config), line, BOOT)
     request = Generation(bytes(16), (1, 2), Sampling(), max_tokens=5)

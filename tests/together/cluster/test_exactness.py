@@ -1,9 +1,5 @@
 """The first promise, on real sockets with the embedded models: the text is the target's own, whatever happens."""
 
-import json
-from pathlib import Path
-from shutil import copytree
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -95,25 +91,13 @@ def every_sampling(first_seed: int, max_tokens: int = 32, **options: Any) -> lis
     ]
 
 
-_FOLDER = TemporaryDirectory()  # for as long as this process runs
-
-
-def parallel_checkpoint() -> str:
-    """Returns a folder with a model that drafts eight tokens in one pass, by a mask that it never learned."""
-    folder = Path(_FOLDER.name, "parallel")
-    copytree(path("tiny-draft-s"), folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"pard_token": 4095, "pard_num_tokens": 8}))
-    return str(folder)
-
-
 DRAFTS: dict[str, dict[str, Any]] = {
     "small": {"model": "tiny-draft-s"},
     "medium": {"model": "tiny-draft-m"},
     "target": {"model": "tiny-target", "max_draft": 5},
     "none": {"model": "tiny-draft-s"},
-    "parallel": {"model": parallel_checkpoint()},
-    "openvino": {"model": gguf_files.made("tiny-draft-s")},
+    "parallel": {"model": "tiny-draft-p"},
+    "openvino": {"model": gguf_files.made("tiny-draft-p")},
 }
 
 
