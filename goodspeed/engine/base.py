@@ -93,8 +93,9 @@ class Engine(Protocol):
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Appends chunks to their sessions; returns logits [sum(num_logits), vocab_size] in float32, in chunk order.
 
-        Columns beyond the tokenizer are -inf. Raises PoolExhausted (too few pages) or PromptError (a session would
-        outgrow the context, or an id is not the tokenizer's), and changes nothing then.
+        Columns beyond the tokenizer are -inf, and so is the mask's. The keys and values of masks are dropped. Raises
+        PoolExhausted (too few pages) or PromptError (a session would outgrow the context, or an id is not the
+        tokenizer's), and changes nothing then.
         """
 
     def keep(self, paths: Sequence[TreePath]) -> None:
@@ -105,8 +106,11 @@ class Engine(Protocol):
 
 
 def with_masks(chunk: Chunk, pool: PagePool, checkpoint: Checkpoint) -> Chunk:
-    """Returns the chunk with its masks among its tokens; PromptError if the session would outgrow the context, or if an
-    id is not the tokenizer's."""
+    """Returns the chunk with its masks among its tokens.
+
+    Raises PromptError if the session would outgrow the context, or if an id is not the tokenizer's; ValueError if the
+    model has no mask.
+    """
     length = pool.length(chunk.key) + len(chunk.tokens) + chunk.num_masks
     limit = checkpoint.context_len
     if length > limit:

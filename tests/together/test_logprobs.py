@@ -1,6 +1,6 @@
 """Logprobs and `min_tokens` through both nodes, on a line that loses, repeats and reorders messages.
 
-Real microscopic models, a clock set by hand. What a user gets is held against the target alone: `generation.generate`
+Real microscopic models, a clock set by hand. What a user gets is held against the target alone: `reference.generate`
 for the text, and plain transformers for the logprobs.
 """
 

@@ -1,4 +1,4 @@
-"""The scheduler: starts rounds, selects drafted tokens, packs rounds, and applies their outcomes.
+"""The scheduler: starts rounds, chooses drafted tokens, packs rounds, and applies their outcomes.
 
 - `start.py`: decides when the next round starts, and with which ready sessions.
 - `choose.py`: chooses the drafted tokens that are worth their time; `prompt_lookup.py`: drafts from the sessions' own

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from goodspeed.engine.gguf.file import KEPT, NEAREST, GgufFile, damaged
+from goodspeed.engine.gguf.file import KEPT, MASK, NEAREST, GgufFile, damaged
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ class KeptTokens:
             raise damaged(file.name, f"{KEPT} is no ascending list of ids below {len(nearest)}")
         if nearest.min() < 0 or nearest.max() >= len(tokens) or (nearest[tokens] != np.arange(len(tokens))).any():
             raise damaged(file.name, f"{NEAREST} does not name rows of {KEPT}, or a kept token not its own")
+        mask_id, _ = file.parallel
+        if mask_id is not None and mask_id not in tokens:
+            raise damaged(file.name, f"{KEPT} lacks the mask, {MASK}")
         return cls(tokens, nearest)
 
     @property

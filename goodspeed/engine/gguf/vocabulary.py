@@ -68,7 +68,7 @@ NAMES_OF_ENDS = frozenset(
 def check(file: GgufFile) -> None:
     """Raises the errors that the header alone shows, for a model that is to be loaded later."""
     described = _Described.of(file)
-    _ = described.eos_ids(file.vocab_size), file.context_len
+    _ = described.eos_ids(file.vocab_size), file.context_len, file.parallel
 
 
 def load(file: GgufFile) -> Vocabulary:

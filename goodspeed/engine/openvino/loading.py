@@ -145,6 +145,8 @@ def _sampled(file: GgufFile) -> bytes:
     digest = blake2b(digest_size=32)
     sizes = {key: value for key, value in file.fields.items() if key.startswith(f"{file.architecture}.")}
     digest.update(json.dumps([file.architecture, sizes], sort_keys=True).encode())
+    if (mask_id := file.parallel[0]) is not None:
+        digest.update(f"mask {mask_id}".encode())  # it is never drawn
     for name, stored in sorted(file.tensors.items()):
         flat = stored.data.reshape(-1)
         digest.update(f"{name}{stored.kind}{stored.shape}".encode())

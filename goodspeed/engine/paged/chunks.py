@@ -81,10 +81,10 @@ def check_paths(pool: PagePool, paths: Sequence[TreePath]) -> None:
 
 @contextmanager
 def extended(pool: PagePool, chunks: Sequence[Chunk]) -> Iterator[list[int]]:
-    """Gives each session the pages of its chunk, masks included; yields the sessions' lengths before.
+    """Gives each session the pages of its chunk; yields the sessions' lengths before.
 
-    After the block it drops the masks. If the block raises, for example because the pass fails, sessions are as before.
-    Raises as `check_chunks` does.
+    The tokens of chunks end with their masks (`base.with_masks`), which are dropped after the block. If the block
+    raises, for example because the pass fails, sessions are as before. Raises as `check_chunks` does.
     """
     check_chunks(pool, chunks)
     starts = [pool.length(chunk.key) for chunk in chunks]

@@ -86,8 +86,7 @@ class TorchEngine:
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Engine.forward`; returns an inference-mode tensor.
 
-        Every node of a tree counts towards the context, since each has its own row. The column of a checkpoint's mask
-        is also -inf; the keys and values of a chunk's masks are dropped.
+        Every node of a tree counts towards the context, since each has its own row.
         """
         chunks = [with_masks(chunk, self.pool, self.checkpoint) for chunk in chunks]
         return masked(self._forward(chunks).float(), self.checkpoint)

@@ -1,5 +1,6 @@
 """A file that keeps some tokens computes their logits as a whole one does whose other inputs are those of kept ones."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from goodspeed.engine import engines
-from goodspeed.engine.gguf.file import KEPT, NEAREST, read
+from goodspeed.engine.gguf.file import KEPT, MASK, NEAREST, PARALLEL, read
 from goodspeed.engine.gguf.pruned_vocabulary import KeptTokens
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import CheckpointError
@@ -63,6 +64,15 @@ def test_arrays_that_contradict_each_other(tmp_path: Path, kept: Any, nearest: A
     fields = {KEPT: np.asarray(kept).tolist(), NEAREST: np.asarray(nearest).tolist()}
     with pytest.raises(CheckpointError, match=rf"^it: the GGUF file is damaged: {told}"):
         changed(tmp_path, **fields)
+
+
+def test_a_mask_that_is_not_kept(tmp_path: Path) -> None:
+    file = read(gguf_models.keeping(tmp_path / "kept.gguf", ROWS, ALIKE), "it")
+    missing = next(token for token in range(258) if token not in ROWS)
+    for token, told in ((int(ROWS[0]), ""), (missing, f"{KEPT} lacks the mask")):
+        masked = replace(file, fields=file.fields | {MASK: token, PARALLEL: 4})
+        with pytest.raises(CheckpointError, match=told) if told else nullcontext():
+            KeptTokens.of(masked)
 
 
 def test_one_array_without_the_other(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ DRAFTS: dict[str, dict[str, Any]] = {
     "target": {"model": "tiny-target", "max_draft": 5},
     "none": {"model": "tiny-draft-s"},
     "parallel": {"model": "tiny-draft-p"},
-    "openvino": {"model": gguf_files.made("tiny-draft-p")},
+    "openvino": {"model": gguf_files.made("tiny-draft-s")},
+    "openvino-parallel": {"model": gguf_files.made("tiny-draft-p")},
 }
 
 
