@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from goodspeed.engine.paged.chunks import MAX_PARALLEL
 from goodspeed.errors import CheckpointError, UnsupportedModelError, reason
 
 MAGIC = b"GGUF"
@@ -82,9 +83,6 @@ KEPT, NEAREST = "goodspeed.kept_tokens", "goodspeed.nearest_kept"
 
 MASK, PARALLEL = "goodspeed.pard_token", "goodspeed.pard_num_tokens"
 """Fields of a draft model for parallel drafting (PARD): the mask's id, and the tokens drafted in one pass."""
-
-MAX_PARALLEL = 64
-"""Most tokens of one pass; as in checkpoint folders."""
 
 FLOATS = {"F16": np.float16, "F32": np.float32}
 

@@ -12,6 +12,9 @@ from typing import NamedTuple
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.errors import PoolExhausted
 
+MAX_PARALLEL = 64
+"""Most tokens drafted in one pass, with masks: the limit of a draft's length."""
+
 
 @dataclass(frozen=True)
 class Chunk:

@@ -17,6 +17,7 @@ from transformers.utils import logging as hf_logging
 from goodspeed.engine.base import Checkpoint
 from goodspeed.engine.model_files.checkpoint_folder import find_folder, has_tokenizer, read_config, refuse_weights
 from goodspeed.engine.model_files.config_checks import naming, refuse_config
+from goodspeed.engine.paged.chunks import MAX_PARALLEL
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
 from goodspeed.engine.torch.fingerprint import fingerprint
@@ -31,9 +32,6 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 NUM_PARALLEL = 8
 """Tokens drafted in one pass by a PARD checkpoint without this number in its config. Published checkpoints are trained
 for 8 to 16."""
-
-MAX_PARALLEL = 64
-"""Most tokens drafted in one pass: the limit of a draft's length."""
 
 
 @dataclass(frozen=True)
