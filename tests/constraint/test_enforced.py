@@ -1,4 +1,4 @@
-"""What a schema allows is what its texts are: llguidance alone lets others pass, or begins texts that cannot end."""
+"""Texts are what their schema allows; llguidance alone lets others pass, or begins texts that cannot end."""
 
 import datetime
 import json

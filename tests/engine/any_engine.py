@@ -1,4 +1,4 @@
-"""What every engine must do (`goodspeed.engine.base.Engine`). For one of another package, inherit from `AnyEngine`.
+"""Tests what every engine does (`goodspeed.engine.base.Engine`). For one of another package, inherit from `AnyEngine`.
 
 `docs/ENGINE.md` shows how. Nothing here knows which engine it is.
 """

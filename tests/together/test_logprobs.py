@@ -206,7 +206,7 @@ def say(desk, message):
 
 
 def rounds(desk):
-    """What the first round says in which anything is said."""
+    """Returns what the first round says that says anything."""
     return next(filter(None, (desk.round() for _ in range(99))))
 
 

@@ -84,7 +84,7 @@ def spelled(text: str) -> list[int]:
 
 
 def parts_of(form: GrammarSettings, tokens: list[int]) -> list[ParsedPart]:
-    """What the tokens are read as: thinking ends at its token, if there is one."""
+    """Returns the parts that the tokens are read as: thinking ends at its token, if there is one."""
     parser, stream = parser_of(form, SCHEMAS), TextStream(TOKENIZER, ())
     thinking = form.formats.thinking
     closes = form.ids.get(thinking.closes) if thinking is not None else None

@@ -1,4 +1,4 @@
-"""What the service makes of a request for one text: the node's and the target's part of it."""
+"""The service adds the node's and the target's settings to a request for one text."""
 
 from goodspeed.serving.sampling_defaults import SamplingRequest
 from tests.draft_node.http.fake import FakeService

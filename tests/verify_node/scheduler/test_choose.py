@@ -113,7 +113,7 @@ def test_beside_prefill_drafted_tokens_cost_what_they_cost_beyond_the_ridge():
 
 
 def test_drafts_do_not_pay_for_the_time_of_prefill():
-    """Where a token always costs the same, prefill changes no choice and no bound."""
+    """Prefill changes no choice and no bound if a token always costs the same."""
     choices = [make_choice(cost=DEAR, budget=4), make_choice(cost=DEAR, budget=4)]
     chosen = [lengths(one, drafting(1, EVEN), num_prefill=number) for one, number in zip(choices, (0, 50), strict=True)]
     assert chosen[0] == chosen[1]
