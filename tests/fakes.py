@@ -274,10 +274,10 @@ class Desk:
             return []
         return self.finish(planned, duration_s)
 
-    def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
+    def finish(self, planned: Round, duration_s: float = 0.01, work_s: float = 0.0) -> list[DownMessage]:
         outcomes = self.target.run(planned)
-        self.now += duration_s
-        sends = self.core.rounds.finish(outcomes, duration_s, self.now) + self.core.admit(self.now)
+        self.now += duration_s + work_s
+        sends = self.core.rounds.finish(outcomes, duration_s, self.now, work_s=work_s) + self.core.admit(self.now)
         return [send.message for send in sends]
 
     def session(self, number: int = 1) -> Any:

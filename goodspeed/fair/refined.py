@@ -41,6 +41,12 @@ VARIED, LEAST_VARIED = 0.1, 1e-4
 """Share of the tokens' second moment that is variance, from which on rounds vary enough to tell what a token takes; and
 the least share of that with which the hold on `token_s` is computed."""
 
+WORK_ALONE = 16
+"""The node's own work for a round is as if it had so many sessions more: 1 ms was measured for one, 8 ms for 100."""
+
+WORK_STEP, MOST_WORK = 0.2, 4.0
+"""Weight of a round's own work in the smoothed one, and the most of it that counts, relative to that."""
+
 SHORTEST_S, LONGEST_S = 1e-8, 1e5
 """Bounds of a plausible round time in seconds, modelled or observed."""
 
@@ -55,16 +61,19 @@ class Refined(CostModel):
     first one), so time affects no choice; each round then refines the assumption. Costs some 15 microseconds a round.
     """
 
-    def __init__(self, model: CostModel | None = None, *, reads_per_row: bool = False) -> None:
-        """reads_per_row: as of the engine (`Engine.reads_per_row`) whose passes the model describes."""
+    def __init__(
+        self, model: CostModel | None = None, *, reads_per_row: bool = False, change_rows: float = 0.0
+    ) -> None:
+        """reads_per_row, change_rows: as of the engine (`Engine`) whose passes the model describes."""
         self.model = model if model is not None else Linear(fixed_s=1.0)
         self.profiled = model is not None
-        self.reads_per_row = reads_per_row
+        self.reads_per_row, self.change_rows = reads_per_row, change_rows
         self.scale = 1.0
         self.token_s = 0.0
         self.num_rounds = 0
         self.usual_error = 0.0
         """Smoothed difference between a round's time and its prediction, relative to the prediction."""
+        self._work_each_s = 0.0  # as in `work_s`, for each session, smoothed
         self._trust = PROFILE_ROUNDS if self.profiled else 0.0
         self._moments = np.zeros((3, 4))  # decayed sums of the products of the first three of `_add`'s parts with all
 
@@ -75,6 +84,17 @@ class Refined(CostModel):
         number, or a numpy array.
         """
         return cached_tokens * num_tokens / num_sessions if self.reads_per_row else cached_tokens
+
+    def work_s(self, num_sessions: int) -> float:
+        """Returns the node's own work for a round beside its pass, in seconds, with so many open sessions."""
+        return self._work_each_s * (num_sessions + WORK_ALONE)
+
+    def change_s(self, num_sessions: int, context_tokens: float) -> float:
+        """Returns the seconds of a change of the pass's size, from a token of each session; 0 where that costs none."""
+        without_s, with_s = (
+            self.round_s(num_sessions + rows, num_sessions, context_tokens) for rows in (0.0, self.change_rows)
+        )
+        return with_s - without_s
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         seconds = self.scale * self.model.round_s(num_tokens, num_sessions, context_tokens) + self.token_s * num_tokens
@@ -93,6 +113,12 @@ class Refined(CostModel):
         ratio = self._believable(float(seconds) / predicted)
         self._add(1.0 / predicted, modelled / predicted, num_tokens / predicted, ratio)
         self._solve()
+
+    def observe_work(self, seconds: float, num_sessions: int) -> None:
+        """Updates `work_s` from the own work for a round with so many open sessions. One long pause hardly counts."""
+        each_s, known_s = max(0.0, seconds) / (num_sessions + WORK_ALONE), self._work_each_s
+        each_s = min(each_s, MOST_WORK * known_s) if known_s else each_s
+        self._work_each_s += WORK_STEP * (each_s - known_s)
 
     def _believable(self, ratio: float) -> float:
         """Returns the observed over the predicted time, with outliers clipped symmetrically in the logarithm."""

@@ -15,9 +15,9 @@ HEADROOM_S = 0.005
 """Seconds between a first token's planned and due time, in addition to a round, as in the code of SLOs-Serve's
 authors."""
 
-SURE = 3.0
+SURE = 4.0
 """Planned rounds are longer than modelled by this multiple of the usual relative error. A promise based on the mean
-would be broken in every other round."""
+would be broken in every other round, and with 3 more than one in a hundred was (`experiments/LOG.md`)."""
 
 FLOOR = 0.25
 """Guaranteed share (floor) of best effort: each client with waiting best-effort texts gets this part of its weight's
@@ -52,10 +52,21 @@ class Capacity:
     Sessions that only wait are in no round. Under overload most open sessions wait, so they must not count.
     """
 
-    def __init__(self, cost: CostModel, usual_error: float, most: int, num_sessions: int, context: float) -> None:
-        """usual_error: relative, of the cost model. most: tokens of a round. context: tokens of the sessions' texts."""
+    def __init__(
+        self,
+        cost: CostModel,
+        usual_error: float,
+        most: int,
+        num_sessions: int,
+        context: float,
+        extra_s: float = 0.0,
+    ) -> None:
+        """usual_error: relative, of the cost model. most: tokens of a round. context: tokens of the sessions' texts.
+
+        extra_s: seconds of each round that the cost model lacks (`Refined.work_s`, `Refined.change_s`).
+        """
         self._cost, self._most, self._num_sessions, self._context = cost, most, num_sessions, context
-        self._longer = 1.0 + SURE * usual_error
+        self._longer, self._extra_s = 1.0 + SURE * usual_error, extra_s
         self._largest_s = self._round_s(most)
         self.least_s = self._round_s(num_sessions)  # of a round with one token of each session
 
@@ -64,7 +75,9 @@ class Capacity:
         if max(0.0, seconds) >= MOST_TOKENS * self._largest_s:
             return MOST_TOKENS  # e.g. if rounds take no time
         rounds, left_s = divmod(max(0.0, seconds), self._largest_s)
-        rest = self._cost.tokens_in(left_s / self._longer, self._num_sessions, self._context, self._most)
+        rest = self._cost.tokens_in(
+            left_s / self._longer - self._extra_s, self._num_sessions, self._context, self._most
+        )
         return min(MOST_TOKENS, rounds * self._most + rest)
 
     def seconds_for(self, num_tokens: int) -> float:
@@ -93,4 +106,4 @@ class Capacity:
 
     def _round_s(self, num_tokens: int, more_sessions: int = 0, more_context: int = 0) -> float:
         sessions, context = self._num_sessions + more_sessions, self._context + more_context
-        return self._longer * float(self._cost.round_s(num_tokens, sessions, context))
+        return self._longer * (float(self._cost.round_s(num_tokens, sessions, context)) + self._extra_s)

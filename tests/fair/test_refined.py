@@ -51,6 +51,22 @@ def test_what_a_profile_does_not_see_is_learned_for_each_token():
     assert refined.token_s == pytest.approx(2e-4, rel=0.25)
 
 
+def test_a_change_of_the_passs_size_takes_as_long_as_its_rows():
+    assert Refined(LINEAR).change_s(8, 100) == 0.0
+    change_s = LINEAR.round_s(12.0, 8, 100) - LINEAR.round_s(8, 8, 100)
+    assert Refined(LINEAR, change_rows=4.0).change_s(8, 100) == pytest.approx(change_s)
+
+
+def test_the_nodes_own_work_grows_with_its_sessions_and_a_pause_hardly_counts():
+    learning = Refined(LINEAR)
+    assert learning.work_s(100) == 0.0
+    for _ in range(60):
+        learning.observe_work(0.0024, 8)
+    assert [learning.work_s(number) for number in (8, 32)] == pytest.approx([0.0024, 0.0048], rel=1e-4)
+    learning.observe_work(10.0, 8)
+    assert learning.work_s(8) == pytest.approx(0.0024 * 1.6, rel=1e-4)
+
+
 def test_without_a_profile_every_round_costs_the_same_until_one_is_seen():
     refined = Refined()
     assert refined.round_s(1, 1, 0) == refined.round_s(1000, 64, 10**6) == 1.0

@@ -52,7 +52,7 @@ def test_an_idle_replica_promises_and_one_without_time_memory_or_promises_does_n
     assert fits(IDLE, ASK._replace(deadline_s=inf, tpot_s=None), NOW)
 
 
-def test_rounds_are_planned_three_times_their_usual_error_longer():
+def test_rounds_are_planned_longer_by_a_multiple_of_their_usual_error():
     tight = ASK._replace(prompt_tokens=4000, deadline_s=0.5)
     assert fits(IDLE, tight, NOW)
     assert not fits(replace(IDLE, usual_error=0.2), tight, NOW)

@@ -27,6 +27,13 @@ def test_more_time_than_a_round_takes_is_several_rounds() -> None:
     assert rounds().tokens_in(2 * largest_s + 1e-9) == pytest.approx(128, abs=1e-3)
 
 
+def test_what_rounds_take_beside_their_tokens_leaves_fewer_of_these() -> None:
+    longer = Capacity(COST, 0.0, 64, 2, 100, extra_s=0.005)
+    assert longer.tokens_in(0.03 + 1e-9) == 10
+    assert longer.least_s == pytest.approx(rounds().least_s + 0.005)
+    assert longer.beside(0.035 + 1e-9, 5, [200] * 50) == 2
+
+
 def test_a_token_of_best_effort_brings_its_session_and_its_text() -> None:
     """Beside 5 promised tokens 10 ms are left; each other token takes 1 ms, its session 2 and its 200 tokens 2."""
     assert rounds().beside(0.03 + 1e-9, 5, [200] * 50) == 2

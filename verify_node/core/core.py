@@ -66,14 +66,12 @@ class VerifyCore:
         cost: Refined | None = None,
         prompt_lookup: PromptLookup | None = None,
         constraints: Constraints | None = None,
-        change_rows: float = 0.0,
     ) -> None:
         """Builds a verify node without sessions.
 
         welcome: of `CoreSettings.welcome`. policy: replaces the policy named in the settings. cost: round time model,
         which finished rounds refine; None: starts untrained. prompt_lookup: drafts from sessions' own texts, if enabled
-        in the settings. constraints: of the target's tokenizer; None: constraints are not served. change_rows:
-        `Engine.change_rows`.
+        in the settings. constraints: of the target's tokenizer; None: constraints are not served.
         """
         cost = cost if cost is not None else Refined()
         self.limits, self.pool = settings.limits, pool
@@ -96,7 +94,7 @@ class VerifyCore:
         self.rounds = Rounds(
             settings,
             register=register,
-            choice=Choice(cost, settings.limits, allocator.worth_of, own, change_rows, is_barrier=settings.is_barrier),
+            choice=Choice(cost, settings.limits, allocator.worth_of, own, is_barrier=settings.is_barrier),
             cost=cost,
             admission=self.admission,
             replies=self.replies,

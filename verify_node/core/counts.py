@@ -1,6 +1,6 @@
 """Counters since the start, for monitoring.
 
-They decide nothing, except that the daemon takes the node's own work for a round (`Rounds.work_s`) from `WallTime`.
+They decide nothing.
 """
 
 from collections import Counter

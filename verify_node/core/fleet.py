@@ -164,6 +164,7 @@ def load_of(
     pool, unfinished = register.pool, [session for session in register.sessions.values() if not session.finished]
     context = sum(len(session.tokens) for session in unfinished)
     paces, owed = summary(promises.promised.values(), now)
+    busy_s = round_s + cost.work_s(len(unfinished))
     num_others = sum(len(session.tokens) for session in unfinished if session.session_id not in promises.promised)
     num_taken = max(pool.num_pages - pool.num_free, promises.num_pages + num_others // pool.page_size)
     return Load(
@@ -177,7 +178,7 @@ def load_of(
         free_pages=max(0, pool.num_pages - num_taken),
         promisable_pages=max(0, int((1.0 - FLOOR) * pool.num_pages) - promises.num_pages),
         context_tokens=context,
-        round_s=round_s if unfinished else 0.0,  # of a past load, which no round will correct
+        round_s=busy_s if unfinished else 0.0,  # of a past load, which no round will correct
         max_round_tokens=limits.max_round_tokens,
         **_line(cost, len(unfinished), context, limits.budget),
         usual_error=cost.usual_error,
@@ -209,7 +210,10 @@ def _owed(waiting: Iterable[Deadline], now: float) -> Iterable[Owed]:
 
 
 def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[str, float]:
-    """Slopes of the round time around a round with one token per session, and the fixed remainder, in seconds."""
+    """Slopes of the round time around a round with one token per session, and the fixed remainder, in seconds.
+
+    They include the node's own work, and the remainder a change of the pass's size.
+    """
     number = max(1, num_sessions)
     round_s = cost.round_s(number, number, context)
     read = cost.context_tokens(context, number + budget, number)
@@ -217,4 +221,6 @@ def _line(cost: Refined, num_sessions: int, context: int, budget: int) -> dict[s
     session_s = max(0.0, cost.round_s(number, number + 1, context) - round_s)
     context_s = max(0.0, (cost.round_s(number, number, context + 1024) - round_s) / 1024)
     fixed_s = max(0.0, round_s - token_s * number - session_s * number - context_s * context)
+    fixed_s += cost.work_s(0) + cost.change_s(number, context)
+    session_s += cost.work_s(1) - cost.work_s(0)
     return {"fixed_s": fixed_s, "token_s": token_s, "session_s": session_s, "context_s": context_s}

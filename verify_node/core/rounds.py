@@ -79,7 +79,6 @@ class Rounds:
         )
         self.num_rounds = 0  # started
         self.round_s = 0.0  # smoothed duration of a round
-        self.work_s = 0.0  # smoothed, of the node's own work for a round, beside its forward pass
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.in_flight: Round | None = None
         self.taking_part: dict[bytes, Session] = {}  # in the round in flight, or else the previous; maybe closed since
@@ -201,7 +200,7 @@ class Rounds:
         """Finishes the round in flight: commits, observes, permits; returns one Verdict per moved session.
 
         drafting: by the verify node's own draft model; its seconds are part of duration_s. computed: `Engine.computed`.
-        work_s: seconds of the node's own work since it began to finish the round before.
+        work_s: seconds of the node's own work for the round, since the pass of the one before, without waiting.
         """
         if (done := self.in_flight) is None:
             raise RuntimeError("no round is in flight")
@@ -211,12 +210,12 @@ class Rounds:
         num_rows = done.num_tokens if computed is None else computed
         context = context_read(done.entries, per_row=self.cost.reads_per_row)
         self.cost.observe(num_rows, len(done.entries), context, duration_s - drafting.seconds)
+        self.cost.observe_work(work_s, len(self.sessions))
         self.starting.prefill.observe(done, duration_s - drafting.seconds, num_rows - done.num_tokens)
         self.choice.note_drafting(drafting.seconds)
         self.counts.own_s += drafting.seconds
         self.counts.num_own_passes += drafting.num_passes
         self.round_s = smoothed(min(self.round_s, LONGER * duration_s), duration_s, SMOOTHING)
-        self.work_s = smoothed(self.work_s, min(work_s, duration_s), SMOOTHING)  # an idle time's may be long
         moved, sends = self._commit(done, outcomes, now)
         sends += self.replies.disprove(moved, now)
         moved = [move for move in moved if self.sessions.has(move.session)]  # without sessions that were just barred
@@ -267,7 +266,7 @@ class Rounds:
         context = context_read(done.entries, per_row=self.cost.reads_per_row, drafted=False)
         alone_s = self.cost.model.round_s(num_plain, len(done.entries), context)
         if not (self.model_switch.are_near or self.allocator.is_barrier):
-            self.model_switch.weigh_work(self.work_s, self.round_s, len(going_on))
+            self.model_switch.weigh_work(self.cost.work_s(len(self.sessions)), self.round_s, len(going_on))
         self.model_switch.finished(moved, going_on, now, alone_s, own_rests=own_rests)
         self.choice.turn_to(self.model_switch.permits, is_trial=self.model_switch.is_trying)
 

@@ -51,7 +51,8 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
         engine, draft_model = load_engines(config, ranks)
         profile = costs.measure(config, engine, reporter)
         config = costs.with_budget(config, profile, reporter)
-        cost = Refined(profile.roofline if profile is not None else None, reads_per_row=engine.reads_per_row)
+        roofline = profile.roofline if profile is not None else None
+        cost = Refined(roofline, reads_per_row=engine.reads_per_row, change_rows=engine.change_rows)
         welcome = make_welcome(config, engine.checkpoint)
         channel = bind_verify(
             config.bind,
@@ -134,14 +135,8 @@ def build(
 ) -> VerifyDaemon:
     """Builds a verify node around an existing model and channel; `config.budget` must be a number."""
     constraints = read_constraints(engine.checkpoint)
-    core = VerifyCore(
-        config.core,
-        replace_fields(welcome, trees=engine.has_trees),
-        engine.pool,
-        cost=cost,
-        constraints=constraints,
-        change_rows=engine.change_rows,
-    )
+    welcome = replace_fields(welcome, trees=engine.has_trees)
+    core = VerifyCore(config.core, welcome, engine.pool, cost=cost, constraints=constraints)
     target = Target(engine.checkpoint, engine, records=config.record, constraints=constraints, draft_model=draft_model)
     recorder = RoundRecorder(events) if config.record else None
     return VerifyDaemon(core, target, channel, events, recorder, enrolment)

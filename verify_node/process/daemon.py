@@ -57,7 +57,7 @@ class VerifyDaemon:
     ranks: "Ranks | None" = None  # None: the model is not split
     member: Member | None = None  # None: not part of a fleet
     _failed_decisions: Failures = field(default_factory=lambda: Failures(logger, "a decision on promises", ENDS))
-    _worked: float = 0.0  # seconds of scheduling and sending until the newest round was computed
+    _work_s: float = 0.0  # of scheduling and sending for the next round, since the pass of the newest one
     _lapped: float = 0.0  # end of the newest phase, by `time.perf_counter`
     messages: MessageLoop = field(init=False)
     _thread: ModelThread = field(default_factory=ModelThread)
@@ -147,21 +147,24 @@ class VerifyDaemon:
         wall.forward += self._lap() - verify_s
         wall.verify += verify_s
         self.messages.hear(self.channel.arriving())  # so that this round's verdicts reflect the queued messages
-        wall.schedule += self._lap()
-        worked, self._worked = self._worked, wall.schedule + wall.send
+        hearing_s = self._lap()
+        wall.schedule += hearing_s
         sends = self.core.rounds.finish(
             result.outcomes,
             duration_s,
             time.monotonic(),
             result.drafting,
             result.computed,
-            work_s=self._worked - worked,
+            work_s=self._work_s + hearing_s,
         )
-        wall.schedule += self._lap()
+        self._work_s = self._lap()
+        wall.schedule += self._work_s
         finished = time.monotonic()
         self.messages.reply(sends)
         self._report(planned, result, sends, started, finished)
-        wall.send += self._lap()
+        sending_s = self._lap()
+        wall.send += sending_s
+        self._work_s += sending_s
 
     def _lap(self) -> float:
         """Ends a phase of the loop of rounds; returns its seconds."""
@@ -186,8 +189,10 @@ class VerifyDaemon:
             async with self._failed_decisions.survived(self._withdraw):
                 self.messages.reply(self.core.admit(time.monotonic()))
             planned = self.core.plan(time.monotonic())
-            wall.schedule += self._lap()
+            planning_s = self._lap()
+            wall.schedule += planning_s
             if planned is not None:
+                self._work_s += planning_s  # an attempt in vain holds up no round
                 return planned
             await self._wait(self.core.wake_at - time.monotonic())
         return None

@@ -128,19 +128,20 @@ class Choice:
         limits: RoundLimits,
         worth: Callable[[Client], float],
         prompt_lookup: PromptLookup | None = None,
-        change_rows: float = 0.0,
         *,
         is_barrier: bool = False,
     ) -> None:
         """worth: of one token of a client, w U'(X). prompt_lookup: the verify node's own drafts; None: it has none.
-        change_rows: `Engine.change_rows`. is_barrier: rounds verify drafts up to their permitted length."""
+
+        is_barrier: rounds verify drafts up to their permitted length.
+        """
         # Of the newest round, by session: drafts without a chosen token.
         self.passed_over: Mapping[bytes, DraftTokens] = {}
         self._cost, self._limits, self._is_barrier = cost, limits, is_barrier
         self._worth = worth
         self._prompt_lookup = prompt_lookup
         # By whether draft models may draft.
-        self._steady = {mode: Steady(change_rows) for mode in (False, True)} if change_rows else None
+        self._steady = {mode: Steady(cost.change_rows) for mode in (False, True)} if cost.change_rows else None
         self._models_draft = True
         self._owed_more: frozenset[bytes] = frozenset()  # sessions that the previous round owed more than one token
         self._drafting_s = 0.0  # of the verify node's draft model in a round, smoothed

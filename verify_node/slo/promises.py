@@ -154,7 +154,7 @@ class Promises:
         everybody = [sessions[key] for key in (*self.promised, *new)]
         waiting = {one.client for key, one in self._declined.items() if key not in new}
         weights = {session.client.name: session.client.weight for session in everybody}
-        decision = Decision(now, self._rounds(everybody), self._pool.num_pages, weights, self.policy)
+        decision = Decision(now, self._rounds(everybody, len(sessions)), self._pool.num_pages, weights, self.policy)
         admit_fairly(self.promised, list(new.values()), waiting, decision)
 
     # -- rounds ----------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Promises:
         return allot(
             self.promised,
             now,
-            self._rounds([sessions[key] for key in self.promised]),
+            self._rounds([sessions[key] for key in self.promised], len(sessions)),
             [len(session.tokens) for session in waiting],
             partial(self._floor.owed, waiting, self._pool),
         )
@@ -205,10 +205,11 @@ class Promises:
     def _pages(self, session: Session) -> int:
         return -(-session.limit // self._pool.page_size)
 
-    def _rounds(self, sessions: Sequence[Session]) -> Capacity:
-        """Capacity of rounds with these sessions."""
-        context = sum(len(session.tokens) for session in sessions)
-        return Capacity(self._cost, self._cost.usual_error, self._max_round_tokens, len(sessions), context)
+    def _rounds(self, sessions: Sequence[Session], num_open: int) -> Capacity:
+        """Capacity of rounds with these sessions, of so many that are open."""
+        context, cost = sum(len(session.tokens) for session in sessions), self._cost
+        extra_s = cost.work_s(num_open) + cost.change_s(len(sessions), context)
+        return Capacity(cost, cost.usual_error, self._max_round_tokens, len(sessions), context, extra_s)
 
 
 def _still_open(deadlines: Mapping[bytes, Deadline], sessions: Mapping[bytes, Session]) -> dict[bytes, Deadline]:

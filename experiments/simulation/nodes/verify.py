@@ -52,11 +52,9 @@ def make_core(
         policy = policies.create("random", seed=settings.policy_seed)
     elif not isinstance(settings.policy, str):
         policy = OwnPolicy(getattr(settings.policy, "__name__", repr(settings.policy)), settings.policy)
-    cost = Refined(priced(settings) if settings.known_cost else None)
+    cost = Refined(priced(settings) if settings.known_cost else None, change_rows=settings.change_rows)
     kind = CheckedCore if settings.validate else VerifyCore
-    return kind(
-        core, welcome, pool, policy=policy, cost=cost, prompt_lookup=prompt_lookup, change_rows=settings.change_rows
-    )
+    return kind(core, welcome, pool, policy=policy, cost=cost, prompt_lookup=prompt_lookup)
 
 
 class VerifyNode:

@@ -77,6 +77,17 @@ def test_the_floor_of_best_effort_is_kept_from_promises_whether_it_is_used_or_no
     assert busy.promisable_pages == idle.promisable_pages
 
 
+def test_the_nodes_own_work_and_changes_of_size_are_told_as_a_part_of_its_rounds():
+    desk = make()
+    cost, before = desk.core.rounds.cost, desk.core.load(desk.now)
+    cost.observe_work(1.7, 1)
+    cost.change_rows, cost.token_s = 4.0, 0.001
+    told = desk.core.load(desk.now)
+    assert told.fixed_s == pytest.approx(before.fixed_s + cost.work_s(0) + 0.004)
+    assert told.session_s == pytest.approx(before.session_s + cost.work_s(1) - cost.work_s(0))
+    assert told.round_s == 0.0
+
+
 def test_how_much_there_is_to_do_is_told_now_and_then():
     desk = make(replica("b"))
     desk.now = TOLD_S - 0.1

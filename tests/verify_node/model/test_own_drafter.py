@@ -48,9 +48,9 @@ class OwnDesk(RealDesk):
         self.drafting.append(result.drafting)
         return result.outcomes
 
-    def finish(self, planned: Round, duration_s: float = 0.01) -> list[DownMessage]:
+    def finish(self, planned: Round, duration_s: float = 0.01, work_s: float = 0.0) -> list[DownMessage]:
         """Rounds of a second: passes of the draft model, which take real time, are cheap beside them."""
-        return super().finish(planned, 100 * duration_s)
+        return super().finish(planned, 100 * duration_s, work_s)
 
     def write(self, number: int = 1, num_rounds: int = 40, **changes: Any) -> tuple[int, ...]:
         """Opens a session, and returns its text when it is finished."""

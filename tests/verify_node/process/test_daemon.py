@@ -142,7 +142,7 @@ async def test_a_round_that_fails_for_a_lost_rank_is_not_tried_again(monkeypatch
 
 @served
 async def test_the_core_is_told_the_nodes_own_work() -> None:
-    """It decides whether the work that drafts make pays."""
+    """It decides what can be promised, and whether the work that drafts make pays."""
     told: list[float] = []
     async with Loop() as loop:
         finish = loop.core.rounds.finish
@@ -162,7 +162,10 @@ async def test_the_core_is_told_the_nodes_own_work() -> None:
 
 @served
 async def test_the_phases_add_up_to_the_time_of_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock goes on by a second each time that it is read, so every part of a round takes a whole time."""
+    """The clock goes on by a second each time that it is read, so every part of a round takes a whole time.
+
+    The own work for a round is four parts (of the first: two), however often nothing could be planned before.
+    """
     seconds = itertools.count(1)
     read: list[int] = []
 
@@ -171,7 +174,10 @@ async def test_the_phases_add_up_to_the_time_of_the_rounds(monkeypatch: pytest.M
         return float(read[-1])
 
     monkeypatch.setattr("time.perf_counter", tick)
+    worked: list[float] = []
     async with Loop() as loop:
+        cost = loop.core.rounds.cost
+        cost.observe_work = lambda seconds, num_sessions: worked.append(seconds)  # type: ignore[method-assign]
         owner = await loop.let_in()
         loop.target.hold()
         await owner.send(make_open(1, max_tokens=4))
@@ -185,3 +191,5 @@ async def test_the_phases_add_up_to_the_time_of_the_rounds(monkeypatch: pytest.M
         wall = loop.core.counts.wall
         await until(lambda: sum(vars(wall).values()) == read[-1] - read[0])
         assert wall.forward == loop.core.rounds.num_rounds
+        assert (worked[0], {*worked[1:]}) == (2.0, {4.0})
+        assert wall.schedule > sum(worked), "attempts in vain count as scheduling"

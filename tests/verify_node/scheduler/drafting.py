@@ -78,8 +78,8 @@ def make_choice(
     reads_per_row: bool = False,
 ) -> Choice:
     limits, worth = RoundLimits(budget, max_round_tokens), worth or (lambda client: client.weight)
-    refined = Refined(cost, reads_per_row=reads_per_row)
-    return Choice(refined, limits, worth, prompt_lookup, change_rows, is_barrier=is_barrier)
+    refined = Refined(cost, reads_per_row=reads_per_row, change_rows=change_rows)
+    return Choice(refined, limits, worth, prompt_lookup, is_barrier=is_barrier)
 
 
 def owe(session: Session, tokens: float) -> Session:

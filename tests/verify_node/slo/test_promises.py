@@ -34,13 +34,13 @@ def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> boo
     return promised
 
 
-def serve(desk: Desk) -> list[Any]:
-    """A round that takes as long as it should; everything is acknowledged."""
+def serve(desk: Desk, work_s: float = 0.0) -> list[Any]:
+    """A round that takes as long as it should, beside the node's own work; everything is acknowledged."""
     planned = desk.core.plan(desk.now)
     if planned is None:
         return []
     duration_s = COST.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
-    answers = desk.finish(planned, duration_s)
+    answers = desk.finish(planned, duration_s, work_s)
     desk.acknowledge()
     return answers
 
@@ -55,6 +55,25 @@ def test_who_can_be_served_in_time_is_promised_that_and_told_with_every_verdict(
     assert desk.core.counts.promises == {(OTHER, "promised"): 1}
     for _ in range(3):
         assert told(serve(desk)) == {session_id(1): True}
+
+
+@pytest.mark.parametrize(("work_s", "is_promised"), [(0.0, True), (0.009, False)])
+def test_rounds_are_planned_with_the_nodes_own_work(desk: Desk, work_s: float, is_promised: bool) -> None:
+    """Without it a round of 20 ms carries four tokens, beside 9 ms of it one; two texts need two, and a prompt more."""
+    ask(desk, 1)
+    for _ in range(20):
+        serve(desk, work_s)
+    assert ask(desk, 2) is is_promised
+
+
+def test_the_work_for_texts_that_are_over_is_forgotten(desk: Desk) -> None:
+    for number in range(1, 51):
+        ask(desk, number, None)
+    for _ in range(30):
+        serve(desk, work_s=0.02)
+    for number in range(1, 51):
+        desk.up("a", Close(session_id(number), 1))
+    assert ask(desk, 51) is True
 
 
 def test_who_cannot_gets_what_is_left_or_nothing_as_it_asked(desk: Desk) -> None:
