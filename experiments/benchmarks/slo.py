@@ -1,20 +1,21 @@
-"""Requests of two tiers in the bursts of a recorded coding service, at real nodes with promises and without.
+"""Real chats of three kinds with service levels, at real nodes: a mix like AdaServe's, and what promises bring.
 
-Their times are those of the recorded trace, stretched or squeezed to make for the rate. Each is for a text of 16 to 48
-tokens, and asks for one of two tiers, half of them for *urgent* and half for *patient*; `otherwise` is `best_effort`.
-At the start plain decoding writes --open texts at once. The median TPOT of these and five times their median TTFT are
-what urgent asks for, and patient asks for three times that. In a steady stream that is as dense as these texts were,
-all could be urgent and in time; --overload times as many requests come. Four draft nodes without models; the ways take
-turns, with the same arrivals:
+Code is 60 % of the requests, chats and summaries 20 % each, as in AdaServe's figure 8. Their TPOT may be 1.2, 2 and 6
+times that of a text alone (the paper: 1.2 times, 50 ms and 150 ms). All are to have their first token within five times
+the median TTFT of --open texts that plain decoding writes at once, which only an overload exceeds. Requests come in the
+bursts of a recorded coding service, each for a text of 16 to 48 tokens. How many come, says each of --loads, as a
+multiple of the rate at which plain decoding writes --open texts at once. The verify node has a core to itself, and four
+draft nodes share the others. The ways take turns, with the same arrivals:
 
-- *none*: nothing is promised; what texts are owed comes first.
+- *plain*: nobody drafts, and nothing is promised.
+- *drafts*: nothing is promised; what texts are owed comes first.
 - *dp*: the same, and the set of requests is promised that is worth most and can be kept.
 
 Attainment counts from the moment at which a text was due; goodput is the tokens of texts in time a second, until the
-last is done; medians of the repetitions. Wanted: 0.95 of what is promised attained. Every text is compared with what
+last is done; medians of the repetitions. Wanted: 0.99 of what is promised attained. Every text is compared with what
 the target alone writes; the exit status is 1 if one differs.
 
-It takes about 13 minutes on two cores; about 30 s with --quick.
+It takes about 17 minutes on two cores; about half a minute with --quick.
 """
 
 import argparse
@@ -24,41 +25,62 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from experiments.benchmarks.nodes.processes import free_port
 from experiments.benchmarks.nodes.workers import DraftWorker, Served, Wanted, cluster, serve_all
 from experiments.harness import benchmark
+from experiments.harness.experiment import HERE
 from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts import target_texts
 from experiments.simulation.texts.target_texts import TargetText
-from goodspeed.embedded import prompts
-from goodspeed.engine.model_files.names import NO_MODEL
+from goodspeed.engine import engines
+from goodspeed.engine.tokenizing.text import encode_chat
+from goodspeed.errors import GoodSpeedError, PromptError
 from goodspeed.slo.objectives import Objectives, parse_tiers
+from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.messages import Sampling
+from training.chats import load as load_chats
+
+Row: TypeAlias = dict[str, float | None]
 
 TRACE, BEGIN_S = "azure_llm_2023_code", 1786.0
 LENGTHS = (16, 48)  # of texts, in tokens
+MAX_PROMPT = 1024  # tokens; longer prompts are left out
 LEAD_S = 0.5
 """The first request comes so long after the draft nodes are told of all, so that everybody has read its list."""
 
 TTFTS = 5.0
-"""The urgent tier's TTFT over plain decoding's; SLOs-Serve gives a prompt five times the time to read it alone."""
+"""TTFT over plain decoding's with several texts at once."""
 
-TIERS = ("urgent", "patient")
-PATIENCE = 3.0
-"""The patient tier's times over the urgent one's."""
 
-WAYS = ("none", "dp")
-WANTED = {"promised_attainment": 0.95}
+@dataclass(frozen=True)
+class Kind:
+    """One kind of request."""
+
+    share: float  # of all requests
+    tpot: float  # times that of a text alone
+
+
+KINDS = {"coding": Kind(0.6, 1.2), "chat": Kind(0.2, 2.0), "summarization": Kind(0.2, 6.0)}
+"""By the domain of the prompts."""
+
+WAYS = {"plain": ("none", 0), "drafts": ("none", MAX_DRAFT), "dp": ("dp", MAX_DRAFT)}
+"""Admission policy of the verify node, and the most tokens of a draft."""
+
+WANTED = {"promised_attainment": 0.99}
 MEASURES = {
     "promised": "promised",
+    **{f"{kind}_promised": f"{kind} promised" for kind in KINDS},
     "promised_attainment": "promised in time",
     "attainment": "in time",
-    **{f"{tier}_attainment": f"{tier} in time" for tier in TIERS},
+    **{f"{kind}_attainment": f"{kind} in time" for kind in KINDS},
     "best_effort_attainment": "best effort in time",
     "goodput_tokens_s": "tokens/s in time",
 }
@@ -80,111 +102,148 @@ class Asked:
 
 
 def requests(
-    times: Sequence[float], texts: Sequence[TargetText], tiers: Mapping[str, Objectives], num_nodes: int, seed: int
+    times: Sequence[float],
+    texts: Mapping[str, Sequence[TargetText]],
+    tiers: Mapping[str, Objectives],
+    num_nodes: int,
+    seed: int,
 ) -> list[Asked]:
-    """A request at each of the times, dealt out to the draft nodes; text, length and tier are drawn from a seed."""
-    random = Random(seed)
-    return [
-        asked(
-            number % num_nodes, random.choice(texts), random.randint(*LENGTHS), at_s, tiers[random.choice(list(tiers))]
-        )
-        for number, at_s in enumerate(times)
-    ]
+    """A request at each of the times, dealt out to the draft nodes; kind, text and length are drawn from a seed.
+
+    texts, tiers: by kind.
+    """
+    random, shares = Random(seed), [kind.share for kind in KINDS.values()]
+    found = []
+    for number, at_s in enumerate(times):
+        [kind] = random.choices(list(KINDS), shares)
+        found.append(asked(number % num_nodes, random.choice(texts[kind]), random.randint(*LENGTHS), at_s, tiers[kind]))
+    return found
 
 
-def asked(node: int, text: TargetText, length: int, at_s: float, slo: Objectives | None, **changes: Any) -> Asked:
-    """One request for the first tokens of this text. changes: what else is different in `Wanted`."""
+def asked(node: int, text: TargetText, length: int, at_s: float, slo: Objectives | None) -> Asked:
+    """One request for the first tokens of this text, which comes at this time."""
     sampling = text.sampling
-    wanted = Wanted(
-        list(text.prompt), length, sampling.temperature, sampling.seed, slo=slo, due_s=LEAD_S + at_s, **changes
-    )
+    wanted = Wanted(list(text.prompt), length, sampling.temperature, sampling.seed, slo=slo, due_s=LEAD_S + at_s)
     return Asked(node, wanted, list(text.written[:length]))
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Times of plain decoding on this machine, with several texts open."""
+    """Times of plain decoding on this machine."""
 
-    ttft_s: float
-    tpot_s: float
-    requests_per_s: float
+    ttft_s: float  # with several texts at once
+    tpot_s: float  # of a text alone
+    requests_per_s: float  # with several texts at once
 
     def tiers(self) -> list[str]:
         """The tiers as the verify node is told them."""
-        factors = dict(zip(TIERS, (1.0, PATIENCE), strict=True))
-        return [
-            f"{tier}:ttft={1000 * factor * TTFTS * self.ttft_s:.3f}ms,tpot={1000 * factor * self.tpot_s:.3f}ms"
-            for tier, factor in factors.items()
-        ]
+        ttft_ms, tpot_ms = 1000 * TTFTS * self.ttft_s, 1000 * self.tpot_s
+        return [f"{name}:ttft={ttft_ms:.3f}ms,tpot={kind.tpot * tpot_ms:.3f}ms" for name, kind in KINDS.items()]
 
 
 class Comparison:
-    """Both ways in turn, and every text of theirs against the target's own."""
+    """All ways in turn, and every text of theirs against the target's own."""
 
     def __init__(self) -> None:
-        self.found: dict[str, list[tuple[Asked, Served]]] = {way: [] for way in WAYS}
-        self.rows: dict[str, list[dict[str, float | None]]] = {way: [] for way in WAYS}
+        self.rows: dict[str, dict[str, list[Row]]] = {}  # by load and way
+        self.promised: list[Served] = []
         self.num_texts = 0
         self.num_different = 0
 
-    def serve(self, workers: Sequence[DraftWorker], asked: Sequence[Asked]) -> tuple[float, list[tuple[Asked, Served]]]:
+    def serve(
+        self, workers: Sequence[DraftWorker], asked: Sequence[Asked], max_draft: int
+    ) -> tuple[float, list[tuple[Asked, Served]]]:
         """Has each draft node serve its own; returns the seconds, and what came of each request."""
         own = [[one for one in asked if one.node == number] for number in range(len(workers))]
-        seconds, served = serve_all(workers, [[one.wanted for one in each] for each in own])
+        wanted = [[replace(one.wanted, max_draft=max_draft) for one in each] for each in own]
+        seconds, served = serve_all(workers, wanted)
         pairs = [pair for each, done in zip(own, served, strict=True) for pair in zip(each, done, strict=True)]
         self.num_texts += len(pairs)
         self.num_different += sum(done.tokens != one.expected for one, done in pairs)
         return seconds, pairs
 
-    def compare(self, workers: Mapping[str, Sequence[DraftWorker]], asked: Sequence[Asked], repetition: int) -> None:
-        for way in WAYS if repetition % 2 else WAYS[::-1]:
-            seconds, pairs = self.serve(workers[way], asked)
+    def compare(
+        self, workers: Mapping[str, Sequence[DraftWorker]], asked: Sequence[Asked], load: str, repetition: int
+    ) -> None:
+        """workers: by admission policy."""
+        for way in list(WAYS) if repetition % 2 else list(WAYS)[::-1]:
+            admission, max_draft = WAYS[way]
+            seconds, pairs = self.serve(workers[admission], asked, max_draft)
             row = measures(pairs, seconds - LEAD_S)
-            self.rows[way].append(row)
-            self.found[way] += pairs
-            benchmark.note(f"{way}: " + ", ".join(f"{what} {told(row[key])}" for key, what in MEASURES.items()))
+            self.rows.setdefault(load, {}).setdefault(way, []).append(row)
+            self.promised += [done for _, done in pairs if done.promised]
+            measured = ", ".join(f"{what} {told(row[key])}" for key, what in MEASURES.items())
+            benchmark.note(f"load {load}, {way}: {measured}")
 
-    def medians(self, way: str) -> dict[str, float | None]:
-        found = {key: [row[key] for row in self.rows[way] if row[key] is not None] for key in MEASURES}
+    def medians(self, load: str, way: str) -> Row:
+        rows = self.rows[load][way]
+        found = {key: [row[key] for row in rows if row[key] is not None] for key in MEASURES}
         return {key: statistics.median(values) if values else None for key, values in found.items()}  # type: ignore[type-var]
 
 
-def measures(pairs: Sequence[tuple[Asked, Served]], seconds: float) -> dict[str, float | None]:
+def measures(pairs: Sequence[tuple[Asked, Served]], seconds: float) -> Row:
     """Figures of one way in one repetition; None where there is nothing to take a share of."""
-    attained = [done for _, done in pairs if done.outcome == "attained"]
 
-    def attainment(counts: Callable[[Asked, Served], bool]) -> float | None:
-        chosen = [done.outcome == "attained" for one, done in pairs if counts(one, done)]
-        return statistics.fmean(chosen) if chosen else None
+    def share(counts: Callable[[Served], bool], among: Sequence[Served]) -> float | None:
+        return statistics.fmean(map(counts, among)) if among else None
 
+    def attained(done: Served) -> bool:
+        return done.outcome == "attained"
+
+    def promised(done: Served) -> bool:
+        return bool(done.promised)
+
+    every = [done for _, done in pairs]
+    by_kind = {kind: [done for one, done in pairs if one.tier == kind] for kind in KINDS}
     return {
-        "promised": statistics.fmean(bool(done.promised) for _, done in pairs),
-        "promised_attainment": attainment(lambda _, done: done.promised is True),
-        "attainment": attainment(lambda _one, _done: True),
-        **{f"{tier}_attainment": attainment(lambda one, _, tier=tier: one.tier == tier) for tier in TIERS},  # type: ignore[misc]
-        "best_effort_attainment": attainment(lambda _, done: not done.promised),
-        "goodput_tokens_s": sum(len(done.tokens) for done in attained) / seconds,
+        "promised": share(promised, every),
+        **{f"{kind}_promised": share(promised, own) for kind, own in by_kind.items()},
+        "promised_attainment": share(attained, [done for done in every if promised(done)]),
+        "attainment": share(attained, every),
+        **{f"{kind}_attainment": share(attained, own) for kind, own in by_kind.items()},
+        "best_effort_attainment": share(attained, [done for done in every if not promised(done)]),
+        "goodput_tokens_s": sum(len(done.tokens) for done in every if attained(done)) / seconds,
     }
 
 
+def written(options: argparse.Namespace) -> dict[str, list[TargetText]]:
+    """Returns what the target alone writes after the prompts of each kind; texts that end soon are left out."""
+    checkpoint, found = engines.load(options.target, num_threads=1), {}
+    for kind, chats in load_chats(options.prompts, list(KINDS)).items():
+        prompts = [encode_chat(checkpoint.tokenizer, [{"role": "user", "content": chat.turns[0]}]) for chat in chats]
+        fitting = [tuple(prompt) for prompt in prompts if len(prompt) <= MAX_PROMPT][: options.texts]
+        texts = [TargetText(kind, Sampling(options.temperature, seed=seed), ids) for seed, ids in enumerate(fitting)]
+        own = target_texts.answers(checkpoint, texts, LENGTHS[1]) if texts else ()
+        found[kind] = [text for text in own if len(text.written) == LENGTHS[1]]
+        if not found[kind]:
+            raise PromptError(f"{options.prompts}: no answer of {kind} has {LENGTHS[1]} tokens; give other prompts")
+    return found
+
+
 def calibrate(
-    comparison: Comparison, workers: Sequence[DraftWorker], texts: Sequence[TargetText], options: argparse.Namespace
+    comparison: Comparison,
+    workers: Sequence[DraftWorker],
+    texts: Mapping[str, Sequence[TargetText]],
+    options: argparse.Namespace,
 ) -> Plain:
-    """Times plain decoding with --open texts at once; the first turn warms up."""
-    length = sum(LENGTHS) // 2
-    turns: list[tuple[float, list[Served]]] = []
-    for turn in range(PLAIN_TURNS + 1):
-        chosen = [texts[(turn * options.open + place) % len(texts)] for place in range(options.open)]
-        wanted = [
-            asked(place % len(workers), text, length, 0.0, None, max_draft=0) for place, text in enumerate(chosen)
-        ]
-        _, pairs = comparison.serve(workers, wanted)
-        turns.append((max(done.seconds for _, done in pairs), [done for _, done in pairs]))
-    served = [done for _, own in turns[1:] for done in own]
+    """Times plain decoding of a text alone, and of --open texts at once; the first turn of each warms up."""
+    length, every = sum(LENGTHS) // 2, [text for own in texts.values() for text in own]
+
+    def turns(number: int) -> list[list[Served]]:
+        """So many texts at once, in each turn after the first."""
+        found = []
+        for turn in range(PLAIN_TURNS + 1):
+            chosen = [every[(turn * number + place) % len(every)] for place in range(number)]
+            asking = [asked(place % len(workers), text, length, 0.0, None) for place, text in enumerate(chosen)]
+            _, pairs = comparison.serve(workers, asking, 0)
+            found.append([done for _, done in pairs])
+        return found[1:]
+
+    together = turns(options.open)
     return Plain(
-        statistics.median(done.ttft_s for done in served),
-        statistics.median(done.tpot_s for done in served),
-        options.open / statistics.median(seconds for seconds, _ in turns[1:]),
+        statistics.median(done.ttft_s for own in together for done in own),
+        statistics.median(done.tpot_s for own in turns(1) for done in own),
+        options.open / statistics.median(max(done.seconds for done in own) for own in together),
     )
 
 
@@ -201,30 +260,34 @@ def broken_promises(port: int) -> Counter[str]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Both ways with as many arrivals as --overload says, and the figures of each."""
-    benchmark.note(f"the target writes {options.texts} texts")
-    written = target_texts.write_after(prompts.load()[: options.texts], [options.temperature], LENGTHS[1])
-    texts = [text for text in written if len(text.written) == LENGTHS[1]]  # those that do not end before
+    """All ways with as many arrivals as each of --loads says, and the figures of each."""
+    benchmark.note(f"{options.target} writes the answers")
+    texts = written(options)
     comparison, port = Comparison(), free_port()
-    models = [NO_MODEL] * options.clients
-    draft, shared = ["--history=off", f"--max-sessions={MAX_SESSIONS}"], [f"--max-sessions={16 * MAX_SESSIONS}"]
-    with ExitStack() as nodes:
-        none = nodes.enter_context(cluster(models, ["--admission=none", *shared], draft, pin=True))
+    models = [options.draft] * options.clients
+    draft = ["--history=off", f"--max-sessions={MAX_SESSIONS}"]
+    shared = [f"--max-sessions={16 * MAX_SESSIONS}", "--threads=1"]
+    with ExitStack() as stack:
+        start = partial(cluster, target=options.target, pin=True)
+        none = stack.enter_context(start(models, ["--admission=none", *shared], draft))
         plain = calibrate(comparison, none, texts, options)
         told_tiers = plain.tiers()
         tiers = parse_tiers(told_tiers)
-        benchmark.note(
-            f"plain decoding, {options.open} at once: {plain.requests_per_s:.1f} texts/s; {', '.join(told_tiers)}"
-        )
+        rate = f"{plain.requests_per_s:.1f} texts/s"
+        benchmark.note(f"plain decoding, {options.open} at once: {rate}; {', '.join(told_tiers)}")
         own = ["--admission=dp", f"--http=127.0.0.1:{port}", *(f"--slo-tier={one}" for one in told_tiers)]
-        dp = nodes.enter_context(cluster(models, [*own, *shared], draft, pin=True))
-        times = rescaled(TRACE, options.overload * plain.requests_per_s, options.duration_s, BEGIN_S)
-        for way in (none, dp):  # warms up
-            comparison.serve(way, requests(times[: len(times) // 4 + 1], texts, tiers, len(models), 0))
+        nodes = {"none": none, "dp": stack.enter_context(start(models, [*own, *shared], draft))}
+
+        def asking(load: float, seed: int, duration_s: float) -> list[Asked]:
+            times = rescaled(TRACE, load * plain.requests_per_s, duration_s, BEGIN_S)
+            return requests(times, texts, tiers, len(models), seed)
+
+        for workers in nodes.values():  # warms up
+            comparison.serve(workers, asking(max(options.loads), 0, options.duration_s / 4), MAX_DRAFT)
         before = broken_promises(port)
         for repetition in range(1, options.repetitions + 1):
-            asking = requests(times, texts, tiers, len(models), repetition)
-            comparison.compare({"none": none, "dp": dp}, asking, repetition)
+            for load in options.loads:
+                comparison.compare(nodes, asking(load, repetition, options.duration_s), f"{load:g}", repetition)
         broken = broken_promises(port) - before
     return result(comparison, plain, tiers, broken)
 
@@ -232,18 +295,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def result(
     comparison: Comparison, plain: Plain, tiers: Mapping[str, Objectives], broken: Counter[str]
 ) -> dict[str, Any]:
-    promised = [done for _, done in comparison.found["dp"] if done.promised]
     return {
         "tiers_ms": {
             name: {"ttft": 1000 * (slo.ttft_s or 0.0), "tpot": 1000 * (slo.tpot_s or 0.0)}
             for name, slo in tiers.items()
         },
         "plain_requests_per_s": plain.requests_per_s,
-        "requests": len(comparison.found["dp"]),
-        "medians": {way: comparison.medians(way) for way in WAYS},
+        "medians": {load: {way: comparison.medians(load, way) for way in WAYS} for load in comparison.rows},
         "repetitions": comparison.rows,
-        "promises": len(promised),
-        "promises_by_outcome": dict(Counter(done.outcome for done in promised)),
+        "promises": len(comparison.promised),
+        "promises_by_outcome": dict(Counter(done.outcome for done in comparison.promised)),
         "broken_by_cause": dict(broken),
         "num_texts": comparison.num_texts,
         "num_different": comparison.num_different,
@@ -254,12 +315,14 @@ def result(
 def show(found: dict[str, Any]) -> None:
     for tier, limits in found["tiers_ms"].items():
         print(f"{tier}: TTFT {limits['ttft']:.0f} ms, TPOT {limits['tpot']:.1f} ms")
-    print(f"{'':<20}" + "".join(f"{way:>8}" for way in WAYS))
+    columns = [(load, way) for load in found["medians"] for way in WAYS]
+    print(f"{'load':<24}" + "".join(f"{load:>8}" for load, _ in columns))
+    print(f"{'':<24}" + "".join(f"{way:>8}" for _, way in columns))
     for key, what in MEASURES.items():
-        print(f"{what:<20}" + "".join(f"{told(found['medians'][way][key]):>8}" for way in WAYS))
+        print(f"{what:<24}" + "".join(f"{told(found['medians'][load][way][key]):>8}" for load, way in columns))
     causes = ", ".join(f"{cause} {number}" for cause, number in found["broken_by_cause"].items())
     outcomes = ", ".join(f"{outcome} {number}" for outcome, number in found["promises_by_outcome"].items())
-    print(f"{found['promises']} promises of {found['requests']} requests: {outcomes or 'none'}   (wanted: {WANTED})")
+    print(f"{found['promises']} promises: {outcomes or 'none'}   (wanted: {WANTED})")
     print(f"broken at the verify node, by cause: {causes or 'none'}")
     print(f"{found['num_texts']} texts, of which {found['num_different']} differ from the target's own")
 
@@ -269,25 +332,38 @@ def told(value: float | None) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = benchmark.parser("slo", __doc__, "one draft node, one short repetition")
-    parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up (default 5)")
+    parser = benchmark.parser("slo", __doc__, "one draft node, one load, one short repetition")
+    parser.add_argument("--repetitions", type=int, default=2, help="after one that warms up (default 2)")
     parser.add_argument("--temperature", type=float, default=0.0, help="default: 0")
-    parser.add_argument("--duration-s", type=float, default=45.0, help="of a repetition (default 45)")
+    parser.add_argument("--duration-s", type=float, default=45.0, help="of the arrivals of a repetition (default 45)")
+    parser.add_argument("--target", default="smollm2", help="model of the verify node (default smollm2)")
+    parser.add_argument("--draft", default="smollm2-draft", help="of each draft node (default smollm2-draft)")
+    loads = "requests a second, as multiples of what plain decoding serves (default 0.1 0.3 1)"
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.1, 0.3, 1.0], metavar="NUMBER", help=loads)
     parser.add_argument(
-        "--overload", type=float, default=1.75, help="requests over what plain decoding serves (default 1.75)"
+        "--open", type=int, default=16, help="texts at once that rate and TTFT are taken from (default 16)"
     )
-    parser.add_argument("--open", type=int, default=16, help="texts at once that urgent is taken from (default 16)")
-    parser.add_argument("--texts", type=int, default=64, help="prompts to choose from, 128 at most (default 64)")
+    parser.add_argument("--texts", type=int, default=32, help="prompts of each kind, at most (default 32)")
+    parser.add_argument(
+        "--prompts",
+        type=Path,
+        default=HERE / "prompts",
+        help="folder with a file KIND.jsonl of chats for each kind (default: the shipped prompts)",
+    )
     parser.set_defaults(clients=4)
     options = parser.parse_args()
     if options.quick:
-        options.repetitions, options.clients, options.duration_s, options.open, options.texts = 1, 1, 1.0, 4, 4
+        options.repetitions, options.clients, options.loads = 1, 1, [1.0]
+        options.duration_s, options.open, options.texts = 1.0, 4, 4
     return options
 
 
 def main() -> int:
     options = parse()
-    found = measure(options)
+    try:
+        found = measure(options)
+    except GoodSpeedError as error:
+        sys.exit(str(error))
     show(found)
     benchmark.report(options, {"benchmark": "slo", **found})
     return 1 if found["num_different"] else 0

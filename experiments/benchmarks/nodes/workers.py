@@ -165,7 +165,7 @@ def cluster(
         for number, model in enumerate(draft_models):
             core = cores[number % (len(cores) - 1)] if alone is not None else None
             name = f"client-{number + 1}"
-            workers.append(DraftWorker(name, endpoint, model, draft_options, core, before(number)))
+            workers.append(DraftWorker(name, endpoint, model, draft_options, core, before(number), target=target))
         for worker in workers:
             worker.wait_until_connected(verify)
         yield workers
