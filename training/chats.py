@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import PromptError, reason
+
+MAX_PROMPT = 1024
+"""The most tokens of an encoded prompt: with its answer it fits into 2,048 tokens."""
 
 
 class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +32,12 @@ def load(path: Path, domains: Sequence[str] | None = None) -> dict[str, list[Cha
     if not files:
         raise PromptError(f"{path}: there are no prompts; give a folder with a file DOMAIN.jsonl for each domain")
     return {file.stem: _read(file) for file in files}
+
+
+def encoded(chats: Sequence[Chat], tokenizer: Any) -> list[list[int]]:
+    """Returns the tokens of each chat's first message as a prompt, without those longer than MAX_PROMPT."""
+    prompts = (encode_chat(tokenizer, [{"role": "user", "content": chat.turns[0]}]) for chat in chats)
+    return [prompt for prompt in prompts if len(prompt) <= MAX_PROMPT]
 
 
 def _read(file: Path) -> list[Chat]:

@@ -41,18 +41,17 @@ from experiments.simulation.open_loop.traffic import rescaled
 from experiments.simulation.texts import target_texts
 from experiments.simulation.texts.target_texts import TargetText
 from goodspeed.engine import engines
-from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import GoodSpeedError, PromptError
 from goodspeed.slo.objectives import Objectives, parse_tiers
 from goodspeed.wire.fields import MAX_DRAFT
 from goodspeed.wire.messages import Sampling
+from training.chats import encoded
 from training.chats import load as load_chats
 
 Row: TypeAlias = dict[str, float | None]
 
 TRACE, BEGIN_S = "azure_llm_2023_code", 1786.0
 LENGTHS = (16, 48)  # of texts, in tokens
-MAX_PROMPT = 1024  # tokens; longer prompts are left out
 LEAD_S = 0.5
 """The first request comes so long after the draft nodes are told of all, so that everybody has read its list."""
 
@@ -210,9 +209,8 @@ def written(options: argparse.Namespace) -> dict[str, list[TargetText]]:
     """Returns what the target alone writes after the prompts of each kind; texts that end soon are left out."""
     checkpoint, found = engines.load(options.target, num_threads=1), {}
     for kind, chats in load_chats(options.prompts, list(KINDS)).items():
-        prompts = [encode_chat(checkpoint.tokenizer, [{"role": "user", "content": chat.turns[0]}]) for chat in chats]
-        fitting = [tuple(prompt) for prompt in prompts if len(prompt) <= MAX_PROMPT][: options.texts]
-        texts = [TargetText(kind, Sampling(options.temperature, seed=seed), ids) for seed, ids in enumerate(fitting)]
+        fitting = enumerate(encoded(chats, checkpoint.tokenizer)[: options.texts])
+        texts = [TargetText(kind, Sampling(options.temperature, seed=seed), tuple(ids)) for seed, ids in fitting]
         own = target_texts.answers(checkpoint, texts, LENGTHS[1]) if texts else ()
         found[kind] = [text for text in own if len(text.written) == LENGTHS[1]]
         if not found[kind]:

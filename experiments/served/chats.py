@@ -5,14 +5,10 @@ from pathlib import Path
 
 from experiments.benchmarks.nodes.workers import Wanted
 from goodspeed.engine.model_files.finding import load_tokenizer
-from goodspeed.engine.tokenizing.text import encode_chat
 from goodspeed.errors import ConfigError
-from training.chats import Chat
+from training.chats import MAX_PROMPT, Chat, encoded
 
 FOLDER = Path(__file__).parents[1] / "prompts"
-MAX_PROMPT = 1024
-"""The most tokens of a prompt; longer ones are left out, so that prompt and answer fit into 2,048 tokens."""
-
 SEEDS_APART = 1_000_003
 
 
@@ -26,9 +22,7 @@ class Requests:
         self._temperature, self._max_tokens = temperature, max_tokens
         self._prompts: list[list[list[int]]] = []  # of each client
         for domain, own in chats.items():
-            asked = [[{"role": "user", "content": chat.turns[0]}] for chat in own]
-            prompts = [encode_chat(vocabulary.tokenizer, messages) for messages in asked]
-            fitting = [prompt for prompt in prompts if len(prompt) <= MAX_PROMPT]
+            fitting = encoded(own, vocabulary.tokenizer)
             if not fitting:
                 raise ConfigError(f"every prompt of {domain} has more than {MAX_PROMPT} tokens; add shorter ones")
             self._prompts.append(fitting)

@@ -59,7 +59,7 @@ def test_who_can_be_served_in_time_is_promised_that_and_told_with_every_verdict(
 
 @pytest.mark.parametrize(("work_s", "is_promised"), [(0.0, True), (0.009, False)])
 def test_rounds_are_planned_with_the_nodes_own_work(desk: Desk, work_s: float, is_promised: bool) -> None:
-    """Without it a round of 20 ms carries four tokens, beside 9 ms of it one; two texts need two, and a prompt more."""
+    """A round of 20 ms carries four tokens, of which three are promised; beside 9 ms of own work it carries one."""
     ask(desk, 1)
     for _ in range(20):
         serve(desk, work_s)
