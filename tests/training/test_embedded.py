@@ -42,7 +42,7 @@ def test_nothing_is_added_to_a_prompt() -> None:
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_the_models_say_what_ends_a_turn_to_chats_alone(name: str) -> None:
-    """That string in generation_config.json would keep transformers' `generate` from running without a tokenizer."""
+    """The end of a turn stands elsewhere: in generation_config.json it would make `generate` ask for a tokenizer."""
     found = read(name, models.path(name))
     assert found.chats.stop == (TURN_END,)
     assert found.completions == TextDefaults()
