@@ -2,10 +2,9 @@
 
 import pytest
 
-from experiments.served import chats
 from experiments.served.chats import Requests
 from goodspeed.errors import ConfigError
-from training.chats import Chat
+from training.chats import MAX_PROMPT, Chat
 
 
 def chat(number, text):
@@ -25,8 +24,8 @@ def test_no_text_is_asked_for_twice_and_every_policy_meets_the_same(requests):
 
 
 def test_prompts_that_are_too_long_are_left_out():
-    long = chat(1, "word " * 2 * chats.MAX_PROMPT)
+    long = chat(1, "word " * 2 * MAX_PROMPT)
     ((one,),) = Requests({"a": [long, chat(2, "Short?")]}, "tiny-target", 1.0, 5).of(0, 1)
-    assert len(one.prompt) <= chats.MAX_PROMPT
+    assert len(one.prompt) <= MAX_PROMPT
     with pytest.raises(ConfigError, match="every prompt of a has more than 1024 tokens"):
         Requests({"a": [long]}, "tiny-target", 1.0, 5)
