@@ -74,6 +74,10 @@ class Engine(Protocol):
         much longer. 0.0: sizes may vary freely."""
 
     @property
+    def least_rows(self) -> int:
+        """Fewest rows that a pass computes; a smaller one gets spare rows."""
+
+    @property
     def reads_per_row(self) -> bool:
         """True if each row of a pass reads its session's cached tokens anew; else its rows share the reading."""
 

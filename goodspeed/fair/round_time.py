@@ -6,7 +6,7 @@
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, overload
 
@@ -97,6 +97,13 @@ class Roofline(CostModel):
     def __post_init__(self) -> None:
         if not self.terms:
             raise ValueError("a roofline needs at least one term")
+
+    def with_least(self, num_tokens: int) -> "Roofline":
+        """Returns the model of passes that take as long as with num_tokens tokens if they have fewer."""
+        if num_tokens <= 1:
+            return self
+        flat = (replace(one, fixed_s=one.fixed_s + num_tokens * one.token_s, token_s=0.0) for one in self.terms)
+        return Roofline((*self.terms, *flat))
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:
         seconds = [term._seconds(num_tokens, num_sessions, context_tokens) for term in self.terms]

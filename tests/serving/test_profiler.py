@@ -104,6 +104,27 @@ def test_a_profile_says_on_what_it_was_measured():
     assert Refined(profile.roofline).round_s(4, 1, 0) > 0
 
 
+def test_a_pass_with_fewer_rows_than_its_engine_computes_takes_as_long_as_with_these():
+    class Pairs(TimedEngine):
+        least_rows, change_rows = 3, 1e-9
+
+        def forward(self, chunks):
+            size = sum(len(chunk.tokens) for chunk in chunks)
+            self.computed = max(3, size)
+            self.extra_s += TRUTH.token_s * (self.computed - size)
+            return super().forward(chunks)
+
+    engine = Pairs()
+    profile = profiler.profile(engine, GRID, 0.05, threads=1)
+    assert min(sample.num_tokens for sample in profile.samples) == 3
+    engine = Pairs()
+    samples = measure(engine).samples
+    assert len(samples) == len(measure(TimedEngine()).samples)  # none took the time of all the others
+    found = fit_roofline(samples, num_terms=1).with_least(3)
+    for num_tokens in (1, 2, 3, 8):
+        assert found.round_s(num_tokens, 1, 20) == pytest.approx(TRUTH.round_s(max(3, num_tokens), 1, 20), rel=1e-4)
+
+
 def test_where_a_change_of_size_takes_time_none_is_counted():
     class Changing(TimedEngine):
         change_rows = 4.0

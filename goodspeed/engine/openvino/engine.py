@@ -50,6 +50,11 @@ class OpenVinoEngine:
         return compiled.change_rows
 
     @property
+    def least_rows(self) -> int:
+        compiled: Compiled = self.checkpoint.model
+        return compiled.least_rows
+
+    @property
     def computed(self) -> float | None:
         return self._passes.computed
 

@@ -4,6 +4,7 @@ This module is the engine `openvino` (`engines.EngineKind`).
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -70,7 +71,6 @@ def load(
         context_len=context_len,
         device=torch.device("cpu"),
         dtype=torch.float32,
-        model_fingerprint=_fingerprint(identity, compiled),
         settings=settings,
         engine="openvino",
         activations="" if in_float32 else "int8",
@@ -79,7 +79,8 @@ def load(
     )
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
     columns = columns[(columns < checkpoint.num_tokens) & (columns != mask_id)]
-    check_bits(checkpoint, columns, exact=not in_float32)
+    bits = check_bits(checkpoint, columns, exact=not in_float32)
+    checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(identity, compiled, bits))
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     compiled.packed()
     return checkpoint
@@ -96,33 +97,47 @@ def token_bytes(checkpoint: Checkpoint) -> int:
     return compiled.page_bytes // PAGE_SIZE
 
 
-def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: bool) -> None:
-    """Raises CheckpointError if logits are no numbers; UnsupportedModelError unless rows have the same bits alone,
-    together, in pieces, and beside others. columns: of the logits that are numbers. exact: False: bits may differ."""
+def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: bool) -> bytes:
+    """Returns the bits of a text's last logits: CPUs that compute otherwise have others. Empty unless `exact`.
+
+    Raises CheckpointError if logits are no numbers; UnsupportedModelError unless rows have the same bits alone,
+    together, in pieces, and beside others, if need be with a spare row. columns: of the logits that are numbers.
+    exact: False: bits may differ.
+    """
     tokens = ((np.arange(sum(PIECES)) * 7919 + 1) % checkpoint.num_tokens).tolist()
     engine = OpenVinoEngine(replace(checkpoint, context_len=len(tokens)), num_pages=8)
+    compiled: Compiled = checkpoint.model
     whole = engine.forward([Chunk("whole", tokens, len(tokens))])
     if not whole[:, columns].isfinite().all():
         raise CheckpointError(f"{checkpoint.name}: its logits are no numbers; get the model again, or use another one")
     if not exact:
-        return
+        return b""
+    if not _has_bits(engine, tokens, whole):
+        compiled.pair_rows()
+        if not _has_bits(engine, tokens, whole):
+            on = f"with OpenVINO {ov.get_version()} and --threads {compiled.num_threads}"
+            what = f"{on}, its logits depend on what else is computed with them"
+            instead = "--threads 1, " if compiled.num_threads > 1 else ""
+            raise UnsupportedModelError(
+                f"{checkpoint.name}: {what}, so drafts would change texts; use {instead}--dtype float32, or a release "
+                "in docs/DEPENDENCIES.md"
+            )
+    return whole[-1].numpy().tobytes()
+
+
+def _has_bits(engine: OpenVinoEngine, tokens: Sequence[int], whole: torch.Tensor) -> bool:
+    """True if this text in pieces beside another, and its last tokens one by one, have these logits."""
     pieces, first = list[torch.Tensor](), 0
     for number in PIECES:
         beside = Chunk("beside", tokens[5 : 5 + number], 0)
         piece = Chunk("pieces", tokens[first : first + number], number)
         pieces.append(engine.forward([beside, piece] if number != 1 else [piece]))
         first += number
-    engine.pool.truncate("whole", len(tokens) - NUM_ALONE)
-    pieces += [engine.forward([Chunk("whole", [token], 1)]) for token in tokens[-NUM_ALONE:]]
-    if not torch.equal(torch.cat((whole, whole[-NUM_ALONE:])), torch.cat(pieces)):
-        num_threads = checkpoint.model.num_threads
-        on = f"with OpenVINO {ov.get_version()} and --threads {num_threads}"
-        what = f"{on}, its logits depend on what else is computed with them"
-        instead = "--threads 1, " if num_threads > 1 else ""
-        raise UnsupportedModelError(
-            f"{checkpoint.name}: {what}, so drafts would change texts; use {instead}--dtype float32, or a release "
-            "in docs/DEPENDENCIES.md"
-        )
+    engine.pool.truncate("pieces", len(tokens) - NUM_ALONE)
+    pieces += [engine.forward([Chunk("pieces", [token], 1)]) for token in tokens[-NUM_ALONE:]]
+    engine.pool.free("pieces")
+    engine.pool.free("beside")
+    return torch.equal(torch.cat((whole, whole[-NUM_ALONE:])), torch.cat(pieces))
 
 
 def _sampled_folder(folder: Path) -> bytes:
@@ -133,11 +148,11 @@ def _sampled_folder(folder: Path) -> bytes:
     return digest.digest()
 
 
-def _fingerprint(identity: bytes, compiled: Compiled) -> str:
-    """Returns 32 hexadecimal digits of the weights, the release and what decides the results."""
+def _fingerprint(identity: bytes, compiled: Compiled, bits: bytes) -> str:
+    """Returns 32 hexadecimal digits of the weights, the release and what decides the results. bits: `check_bits`."""
     kept = {key: value for key, value in compiled.settings.items() if key != "INFERENCE_NUM_THREADS"}
     digest = blake2b(identity, digest_size=16)
-    digest.update(json.dumps([ov.get_version(), kept], sort_keys=True).encode())
+    digest.update(json.dumps([ov.get_version(), kept], sort_keys=True).encode() + bits)
     return digest.hexdigest()
 
 

@@ -3,7 +3,8 @@
 Every row of a pass is a sequence of its own: one token, with the pages of the text before it. OpenVINO attends to a
 sequence of several tokens with another kernel, whose sums differ in their last bits, and 8-bit activations magnify
 that. As sequences of one token, rows have the same bits alone, beside others, and in a prompt cut in any way. With
-several threads a lone row is the exception, so a pass has at least as many rows as threads. It may have more: `Size`.
+several threads a lone row is the exception, so a pass has at least as many rows as threads; on CPUs without AVX-512,
+with one thread, too (`Compiled.pair_rows`). It may have more: `Size`.
 """
 
 import math
@@ -103,6 +104,13 @@ class Compiled:
         self.caches = {port.get_any_name(): port for port in self._model.inputs if "_cache." in port.get_any_name()}
         self.selects = any(WANTED in port.get_names() for port in self._model.inputs)
         self.change_rows = 0.0  # until `measure_changes`
+        self.least_rows = self.num_threads  # of a pass, see `Engine`
+        self.least_wanted = 1  # rows whose logits a pass computes
+
+    def pair_rows(self) -> None:
+        """Makes passes compute at least two rows, and the logits of two: without AVX-512, oneDNN multiplies a lone row
+        by another kernel, whose sums differ in their last bits."""
+        self.least_rows, self.least_wanted = max(2, self.num_threads), 2
 
     @property
     def page_bytes(self) -> int:
@@ -127,7 +135,7 @@ class Compiled:
 
     def measure_changes(self) -> None:
         """Sets `Engine.change_rows`, by passes after one of the same size and after one of another."""
-        few, more = max(FEW, self.num_threads), max(FEW, self.num_threads) + MORE - FEW
+        few, more = max(FEW, self.least_rows), max(FEW, self.least_rows) + MORE - FEW
         if more > MAX_ROWS:
             return  # with so many threads all passes have spare rows
         pages, last = np.arange(CONTEXT_PAGES), 0
@@ -184,7 +192,7 @@ class Passes:
 
     def _run(self, rows: Rows) -> NDArray[np.float32]:
         compiled, wanted = self._compiled, rows.wanted
-        rows = rows.padded(self._sizes.of(max(len(rows.tokens), compiled.num_threads)), self._spare)
+        rows = rows.padded(self._sizes.of(max(len(rows.tokens), compiled.least_rows)), self._spare)
         size = len(rows.tokens)
         self.computed += size + (compiled.change_rows if size != self._last else 0.0)
         self._last = size
@@ -198,7 +206,8 @@ class Passes:
             "max_context_len": np.array(rows.positions.max() + 1, np.int32),
         }
         if compiled.selects:
-            inputs[WANTED] = wanted if len(wanted) else np.zeros(1, np.int64)  # no graph computes nothing
+            spare = max(0, compiled.least_wanted - len(wanted))  # no graph computes nothing
+            inputs[WANTED] = np.concatenate((wanted, np.zeros(spare, np.int64))) if spare else wanted
         for name, value in inputs.items():
             self._set(name, value)
         self._request.infer(share_outputs=True)  # else it copies them

@@ -34,6 +34,7 @@ class TorchEngine:
 
     has_trees = True
     change_rows = 0.0
+    least_rows = 1
     reads_per_row = False
     computed: float | None = None
 

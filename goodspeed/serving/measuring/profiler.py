@@ -113,7 +113,7 @@ def profile(engine: Engine, grid: Grid, seconds: float, *, threads: int) -> Prof
     measured, checkpoint = measure(engine, grid, seconds), engine.checkpoint
     device = checkpoint.device
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    roofline = fit_roofline(measured.samples)
+    roofline = fit_roofline(measured.samples).with_least(engine.least_rows)
     return Profile(
         model=checkpoint.name,
         device=device.type,
@@ -143,7 +143,7 @@ def measure(engine: Engine, grid: Grid, seconds: float, *, clock: Callable[[], f
         passes.free()
     samples = [
         Sample(
-            shape.all_tokens,
+            max(shape.all_tokens, engine.least_rows),
             shape.num_sessions,
             shape.context_read(engine.reads_per_row),
             float(np.quantile(times[shape], QUANTILE, method="lower")),
@@ -231,7 +231,8 @@ def _sweep(passes: _Passes, shapes: Sequence[Shape], until: float, order: random
             if passes.clock() >= until and len(times) >= min(MIN_SHAPES, len(shapes)):
                 return times
             took = passes.time(shape)
-            while passes.engine.computed not in (None, shape.all_tokens) and passes.clock() < until:
+            own = max(shape.all_tokens, passes.engine.least_rows)
+            while passes.engine.computed not in (None, own) and passes.clock() < until:
                 took = passes.time(shape)
             times[shape].append(took)
 
