@@ -32,13 +32,8 @@ def load(config: DraftConfig) -> Checkpoint:
     engine = engines.engine_of(config.model) if config.engine == "auto" else config.engine
     is_open = engine == "torch" and config.dtype == "auto"
     dtype = quickest_dtype(config.model, config.device) if is_open else config.dtype
-    checkpoint = engines.load(
-        config.model,
-        engine=engine,
-        device=config.device,
-        dtype=dtype,
-        generation_config="none",  # the target determines the sampling defaults, not the draft model
-        num_threads=config.threads or 1,
+    checkpoint = engines.load_draft(
+        config.model, engine=engine, device=config.device, dtype=dtype, num_threads=config.threads or 1
     )
     if config.tokenizer is None:
         return checkpoint

@@ -12,6 +12,7 @@ import pytest
 
 from goodspeed.app import cli
 from goodspeed.embedded import models
+from goodspeed.engine.openvino import loading
 from tests.engine import gguf_models
 
 ROOT = Path(__file__).parents[2]
@@ -116,8 +117,11 @@ def test_profile_gives_an_object(run: Run) -> None:
     assert isinstance(result["budget"], int)
 
 
-@pytest.mark.parametrize(("dtype", "computed"), [("auto", "int8"), ("float32", "float32")])
-def test_profile_says_what_computed_a_gguf_file(run: Run, dtype: str, computed: str) -> None:
+@pytest.mark.parametrize(("dtype", "computed"), [("auto", "int8"), ("auto", "float32"), ("float32", "float32")])
+def test_profile_says_what_computed_a_gguf_file(
+    run: Run, monkeypatch: pytest.MonkeyPatch, dtype: str, computed: str
+) -> None:
+    monkeypatch.setattr(loading, "has_int8", lambda: computed == "int8")
     asked = (*QUICK_PROFILE[:2], str(gguf_models.made("Q8_0")), *QUICK_PROFILE[3:], "--dtype", dtype, "--json")
     status, out, err = run(*asked)
     result = json.loads(out)

@@ -92,7 +92,7 @@ def load_engines(config: VerifyConfig, ranks: "Ranks | None") -> tuple[Engine, O
 def load_draft_model(config: VerifyConfig, target: Checkpoint) -> Checkpoint:
     """Loads --draft-model, without ids that the target lacks; ConfigError if its tokenizer is not the target's."""
     name = config.draft_model or ""
-    draft = engines.load(name, generation_config="none", **config.computed_by | {"engine": "auto"})
+    draft = engines.load_draft(name, **config.computed_by | {"engine": "auto"})
     if draft.tokenizer_fingerprint != target.tokenizer_fingerprint:
         what = f"--draft-model {name} has another tokenizer than the target {config.model}"
         raise ConfigError(f"{what}; choose a draft model of the target's family")

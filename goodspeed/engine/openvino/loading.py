@@ -40,9 +40,17 @@ NUM_ALONE = 8
 
 
 def load(
-    name: str, *, device: str = "cpu", dtype: str = "auto", generation_config: str = "auto", num_threads: int = 1
+    name: str,
+    *,
+    device: str = "cpu",
+    dtype: str = "auto",
+    generation_config: str = "auto",
+    num_threads: int = 1,
+    exact: bool = True,
 ) -> Checkpoint:
-    """Loads a model. dtype: `auto` computes with 8-bit activations, `float32` without.
+    """Loads a model. dtype: `auto` computes with 8-bit activations where the CPU can, `float32` without.
+
+    exact: with `auto`, rows have the same bits in any pass, which draft models do not need.
 
     Raises CheckpointError, UnsupportedModelError, ConfigError or NotInstalled.
     """
@@ -73,17 +81,26 @@ def load(
         dtype=torch.float32,
         settings=settings,
         engine="openvino",
-        activations="" if in_float32 else "int8",
+        activations="int8" if not in_float32 and has_int8() else "",
         mask_id=mask_id,
         num_parallel=num_parallel,
     )
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
     columns = columns[(columns < checkpoint.num_tokens) & (columns != mask_id)]
-    bits = check_bits(checkpoint, columns, exact=not in_float32)
+    bits = check_bits(checkpoint, columns, exact=exact and not in_float32)
     checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(identity, compiled, bits))
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     compiled.packed()
     return checkpoint
+
+
+def has_int8() -> bool:
+    """False if this CPU is known to have no products of 8-bit numbers (VNNI, AMX): activations stay float32 then."""
+    try:
+        known = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return True
+    return "flags" not in known or "vnni" in known or "amx_int8" in known
 
 
 def start(checkpoint: Checkpoint, **size: Any) -> Engine:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,37 @@ def test_where_a_lone_row_has_other_bits_it_gets_a_spare_one(monkeypatch: pytest
         computed.append(engine.forward([Chunk("alone", [token], 1)]))
         assert engine.computed in (2, 2 + engine.change_rows)
     assert torch.equal(torch.cat(computed), engine.forward([Chunk("together", [5, 9, 2], 3)]))
+
+
+def test_a_draft_model_is_as_quick_as_it_can_be_whatever_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_has_bits", lambda *_: False)
+    file = str(gguf_models.made("Q8_0"))
+    with pytest.raises(UnsupportedModelError, match=DIFFER):
+        engines.load(file)
+    assert engines.load_draft(file).model.least_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "has_int8"),
+    [
+        ("flags\t: fpu avx2", False),
+        ("flags\t: fpu avx2 avx_vnni", True),
+        ("flags\t: avx512_vnni fpu", True),
+        ("flags\t: amx_int8", True),
+        ("Features\t: fp asimd", True),  # not x86: unknown
+        (None, True),
+    ],
+)
+def test_a_cpu_tells_whether_it_multiplies_8_bits(
+    monkeypatch: pytest.MonkeyPatch, known: str | None, has_int8: bool
+) -> None:
+    def read(*_: object) -> str:
+        if known is None:
+            raise FileNotFoundError
+        return known
+
+    monkeypatch.setattr(Path, "read_text", read)
+    assert loading.has_int8() is has_int8
 
 
 def test_a_pass_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
