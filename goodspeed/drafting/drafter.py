@@ -12,7 +12,6 @@ ratio rule it is drawn from exactly the distribution that is sent. Runs on the m
 import time
 from collections.abc import Sequence
 from itertools import compress
-from math import inf
 
 import torch
 from torch import Tensor
@@ -97,11 +96,12 @@ class Drafter(DraftModel):
     def step(self, room: float | None = None) -> list[Proposed]:
         """Runs one forward pass for all unfinished proposals; returns those that are complete.
 
-        room: tokens of lagging texts to prefill; None: as many as delay the other texts' drafts little.
+        room: tokens of lagging texts to prefill; None: as many as delay other texts' drafts little, or, with none,
+        take about a second.
         """
         is_shared = not all(self.caches.lags(job) for job in self._jobs.values())
         if room is None:
-            room = self.prefill_rows.choose() if is_shared else inf
+            room = self.prefill_rows.choose() if is_shared else self.prefill_rows.alone
         self.caches.begin_step(room)
         began = time.monotonic()
         width = self.widths.choose([job.likely(self.widths.max_width) for job in self._jobs.values()])
@@ -124,8 +124,8 @@ class Drafter(DraftModel):
             took = time.monotonic() - began
             if all(feed.leaves for _, feed in fed):
                 self.widths.observe(sum(feed.num_rows for _, feed in fed), took)
-            if is_shared:
-                self.prefill_rows.observe(sum(feed.num_prefill for _, feed in fed), took)
+            observe = self.prefill_rows.observe if is_shared else self.prefill_rows.observe_alone
+            observe(sum(feed.num_prefill for _, feed in fed), took)
         return self._end(done + [job for job, _ in fed if self._is_complete(job)])
 
     def _longest(self, request: Asked) -> int:

@@ -25,15 +25,21 @@ adds time, so a longer time says less."""
 LONGEST = 2.7
 """Longest step with prefill, in steps without, while other sessions draft; as for the verify node's rounds."""
 
+ALONE, LONGEST_ALONE_S = 64, 1.0
+"""Tokens that the first step with nothing but prompts prefills, and about the longest time of such a step, in seconds:
+a step that takes several counts as a failure of the model, however slow its machine is."""
+
 UNMEASURED = 16
 """Steps with prefill after which one prefills nothing, so that the time of such a step stays known."""
 
 
 class PrefillRows:
-    """Adapts the tokens that a step prefills beside other proposals to the time that such steps take."""
+    """Adapts the tokens that a step prefills, beside other proposals and alone, to the time that such steps take."""
 
     def __init__(self, largest: int) -> None:
+        """largest: beside other proposals."""
         self.most = self._largest = largest
+        self.alone = ALONE  # where all proposals lack most of their text
         self._plain_s = 0.0  # of a step that prefills nothing, smoothed
         self._num_unmeasured = 0  # steps with prefill since the latest one without
 
@@ -54,6 +60,12 @@ class PrefillRows:
             times = min(2.0, max(0.5, LONGEST * self._plain_s / max(seconds, SHORTEST_S)))
             if times < 1.0 or num_prefill >= self.most - 1:  # a short prompt's end shows not how much would fit
                 self.most = int(min(self._largest, max(1, round(num_prefill * times))))
+
+    def observe_alone(self, num_prefill: int, seconds: float) -> None:
+        """Records the time of a step beside which no session drafted."""
+        times = min(2.0, max(0.5, LONGEST_ALONE_S / max(seconds, SHORTEST_S)))
+        if times < 1.0 or num_prefill >= self.alone - 1:
+            self.alone = max(1, round(num_prefill * times))
 
 
 class Widths:

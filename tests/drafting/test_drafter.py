@@ -169,7 +169,7 @@ def test_prefill_and_drafting_share_forward_passes(monkeypatch):
 
 def test_a_long_prompt_is_prefilled_slowly_only_beside_others(monkeypatch):
     drafter = make_drafter()
-    drafter.prefill_rows.most = 4
+    drafter.prefill_rows.most, drafter.prefill_rows.alone = 4, 256
     monkeypatch.setattr(drafter.prefill_rows, "observe", lambda num_prefill, seconds: None)
     fed = record_passes(drafter, monkeypatch)
     long = [make_request(number, prompt=tuple(range(number, number + 50))) for number in (1, 2)]
@@ -177,6 +177,18 @@ def test_a_long_prompt_is_prefilled_slowly_only_beside_others(monkeypatch):
     proposes = [wanted(short, short.prompt, 2), *(wanted(one, one.prompt, 1) for one in long)]
     assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
     assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[5, 4], [1, 4], [42, 50]]
+
+
+def test_prompts_alone_are_prefilled_in_steps_that_last_about_a_second(monkeypatch):
+    drafter = make_drafter()
+    drafter.prefill_rows.alone = 20
+    taken: list[int] = []
+    monkeypatch.setattr(drafter.prefill_rows, "observe_alone", lambda num_prefill, seconds: taken.append(num_prefill))
+    fed = record_passes(drafter, monkeypatch)
+    proposes = [wanted(one, one.prompt, 1) for one in (make_request(n, prompt=tuple(range(n, n + 40))) for n in (1, 2))]
+    assert [proposed.tokens for proposed in run(drafter, *proposes)] == [fresh(propose) for propose in proposes]
+    assert [[len(chunk.tokens) for chunk in chunks] for chunks in fed] == [[20]] * 4
+    assert taken == [20] * 4
 
 
 def test_prompts_wait_in_a_step_that_prefills_nothing(monkeypatch):

@@ -1,5 +1,7 @@
 """A step is as wide as promises most accepted tokens a second."""
 
+import pytest
+
 from goodspeed.drafting.step_size import MAX_WIDTH, TRIED_AGAIN, UNMEASURED, PrefillRows, Widths
 
 EVEN = [0.5] * MAX_WIDTH
@@ -90,6 +92,19 @@ def test_where_rows_take_no_time_a_step_prefills_whole_chunks() -> None:
     assert rows.most == 256
     rows.observe(3, 0.01)
     assert rows.most == 256, "a short prompt shows little"
+
+
+@pytest.mark.parametrize("row_s", [0.15, 0.023, 0.0001])
+def test_steps_with_nothing_but_prompts_take_about_a_second(row_s: float) -> None:
+    rows, took = PrefillRows(256), []
+    for _ in range(20):
+        took.append(row_s * rows.alone)
+        rows.observe_alone(rows.alone, took[-1])
+    assert all(0.8 <= seconds <= 1.2 for seconds in took[-5:])
+    assert sum(seconds > 5.0 for seconds in took) <= 1, "of many such steps in a row the model would rest for minutes"
+    known = rows.alone
+    rows.observe_alone(3, 0.01)
+    assert rows.alone == known, "a short prompt shows little"
 
 
 def test_steps_that_became_longer_without_prefill_are_noticed_beside_prompts_that_never_end() -> None:
