@@ -7,7 +7,7 @@ The `gguf` package reads the header of SmolLM2-135M, with 98,052 strings, in 1.7
 import math
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,6 +96,12 @@ class StoredTensor:
     kind: str  # name of the storage type, such as "Q4_1"
     shape: tuple[int, ...]  # rows first, as in torch
     data: NDArray[np.uint8]  # [rows, bytes of a row], on disk; rows: of all dimensions but the last
+
+    def parts(self, num_rows: int) -> Iterator["StoredTensor"]:
+        """Divides a matrix into parts of at most num_rows rows."""
+        for first in range(0, len(self.data), num_rows):
+            data = self.data[first : first + num_rows]
+            yield StoredTensor(self.kind, (len(data), self.shape[-1]), data)
 
 
 @dataclass(frozen=True)

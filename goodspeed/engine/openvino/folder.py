@@ -33,7 +33,7 @@ def read(name: str, file: Path) -> ov.Model:
                 raise RuntimeError("it is no XML")
         model = ov.Core().read_model(file)
     except (RuntimeError, OSError) as error:
-        what = f"{name}: {file.name} cannot be read ({_last_line(error)})"
+        what = f"{name}: {file.name} cannot be read ({last_line(error)})"
         raise CheckpointError(f"{what}; get the folder again, or update openvino") from error
     inputs = {port.get_any_name() for port in model.inputs}
     if not inputs <= INPUTS or "input_ids" not in inputs:
@@ -44,7 +44,7 @@ def read(name: str, file: Path) -> ov.Model:
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        what = f"OpenVINO {ov.get_version()} finds no attention in it that can be paged ({_last_line(error)})"
+        what = f"OpenVINO {ov.get_version()} finds no attention in it that can be paged ({last_line(error)})"
         raise UnsupportedModelError(f"{name}: {what}; use another model") from error
     if not any("_cache." in port.get_any_name() for port in model.inputs):
         raise UnsupportedModelError(f"{name}: it has no attention with a cache; use another model")
@@ -92,7 +92,7 @@ def _select_rows(model: ov.Model) -> None:
     model.validate_nodes_and_infer_types()
 
 
-def _last_line(error: Exception) -> str:
+def last_line(error: Exception) -> str:
     """Returns the reason at the end of OpenVINO's message, which begins with places in its sources."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].rstrip(".") if lines else first_line(error)

@@ -27,7 +27,7 @@ from goodspeed.engine.openvino.engine import OpenVinoEngine
 from goodspeed.engine.openvino.model import PAGE_SIZE, Compiled
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.engine.tokenizing import generation_settings, tokenizer_folder
-from goodspeed.errors import CheckpointError, UnsupportedModelError, first_line
+from goodspeed.errors import CheckpointError, UnsupportedModelError
 
 NUM_SAMPLES = 64
 """Bytes sampled of each weight for the fingerprint."""
@@ -70,8 +70,7 @@ def load(
     try:
         compiled = Compiled(model, constants, in_float32=in_float32, num_threads=num_threads)
     except RuntimeError as error:
-        what = f"{name}: OpenVINO {ov.get_version()} cannot compile it ({first_line(error)})"
-        raise UnsupportedModelError(f"{what}; use another model") from error
+        raise _not_served(name, error) from error
     checkpoint = Checkpoint.of(
         known,
         num_rows=compiled.vocab_size,
@@ -87,7 +86,13 @@ def load(
     )
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
     columns = columns[(columns < checkpoint.num_tokens) & (columns != mask_id)]
-    bits = check_bits(checkpoint, columns, exact=exact and not in_float32)
+    is_exact = exact and not in_float32
+    if not is_exact:
+        compiled.least_rows = 1
+    try:
+        bits = check_bits(checkpoint, columns, exact=is_exact)
+    except RuntimeError as error:
+        raise _not_served(name, error) from error
     checkpoint = replace(checkpoint, model_fingerprint=_fingerprint(identity, compiled, bits))
     compiled.measure_changes()  # from now on passes have spare rows; the trial's had none
     compiled.packed()
@@ -114,6 +119,11 @@ def token_bytes(checkpoint: Checkpoint) -> int:
     return compiled.page_bytes // PAGE_SIZE
 
 
+def _not_served(name: str, error: RuntimeError) -> UnsupportedModelError:
+    what = f"OpenVINO {ov.get_version()} cannot compute it on this CPU ({openvino_folder.last_line(error)})"
+    return UnsupportedModelError(f"{name}: {what}; use another model, or a checkpoint's folder, which torch computes")
+
+
 def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: bool) -> bytes:
     """Returns the bits of a text's last logits: CPUs that compute otherwise have others. Empty unless `exact`.
 
@@ -125,6 +135,8 @@ def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: boo
     engine = OpenVinoEngine(replace(checkpoint, context_len=len(tokens)), num_pages=8)
     compiled: Compiled = checkpoint.model
     whole = engine.forward([Chunk("whole", tokens, len(tokens))])
+    if len(whole) < len(tokens):
+        raise RuntimeError("a pass returns no logits")  # OpenVINO 2026.4 without AVX2
     if not whole[:, columns].isfinite().all():
         raise CheckpointError(f"{checkpoint.name}: its logits are no numbers; get the model again, or use another one")
     if not exact:

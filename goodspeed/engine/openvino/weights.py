@@ -23,6 +23,9 @@ from goodspeed.errors import UnsupportedModelError
 GROUP = 32
 """Weights of a row that share a scale."""
 
+ROWS_AT_ONCE = 1024
+"""Rows of a matrix that are converted at once, since that takes 12 to 15 bytes a weight for a moment."""
+
 SEGMENT_BYTES, ALIGNMENT = 64 << 20, 64
 """Constants share mappings of the file of this size, each at such a boundary: a mapping takes a descriptor of the
 process, and a model has hundreds of constants."""
@@ -67,9 +70,10 @@ class Constants:
             tensor = ov.Tensor(self._put(packed.reshape(-1)), ov.Shape(numbers.shape), ov.Type.i4)
             weight = self._scaled(ops.constant(tensor, shared_memory=True), scales)
             return Matrix(weight, minima if minima is None else self._constant(minima))
+        parts = [part for one in stored for part in one.parts(ROWS_AT_ONCE)]
         if in_float32 and any(one.kind != "Q8_0" for one in stored):
-            return Matrix(self._constant(np.concatenate([dequantised(one) for one in stored])))
-        numbers, scales = map(np.concatenate, zip(*map(_rounded, stored), strict=True))
+            return Matrix(self._constant(np.concatenate([dequantised(one) for one in parts])))
+        numbers, scales = map(np.concatenate, zip(*map(_rounded, parts), strict=True))
         return Matrix(self._scaled(self._constant(numbers), scales))
 
     def _scaled(self, numbers: Node, scales: NDArray[np.float16]) -> Node:

@@ -5,6 +5,7 @@
 
 import os
 import tempfile
+import tracemalloc
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,13 @@ import numpy as np
 import openvino as ov
 import pytest
 import torch
+from openvino import opset13 as ops
 
 from goodspeed.engine import engines
-from goodspeed.engine.gguf.file import read
-from goodspeed.engine.openvino import loading
-from goodspeed.engine.openvino.model import Passes, Rows
+from goodspeed.engine.gguf.file import StoredTensor, read
+from goodspeed.engine.openvino import loading, weights
+from goodspeed.engine.openvino.model import Compiled, Passes, Rows
+from goodspeed.engine.openvino.weights import Constants
 from goodspeed.engine.paged.chunks import Chunk
 from goodspeed.errors import UnsupportedModelError
 from goodspeed.wire.descriptors import OWN
@@ -80,7 +83,53 @@ def test_a_draft_model_is_as_quick_as_it_can_be_whatever_its_bits(monkeypatch: p
     file = str(gguf_models.made("Q8_0"))
     with pytest.raises(UnsupportedModelError, match=DIFFER):
         engines.load(file)
-    assert engines.load_draft(file).model.least_rows == 1
+    assert engines.load_draft(file, num_threads=2).model.least_rows == 1
+
+
+def failing(reason: str) -> Any:
+    """OpenVINO's errors begin with places in its sources."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(f"Exception from src/cpp/core.cpp:117:\n{reason}.\n")
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("patched", "does", "reason"),
+    [
+        (Compiled, failing("no such instruction"), "no such instruction"),
+        (Passes, failing("no such instruction"), "no such instruction"),
+        (Passes, lambda *_: np.zeros((0, 300), np.float32), "a pass returns no logits"),
+    ],
+)
+@pytest.mark.parametrize("load", [engines.load, engines.load_draft])
+def test_a_cpu_that_cannot_compute_a_model_is_told_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, load: Any, patched: type, does: Any, reason: str
+) -> None:
+    monkeypatch.setattr(patched, "run" if patched is Passes else "__init__", does)
+    with pytest.raises(UnsupportedModelError, match=rf"cannot compute it on this CPU \({reason}\); use another model"):
+        load(str(gguf_models.made("Q8_0")))
+
+
+@pytest.mark.parametrize("in_float32", [False, True])
+def test_weights_are_converted_in_parts(monkeypatch: pytest.MonkeyPatch, in_float32: bool) -> None:
+    """Else loading would take 12 to 15 bytes a weight of the largest matrix."""
+    numbers = np.random.default_rng(0).standard_normal((8192, 256)).astype(np.float16)
+    stored, found = StoredTensor("F16", numbers.shape, numbers.view(np.uint8)), list[list[Any]]()
+    monkeypatch.setattr(Constants, "_constant", lambda _, array: found[-1].append(array) or array)
+    monkeypatch.setattr(Constants, "_scaled", lambda _, numbers, scales: found[-1].append(scales) or ops.constant(0.0))
+    monkeypatch.setattr(weights, "Matrix", lambda weight: weight)
+    for rows_at_once in (512, 1 << 20):
+        monkeypatch.setattr(weights, "ROWS_AT_ONCE", rows_at_once)
+        found.append([])
+        tracemalloc.start()
+        with Constants() as constants:
+            constants.matrix(stored, stored, in_float32=in_float32)
+        most = tracemalloc.get_traced_memory()[1] / (2 * numbers.size)
+        tracemalloc.stop()
+        assert in_float32 or (most < 4) == (rows_at_once == 512), most  # float32 needs no other numbers meanwhile
+    assert all(np.array_equal(*pair) for pair in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize(
