@@ -155,18 +155,21 @@ def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: boo
 
 
 def _has_bits(engine: OpenVinoEngine, tokens: Sequence[int], whole: torch.Tensor) -> bool:
-    """True if this text in pieces beside another, and its last tokens one by one, have these logits."""
+    """True if the text `whole` has these logits: its last tokens one by one, and all in pieces beside another text."""
+    first_alone = len(tokens) - NUM_ALONE
+    engine.pool.truncate("whole", first_alone)
+    for token, logits in zip(tokens[first_alone:], whole[first_alone:], strict=True):
+        if not torch.equal(engine.forward([Chunk("whole", [token], 1)])[0], logits):
+            return False
     pieces, first = list[torch.Tensor](), 0
     for number in PIECES:
         beside = Chunk("beside", tokens[5 : 5 + number], 0)
         piece = Chunk("pieces", tokens[first : first + number], number)
         pieces.append(engine.forward([beside, piece] if number != 1 else [piece]))
         first += number
-    engine.pool.truncate("pieces", len(tokens) - NUM_ALONE)
-    pieces += [engine.forward([Chunk("pieces", [token], 1)]) for token in tokens[-NUM_ALONE:]]
     engine.pool.free("pieces")
     engine.pool.free("beside")
-    return torch.equal(torch.cat((whole, whole[-NUM_ALONE:])), torch.cat(pieces))
+    return torch.equal(whole, torch.cat(pieces))
 
 
 def _sampled_folder(folder: Path) -> bytes:

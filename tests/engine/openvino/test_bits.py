@@ -117,8 +117,13 @@ def test_weights_are_converted_in_parts(monkeypatch: pytest.MonkeyPatch, in_floa
     """Else loading would take 12 to 15 bytes a weight of the largest matrix."""
     numbers = np.random.default_rng(0).standard_normal((8192, 256)).astype(np.float16)
     stored, found = StoredTensor("F16", numbers.shape, numbers.view(np.uint8)), list[list[Any]]()
-    monkeypatch.setattr(Constants, "_constant", lambda _, array: found[-1].append(array) or array)
-    monkeypatch.setattr(Constants, "_scaled", lambda _, numbers, scales: found[-1].append(scales) or ops.constant(0.0))
+
+    def keep(_: Constants, *arrays: Any) -> Any:
+        found[-1].extend(arrays)
+        return ops.constant(0.0)
+
+    monkeypatch.setattr(Constants, "_constant", keep)
+    monkeypatch.setattr(Constants, "_scaled", keep)
     monkeypatch.setattr(weights, "Matrix", lambda weight: weight)
     for rows_at_once in (512, 1 << 20):
         monkeypatch.setattr(weights, "ROWS_AT_ONCE", rows_at_once)
