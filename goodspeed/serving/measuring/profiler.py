@@ -5,6 +5,7 @@ verification, the passes compute logits for every token.
 """
 
 import contextlib
+import os
 import platform
 import random
 import time
@@ -100,7 +101,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """Says for people what was measured."""
-        return f"{self.model} on {self.hardware}, {self.dtype} by {self.engine}, {self.threads} threads"
+        of = f" of {os.cpu_count()} cores" if self.device == "cpu" else ""
+        return f"{self.model} on {self.hardware}, {self.dtype} by {self.engine}, --threads {self.threads}{of}"
 
     @property
     def trusted_tokens(self) -> int:
