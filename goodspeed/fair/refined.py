@@ -62,12 +62,17 @@ class Refined(CostModel):
     """
 
     def __init__(
-        self, model: CostModel | None = None, *, reads_per_row: bool = False, change_rows: float = 0.0
+        self,
+        model: CostModel | None = None,
+        *,
+        reads_per_row: bool = False,
+        change_rows: float = 0.0,
+        least_rows: int = 1,
     ) -> None:
-        """reads_per_row, change_rows: as of the engine (`Engine`) whose passes the model describes."""
+        """reads_per_row, change_rows, least_rows: as of the engine (`Engine`) whose passes the model describes."""
         self.model = model if model is not None else Linear(fixed_s=1.0)
         self.profiled = model is not None
-        self.reads_per_row, self.change_rows = reads_per_row, change_rows
+        self.reads_per_row, self.change_rows, self.least_rows = reads_per_row, change_rows, least_rows
         self.scale = 1.0
         self.token_s = 0.0
         self.num_rounds = 0
@@ -91,8 +96,9 @@ class Refined(CostModel):
 
     def change_s(self, num_sessions: int, context_tokens: float) -> float:
         """Returns the seconds of a change of the pass's size, from a token of each session; 0 where that costs none."""
+        num_rows = max(num_sessions, self.least_rows)
         without_s, with_s = (
-            self.round_s(num_sessions + rows, num_sessions, context_tokens) for rows in (0.0, self.change_rows)
+            self.round_s(num_rows + more, num_sessions, context_tokens) for more in (0.0, self.change_rows)
         )
         return with_s - without_s
 

@@ -102,7 +102,8 @@ class Roofline(CostModel):
         """Returns the model of passes that take as long as with num_tokens tokens if they have fewer."""
         if num_tokens <= 1:
             return self
-        flat = (replace(one, fixed_s=one.fixed_s + num_tokens * one.token_s, token_s=0.0) for one in self.terms)
+        rising = (one for one in self.terms if one.token_s)
+        flat = (replace(one, fixed_s=one.fixed_s + num_tokens * one.token_s, token_s=0.0) for one in rising)
         return Roofline((*self.terms, *flat))
 
     def _seconds(self, num_tokens: Any, num_sessions: Any, context_tokens: Any) -> Any:

@@ -45,7 +45,7 @@ class ModelSettings(Settings):
     model: str = option(MISSING, MODEL, NAMES, metavar="NAME")
     engine: str = option("auto", MODEL, "torch, openvino, or a package's (docs/ENGINE.md)", metavar="NAME")
     device: str = option("cpu", MODEL, "cpu, cuda, or cuda:INDEX", pattern=r"(cpu|cuda)(:\d+)?")
-    dtype: str = precision("float32 on a CPU (OpenVINO: 8-bit activations), the checkpoint's own on a GPU")
+    dtype: str = precision("float32 on a CPU (OpenVINO: 8-bit activations if it can), the checkpoint's own on a GPU")
     threads: int | None = option(None, MODEL, "CPU threads of the model", shown="one", minimum=1)
 
     @property

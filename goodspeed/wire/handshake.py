@@ -70,7 +70,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     lease_s: Seconds
     eos_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()  # end-of-text tokens of the target
     target: Label = ""  # the target model's name
-    target_fingerprint: Label = ""  # of its weights, precision and revision; only the same target may continue a text
+    target_fingerprint: Label = ""  # of its weights and what computes them; only the same target may continue a text
     defaults: Defaults = Defaults()  # for plain completions
     chat_defaults: Defaults = Defaults()
     slo: SloTerms = SloTerms()

@@ -105,6 +105,16 @@ def test_steps_with_nothing_but_prompts_take_about_a_second(row_s: float) -> Non
     known = rows.alone
     rows.observe_alone(3, 0.01)
     assert rows.alone == known, "a short prompt shows little"
+    rows.observe_alone(3, 60.0)
+    assert rows.alone >= known // 2, "nor does a pause"
+
+
+def test_a_step_beside_others_that_takes_seconds_is_halved_before_any_without_prefill_was_seen() -> None:
+    rows = PrefillRows(256)
+    rows.observe(256, 6.4)
+    assert rows.most == 128
+    rows.observe(128, 0.9)
+    assert rows.most == 128
 
 
 def test_steps_that_became_longer_without_prefill_are_noticed_beside_prompts_that_never_end() -> None:

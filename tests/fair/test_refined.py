@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goodspeed.fair.refined import Refined
-from goodspeed.fair.round_time import MOST_TOKENS, Linear
+from goodspeed.fair.round_time import MOST_TOKENS, Linear, Roofline
 from tests.fair.test_round_time import LINEAR, ROOFLINE
 
 
@@ -55,6 +55,8 @@ def test_a_change_of_the_passs_size_takes_as_long_as_its_rows():
     assert Refined(LINEAR).change_s(8, 100) == 0.0
     change_s = LINEAR.round_s(12.0, 8, 100) - LINEAR.round_s(8, 8, 100)
     assert Refined(LINEAR, change_rows=4.0).change_s(8, 100) == pytest.approx(change_s)
+    padded = Refined(Roofline((LINEAR,)).with_least(16), change_rows=4.0, least_rows=16)
+    assert padded.change_s(8, 100) == pytest.approx(change_s)
 
 
 def test_the_nodes_own_work_grows_with_its_sessions_and_a_pause_hardly_counts():

@@ -52,7 +52,12 @@ def assemble(config: VerifyConfig, events: EventLog, found: Found, reporter: Rep
         profile = costs.measure(config, engine, reporter)
         config = costs.with_budget(config, profile, reporter)
         roofline = profile.roofline if profile is not None else None
-        cost = Refined(roofline, reads_per_row=engine.reads_per_row, change_rows=engine.change_rows)
+        cost = Refined(
+            roofline,
+            reads_per_row=engine.reads_per_row,
+            change_rows=engine.change_rows,
+            least_rows=engine.least_rows,
+        )
         welcome = make_welcome(config, engine.checkpoint)
         channel = bind_verify(
             config.bind,

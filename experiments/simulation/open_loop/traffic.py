@@ -26,13 +26,13 @@ def recorded(trace: str) -> tuple[float, ...]:
 
 
 def rescaled(trace: str, requests_per_s: float, duration_s: float, begin_s: float = 0.0) -> list[float]:
-    """Times of as many of a trace's requests as make for this rate, stretched to this duration; one at least.
+    """Times of as many of a trace's requests as make for this rate, stretched to this duration.
 
     begin_s: seconds into the trace at which its window begins. ConfigError if the trace ends before.
     """
     times = [at_s for at_s in recorded(trace) if at_s >= begin_s]
-    number = max(1, round(requests_per_s * duration_s))
-    if number >= len(times):
+    number = round(requests_per_s * duration_s)
+    if not 0 < number < len(times):
         raise ConfigError(f"the trace {trace} has {len(times)} requests after {begin_s} s, and {number} are wanted")
     stretch = duration_s / (times[number] - times[0])
     return [(at_s - times[0]) * stretch for at_s in times[:number]]

@@ -67,8 +67,9 @@ def load(
         model, identity = openvino_folder.read(name, found.path / GRAPH), _sampled_folder(found.path)
         constants = None
         context_len = openvino_folder.context_len(name, found.path, model)
+    is_exact = exact and not in_float32
     try:
-        compiled = Compiled(model, constants, in_float32=in_float32, num_threads=num_threads)
+        compiled = Compiled(model, constants, in_float32=in_float32, num_threads=num_threads, exact=is_exact)
     except RuntimeError as error:
         raise _not_served(name, error) from error
     checkpoint = Checkpoint.of(
@@ -86,9 +87,6 @@ def load(
     )
     columns = np.arange(compiled.vocab_size) if kept is None else kept.tokens
     columns = columns[(columns < checkpoint.num_tokens) & (columns != mask_id)]
-    is_exact = exact and not in_float32
-    if not is_exact:
-        compiled.least_rows = 1
     try:
         bits = check_bits(checkpoint, columns, exact=is_exact)
     except RuntimeError as error:
@@ -125,7 +123,7 @@ def _not_served(name: str, error: RuntimeError) -> UnsupportedModelError:
 
 
 def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: bool) -> bytes:
-    """Returns the bits of a text's last logits: CPUs that compute otherwise have others. Empty unless `exact`.
+    """Returns the bits of a text's last logits, which tell CPUs with other results apart; empty unless `exact`.
 
     Raises CheckpointError if logits are no numbers; UnsupportedModelError unless rows have the same bits alone,
     together, in pieces, and beside others, if need be with a spare row. columns: of the logits that are numbers.
@@ -135,8 +133,6 @@ def check_bits(checkpoint: Checkpoint, columns: NDArray[np.int64], *, exact: boo
     engine = OpenVinoEngine(replace(checkpoint, context_len=len(tokens)), num_pages=8)
     compiled: Compiled = checkpoint.model
     whole = engine.forward([Chunk("whole", tokens, len(tokens))])
-    if len(whole) < len(tokens):
-        raise RuntimeError("a pass returns no logits")  # OpenVINO 2026.4 without AVX2
     if not whole[:, columns].isfinite().all():
         raise CheckpointError(f"{checkpoint.name}: its logits are no numbers; get the model again, or use another one")
     if not exact:

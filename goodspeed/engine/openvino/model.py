@@ -3,7 +3,7 @@
 Every row of a pass is a sequence of its own: one token, with the pages of the text before it. OpenVINO attends to a
 sequence of several tokens with another kernel, whose sums differ in their last bits, and 8-bit activations magnify
 that. As sequences of one token, rows have the same bits alone, beside others, and in a prompt cut in any way. With
-several threads a lone row is the exception, so a pass has at least as many rows as threads; on CPUs without AVX-512,
+several threads a lone row is the exception, so a pass has at least as many rows as threads; with AVX2 alone it is one
 with one thread, too (`Compiled.pair_rows`). It may have more: `Size`.
 """
 
@@ -84,10 +84,16 @@ class Compiled:
     """A model for this machine's CPU, without caches."""
 
     def __init__(
-        self, model: ov.Model, constants: Constants | None = None, *, in_float32: bool, num_threads: int
+        self,
+        model: ov.Model,
+        constants: Constants | None = None,
+        *,
+        in_float32: bool,
+        num_threads: int,
+        exact: bool = True,
     ) -> None:
         """constants: of the model, if they are not its own. in_float32: all arithmetic; else activations become 8 bits,
-        and the caches 8 bits for each token and head."""
+        and the caches 8 bits for each token and head. exact: a row has the same bits in any pass."""
         self.settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "KV_CACHE_PRECISION": "f32" if in_float32 else "u8",
@@ -104,11 +110,11 @@ class Compiled:
         self.caches = {port.get_any_name(): port for port in self._model.inputs if "_cache." in port.get_any_name()}
         self.selects = any(WANTED in port.get_names() for port in self._model.inputs)
         self.change_rows = 0.0  # until `measure_changes`
-        self.least_rows = self.num_threads  # of a pass, see `Engine`
+        self.least_rows = self.num_threads if exact else 1  # of a pass, see `Engine`
         self.least_wanted = 1  # rows whose logits a pass computes
 
     def pair_rows(self) -> None:
-        """Makes passes compute at least two rows, and the logits of two: without AVX-512, oneDNN multiplies a lone row
+        """Makes passes compute at least two rows, and the logits of two: with AVX2 alone, oneDNN multiplies a lone row
         by another kernel, whose sums differ in their last bits."""
         self.least_rows, self.least_wanted = max(2, self.num_threads), 2
 
@@ -212,6 +218,8 @@ class Passes:
             self._set(name, value)
         self._request.infer(share_outputs=True)  # else it copies them
         logits = self._request.get_output_tensor(0).data.reshape(-1, compiled.vocab_size)
+        if not len(logits):
+            raise RuntimeError("a pass returns no logits")  # OpenVINO 2026.4 without AVX2
         found: NDArray[np.float32] = logits[: len(wanted)].copy() if compiled.selects else logits[wanted]
         return found
 

@@ -18,5 +18,5 @@ class Vocabulary:
     tokenizer_fingerprint: str
     eos_ids: tuple[int, ...]  # that the tokenizer has; the model can draw no others
     num_tokens: int  # ids below it are tokens: of the tokenizer, and of its model if that is known (`num_shared`)
-    model_fingerprint: str = ""  # of the weights, their precision and revision; empty without a model
+    model_fingerprint: str = ""  # of the weights and what computes them; empty without a model
     settings: GenerationSettings = field(default_factory=GenerationSettings)  # sampling defaults of the model's makers

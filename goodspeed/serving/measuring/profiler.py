@@ -5,7 +5,6 @@ verification, the passes compute logits for every token.
 """
 
 import contextlib
-import os
 import platform
 import random
 import time
@@ -101,8 +100,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """Says for people what was measured."""
-        of = f" of {os.cpu_count()} cores" if self.device == "cpu" else ""
-        return f"{self.model} on {self.hardware}, {self.dtype} by {self.engine}, --threads {self.threads}{of}"
+        return f"{self.model} on {self.hardware}, {self.dtype} by {self.engine}, --threads {self.threads}"
 
     @property
     def trusted_tokens(self) -> int:

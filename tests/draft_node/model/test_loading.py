@@ -8,6 +8,7 @@ import torch
 from draft_node.config import DraftConfig
 from draft_node.model import loading
 from goodspeed.embedded import models
+from tests.engine import gguf_models
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,9 @@ def test_a_gpu_takes_the_half_precision_that_it_has(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bfloat16)
     assert loading.quickest_dtype(str(tmp_path), "cuda:0") == dtype
+
+
+def test_a_gguf_file_drafts_whatever_its_bits_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target of these bits would be refused."""
+    monkeypatch.setattr("goodspeed.engine.openvino.loading._has_bits", lambda *_: False)
+    assert loading.load(DraftConfig(model=str(gguf_models.made("Q8_0")))).engine == "openvino"

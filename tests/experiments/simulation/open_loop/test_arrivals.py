@@ -57,7 +57,6 @@ def test_a_rescaled_trace_has_the_rate_and_keeps_its_bursts(rate):
     original = [at_s for at_s in recorded("azure_llm_2023_conv") if at_s >= 600.0][: len(times) + 1]
     stretch = 60.0 / (original[-1] - original[0])
     assert times[1] == pytest.approx(stretch * (original[1] - original[0]))
-    assert rescaled("azure_llm_2023_conv", rate / 1000, 60.0, 600.0) == [0.0]  # a slow machine is asked for one
 
 
 def test_uneven_texts_have_the_mean_and_claim_what_is_true():
