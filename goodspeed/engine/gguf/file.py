@@ -32,48 +32,21 @@ MAX_FIELDS, MAX_TENSORS, MAX_ITEMS = 1 << 14, 1 << 18, 1 << 23
 MAX_NAME_BYTES, MAX_DIMENSIONS, MAX_NESTING = 1 << 16, 4, 4
 
 KINDS = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    29: ("IQ1_M", 256, 56),
-    30: ("BF16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-    40: ("NVFP4", 64, 36),
+    int(number): (name, int(block), int(block_bytes))
+    for kinds in (
+        "0 F32 1 4, 1 F16 1 2, 30 BF16 1 2, 2 Q4_0 32 18, 3 Q4_1 32 20, 6 Q5_0 32 22, 7 Q5_1 32 24, 8 Q8_0 32 34",
+        "10 Q2_K 256 84, 11 Q3_K 256 110, 12 Q4_K 256 144, 13 Q5_K 256 176, 14 Q6_K 256 210",
+        "19 IQ1_S 256 50, 29 IQ1_M 256 56, 16 IQ2_XXS 256 66, 17 IQ2_XS 256 74, 22 IQ2_S 256 82, 18 IQ3_XXS 256 98",
+        "21 IQ3_S 256 110, 20 IQ4_NL 32 18, 23 IQ4_XS 256 136, 34 TQ1_0 256 54, 35 TQ2_0 256 66",
+        "39 MXFP4 32 17, 40 NVFP4 64 36",
+    )
+    for number, name, block, block_bytes in map(str.split, kinds.split(","))
 }
 """Storage types of weights by their number in the file: name, weights of a block, bytes of a block."""
 
-NUMBERS: dict[int, np.dtype[Any]] = {
-    0: np.dtype("u1"),
-    1: np.dtype("i1"),
-    2: np.dtype("<u2"),
-    3: np.dtype("<i2"),
-    4: np.dtype("<u4"),
-    5: np.dtype("<i4"),
-    6: np.dtype("<f4"),
-    7: np.dtype("?"),
-    10: np.dtype("<u8"),
-    11: np.dtype("<i8"),
-    12: np.dtype("<f8"),
-}
+NUMBERS: dict[int, np.dtype[Any]] = dict(
+    zip((*range(8), 10, 11, 12), map(np.dtype, "u1 i1 <u2 <i2 <u4 <i4 <f4 ? <u8 <i8 <f8".split()), strict=True)
+)
 """Types of numbers by their number in the file."""
 
 STRING, ARRAY = 8, 9
