@@ -100,6 +100,7 @@ class Service:
         self.draining = False  # True: no further text is admitted
         self._daemon = daemon
         self._vocabulary = vocabulary
+        self.draft_fingerprint = vocabulary.model_fingerprint
         self._longest_token = max(map(len, vocabulary.tokenizer.get_vocab()), default=1)  # characters
         self.max_waiting = max_waiting
         self.stats = RequestStats()
@@ -286,10 +287,6 @@ class Service:
         reach."""
         welcome = self._daemon.link.welcome
         return welcome.context_len if welcome is not None and self.is_within_reach else 0
-
-    @property
-    def draft_fingerprint(self) -> str:
-        return self._vocabulary.model_fingerprint
 
     @property
     def draft_model(self) -> str:

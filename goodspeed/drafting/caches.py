@@ -13,7 +13,6 @@ from typing import NamedTuple
 from goodspeed.drafting.unfinished_proposal import UnfinishedProposal
 from goodspeed.engine.base import Engine
 from goodspeed.engine.paged.chunks import Chunk, TreePath
-from goodspeed.engine.paged.pages import PagePool
 from goodspeed.exact import trees
 from goodspeed.exact.logits.token_counts import num_common
 from goodspeed.exact.trees import BASE
@@ -79,6 +78,7 @@ class Caches:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.pool = engine.pool
         self._context_len = engine.checkpoint.context_len
         self._num_parallel = engine.checkpoint.num_parallel
         self._caches: dict[bytes, _Cache] = {}
@@ -91,10 +91,6 @@ class Caches:
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._caches)
-
-    @property
-    def pool(self) -> PagePool:
-        return self._engine.pool
 
     def rewind(self, job: UnfinishedProposal) -> None:
         """Truncates the cache to the rows that the job needs: the text, and nodes with children.
@@ -111,7 +107,7 @@ class Caches:
         if kept:
             self._engine.keep([TreePath(job.session_id, num_kept, tuple(kept))])
         else:
-            num_kept = self._engine.pool.truncate(job.session_id, num_kept)
+            num_kept = self.pool.truncate(job.session_id, num_kept)
         moved = {row: place - len(way) for place, row in enumerate(kept)} | dict.fromkeys((BASE, *way), BASE)
         cache.nodes = [(cache.nodes[row][0], moved[cache.nodes[row][1]]) for row in kept[len(way) :]]
         cache.rows = {node: moved[row] for node, row in needed.items()}
@@ -142,7 +138,7 @@ class Caches:
         cache = self._caches.pop(session_id, None)
         if cache is not None and not cache.shares:
             self.pool.withdraw(session_id)
-        self._engine.pool.free(session_id)
+        self.pool.free(session_id)
 
     def lags(self, job: UnfinishedProposal) -> bool:
         """True if much of the job's text is not cached."""
@@ -262,7 +258,7 @@ class Caches:
         return self.pool.upcoming(job.session_id, job.propose.scope, job.text)
 
     def _evict(self, session_id: bytes) -> None:
-        self._engine.pool.free(session_id)
+        self.pool.free(session_id)
         cache = self._caches[session_id]
         self._caches[session_id] = _Cache(is_known=cache.is_known, shares=cache.shares)
 

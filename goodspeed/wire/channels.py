@@ -105,11 +105,8 @@ class DraftChannel:
         self.max_send_bytes = max_message_bytes  # to be lowered to Welcome's limit
         self._max_receive_bytes = max_message_bytes
         self._transport = transport
+        self.endpoint = transport.endpoint
         self._send_timeout_s = send_timeout_s
-
-    @property
-    def endpoint(self) -> str:
-        return self._transport.endpoint
 
     async def send(self, message: UpMessage) -> None:
         """Queues a message. MessageTooLarge; TransportError if the queue stays full for the send timeout."""
@@ -186,12 +183,8 @@ class VerifyChannel:
         self.has_more = False  # the latest `arriving` took messages, and more may wait
         self.max_message_bytes = max_message_bytes
         self._transport = transport
+        self.endpoint = transport.endpoint  # that draft nodes connect to, with the actual port
         self._authenticated = authenticated
-
-    @property
-    def endpoint(self) -> str:
-        """The address that draft nodes connect to, with the actual port."""
-        return self._transport.endpoint
 
     def send(self, peer: bytes, message: DownMessage) -> Delivery:
         """Queues a message for a peer without waiting; returns the transport's answer. Raises MessageTooLarge."""

@@ -84,6 +84,7 @@ class VerifyCore:
             weigh_evidence=settings.weigh_evidence,
         )
         self.register = register = Register(settings, welcome, allocator, pool, constraints)
+        self.welcome = register.welcome  # for draft nodes, without any peer's SLO terms
         self.sessions, self.peers, self.client_events = register.sessions, register.peers, register.client_events
         self.counts, self.rate_limiter = Counts(), RateLimiter(settings.max_client_sessions)
         self.replies = Replies(register, self.rate_limiter, self.counts)
@@ -103,11 +104,6 @@ class VerifyCore:
         self.wake_at = 0.0  # time of the next attempt to plan, unless an event comes before
         self.draining = False  # the node is stopping
         self._heartbeat_at = 0.0
-
-    @property
-    def welcome(self) -> Welcome:
-        """The Welcome for draft nodes, without any peer's SLO terms."""
-        return self.register.welcome
 
     @property
     def promises(self) -> Promises:

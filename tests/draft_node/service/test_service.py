@@ -233,7 +233,7 @@ async def test_the_verify_node_goes_and_comes_back(
         texts = [asyncio.create_task(write(here.service, endless())) for _ in "ab"]
         await until(lambda: here.service.num_waiting)
         here.network.fate = lambda packet: ()
-        here.daemon.channel._transport.endpoint = ADDRESS
+        here.daemon.channel.endpoint = ADDRESS
         here.daemon.link.trouble = "its key is another one"  # before the texts can fail: a busy machine is late
         failures = await asyncio.gather(*texts, return_exceptions=True)
         assert [type(failure) for failure in failures] == [VerifyAway, VerifyAway]
