@@ -73,15 +73,15 @@ class Connection:
         while self._waiting:
             message = self._waiting.popleft()
             if message is None:
-                await self._reconnect()
+                self._reconnect()
             else:
                 await self._send(message)
         self._something_waits.clear()
 
-    async def _reconnect(self) -> None:
+    def _reconnect(self) -> None:
         logger.info("reconnecting", extra={"endpoint": self.channel.endpoint})
         try:
-            await self.channel.reconnect()
+            self.channel.transport.rebuild()
         except TransportError as error:  # the link asks again while it hears nothing
             logger.warning("cannot reconnect", extra={"why": error})
 

@@ -165,11 +165,11 @@ class DraftDaemon:
         self._carry_out(self.core.tick(now))
 
     def _look_at(self, link: int, channel: DraftChannel, now: float) -> None:
-        if why := channel.failure():
+        if why := channel.transport.failure():
             extra = {"why": why, "at": channel.endpoint}
             logger.info("the verify node refuses this node; trying again", extra=extra)
             self._carry_out(self.core.turned_away(why, now, link))
-        if channel.broke():
+        if channel.transport.broke():
             for message in channel.receive_ready():  # messages that arrived before the connection ended
                 self._handle(link, message)
             self._carry_out(self.core.broke(now, link))

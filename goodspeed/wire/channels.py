@@ -50,7 +50,7 @@ class Transport(Protocol):
 
 
 class DraftTransport(Transport, Protocol):
-    """A draft node's transport, which has one connection."""
+    """A draft node's transport, which has one connection. A new connection must begin with a Hello."""
 
     def failure(self) -> str | None:
         """Returns once why the latest connection attempt was refused, else None; the caller rebuilds later."""
@@ -59,7 +59,7 @@ class DraftTransport(Transport, Protocol):
         """True if the connection ended since the previous call. It reconnects; messages in flight are lost."""
 
     def rebuild(self) -> None:
-        """Replaces the connection. TransportError if that is impossible: then the transport keeps the old one."""
+        """Replaces the connection and drops its queue. TransportError if that is impossible: then both stay."""
 
 
 class VerifyTransport(Transport, Protocol):
@@ -104,14 +104,14 @@ class DraftChannel:
         self.traffic = Traffic()
         self.max_send_bytes = max_message_bytes  # to be lowered to Welcome's limit
         self._max_receive_bytes = max_message_bytes
-        self._transport = transport
+        self.transport = transport
         self.endpoint = transport.endpoint
         self._send_timeout_s = send_timeout_s
 
     async def send(self, message: UpMessage) -> None:
         """Queues a message. MessageTooLarge; TransportError if the queue stays full for the send timeout."""
         data = encode(message, self.max_send_bytes)
-        if self._transport.put([data]) is not Delivery.SENT:
+        if self.transport.put([data]) is not Delivery.SENT:
             await self._send_later(data)
         self.traffic.num_sent += 1
         self.traffic.bytes_sent += len(data)
@@ -119,8 +119,8 @@ class DraftChannel:
     async def _send_later(self, data: bytes) -> None:
         try:
             async with asyncio.timeout(self._send_timeout_s):
-                while self._transport.put([data]) is not Delivery.SENT:
-                    await self._transport.writable()
+                while self.transport.put([data]) is not Delivery.SENT:
+                    await self.transport.writable()
         except TimeoutError:
             self.traffic.num_busy += 1
             raise TransportError(
@@ -130,14 +130,14 @@ class DraftChannel:
     async def receive(self) -> DownMessage:
         """Returns the next message. ProtocolError if its bytes are invalid; the channel stays usable."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
-        while (frames := self._transport.take()) is None:
-            await self._transport.readable()
+        while (frames := self.transport.take()) is None:
+            await self.transport.readable()
         return self._open(frames)
 
     def receive_ready(self) -> list[DownMessage | ProtocolError]:
         """Returns the messages that have arrived, without waiting."""
         messages: list[DownMessage | ProtocolError] = []
-        for frames in _pending(self._transport):
+        for frames in _pending(self.transport):
             try:
                 messages.append(self._open(frames))
             except ProtocolError as error:
@@ -153,24 +153,9 @@ class DraftChannel:
             self.traffic.num_malformed += 1
             raise
 
-    def failure(self) -> str | None:
-        """Returns once why the verify node refused our connection, if the transport reports it; reconnect later."""
-        return self._transport.failure()
-
-    def broke(self) -> bool:
-        """True if the connection ended since the previous call; the next connection must begin with a Hello."""
-        return self._transport.broke()
-
-    async def reconnect(self) -> None:
-        """Replaces the connection and drops its queue; the new connection must begin with a Hello.
-
-        TransportError if no other can be made: then the old one stays, and its queue with it.
-        """
-        self._transport.rebuild()
-
     def close(self) -> None:
         """Closes the channel; queued messages are still sent, within the transport's linger time."""
-        self._transport.close()
+        self.transport.close()
 
 
 class VerifyChannel:
@@ -182,14 +167,14 @@ class VerifyChannel:
         self.emptied = False  # the latest `arriving` took messages, barred peers' included, and emptied the transport
         self.has_more = False  # the latest `arriving` took messages, and more may wait
         self.max_message_bytes = max_message_bytes
-        self._transport = transport
+        self.transport = transport
         self.endpoint = transport.endpoint  # that draft nodes connect to, with the actual port
         self._authenticated = authenticated
 
     def send(self, peer: bytes, message: DownMessage) -> Delivery:
         """Queues a message for a peer without waiting; returns the transport's answer. Raises MessageTooLarge."""
         data = encode(message, self.max_message_bytes)
-        delivery = self._transport.put([peer, data])
+        delivery = self.transport.put([peer, data])
         if delivery is Delivery.SENT:
             self.traffic.num_sent += 1
             self.traffic.bytes_sent += len(data)
@@ -202,7 +187,7 @@ class VerifyChannel:
     async def readable(self) -> None:
         """Waits until frames have arrived, possibly from barred peers alone."""
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
-        await self._transport.readable()
+        await self.transport.readable()
 
     async def receive(self) -> Received:
         """Returns the next message of any draft node, or the error from decoding it."""
@@ -222,7 +207,7 @@ class VerifyChannel:
         """
         self.emptied = self.has_more = False
         num_taken = num_bytes = 0
-        for frames in _pending(self._transport):
+        for frames in _pending(self.transport):
             self.has_more = True
             num_taken, num_bytes = num_taken + 1, num_bytes + _size(frames)
             if len(frames) > 1:
@@ -232,15 +217,6 @@ class VerifyChannel:
                 self.traffic.num_unheard += 1
         self.emptied = 0 < num_taken < READY_MESSAGES and num_bytes < READY_BYTES
         self.has_more = num_taken > 0 and not self.emptied
-
-    def bar(self, names: Container[bytes]) -> None:
-        """Stops decoding messages of these peers or keys, and cuts their connections; see `VerifyTransport.bar`."""
-        self._transport.bar(names)
-
-    @property
-    def num_cut(self) -> int:
-        """Number of connections that this side cut."""
-        return self._transport.num_cut
 
     def _open(self, frames: list[bytes]) -> Received:
         principal = frames.pop(1).decode() if self._authenticated else None
@@ -256,7 +232,7 @@ class VerifyChannel:
 
     def close(self) -> None:
         """Closes the channel; queued messages are still sent, within the transport's linger time."""
-        self._transport.close()
+        self.transport.close()
 
 
 def _pending(transport: Transport) -> Iterator[list[bytes]]:

@@ -51,7 +51,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
     """Also when it comes back; nothing of it is decoded, and an honest draft node is served meanwhile."""
     barred: set[bytes] = set()
     async with network() as net:
-        net.verify.bar(barred)
+        net.verify.transport.bar(barred)
         honest = net.draft()
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer, disconnections(peer) as monitor:
             peer.send(b"\xc1")
@@ -61,7 +61,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
             for num_cut in (1, 2):
                 for _ in range(100):
                     peer.send(b"\xc1" * 100)
-                while net.verify.num_cut < num_cut:
+                while net.verify.transport.num_cut < num_cut:
                     await honest.send(hello("honest"))
                     assert (await net.verify.receive()).message == hello("honest")
                 await until(lambda: noticed(monitor))
@@ -79,7 +79,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
 async def test_with_keys_it_is_the_key_that_is_barred() -> None:
     barred: set[bytes] = set()
     async with network(new_pair()) as net:
-        net.verify.bar(barred)
+        net.verify.transport.bar(barred)
         good, bad = (net.draft(net.enrol(name)) for name in ("good", "bad"))
         await bad.send(hello("bad"))
         received = await net.verify.receive()
@@ -87,12 +87,12 @@ async def test_with_keys_it_is_the_key_that_is_barred() -> None:
         barred.add(received.principal.encode())
         await bad.send(hello("bad"))
         await until_heard(net.verify, good, 1)
-        assert net.verify.num_cut == 1
+        assert net.verify.transport.num_cut == 1
         assert net.verify.traffic.num_unheard >= 1
 
 
 async def until_heard(verify: VerifyChannel, good: DraftChannel, num_cut: int) -> None:
-    while verify.num_cut < num_cut:
+    while verify.transport.num_cut < num_cut:
         await good.send(hello("good"))
         assert (await verify.receive()).message == hello("good")
 
@@ -125,7 +125,7 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
                 await asyncio.sleep(0.25)  # time passes, for those who look at connections
             assert (await net.verify.receive()).message == large
         await writing
-        assert net.verify.num_cut == 0
+        assert net.verify.transport.num_cut == 0
 
 
 @run_async
@@ -153,7 +153,7 @@ async def test_what_is_sent_is_received_or_refused_downwards() -> None:
 async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
     """A few messages, left unread whenever it is looked at, would otherwise let endless ones grow."""
     async with network() as net:
-        transport: Any = net.verify._transport
+        transport: Any = net.verify.transport
         transport._guard.open()
         transport._guard.close()  # so that only we ask
         draft = net.draft()

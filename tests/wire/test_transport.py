@@ -41,7 +41,7 @@ def verdict(base_len: int, num_tokens: int = 1) -> Verdict:
 
 def waits(channel: DraftChannel | VerifyChannel) -> bool:
     """True if somebody waits in `receive` for what is not there yet."""
-    return bool(channel._transport._waiters)
+    return bool(channel.transport._waiters)
 
 
 @run_async
@@ -76,7 +76,7 @@ async def test_a_draft_node_that_connects_again_is_heard_and_answered() -> None:
         draft, peer = await net.greeted("a")
         waiting = asyncio.create_task(draft.receive())
         await asyncio.sleep(0)
-        await draft.reconnect()
+        draft.transport.rebuild()
         await draft.send(hello("again"))
         received = await net.verify.receive()
         assert received.message == hello("again")
@@ -94,10 +94,10 @@ async def test_without_descriptors_no_connection_is_made_and_the_old_one_stays()
             with pytest.raises(TransportError, match="more files and sockets"):
                 net.draft()
             with pytest.raises(TransportError, match="cannot open a socket"):
-                await draft.reconnect()
+                draft.transport.rebuild()
             assert net.verify.send(peer, verdict(3)) is Delivery.SENT
             assert await draft.receive() == verdict(3)
-        await draft.reconnect()
+        draft.transport.rebuild()
         await draft.send(hello("again"))
         assert (await net.verify.receive()).message == hello("again")
 
@@ -109,16 +109,16 @@ async def test_a_connection_that_ended_is_told_once_and_another_is_made() -> Non
             draft = net.draft(endpoint=line.endpoint)
             await draft.send(hello("a"))
             first = await net.verify.receive()
-            assert not draft.broke()
+            assert not draft.transport.broke()
             line.cut()
             line.heal()
-            await until(draft.broke)
-            assert not draft.broke()
+            await until(draft.transport.broke)
+            assert not draft.transport.broke()
             await draft.send(hello("again"))  # on the next one, by itself
             second = await net.verify.receive()
             assert second.message == hello("again")
             assert second.peer != first.peer
-            assert not draft.broke()
+            assert not draft.transport.broke()
 
 
 @run_async
@@ -159,7 +159,7 @@ async def test_sending_does_not_swallow_the_signal_that_something_came() -> None
             for _ in range(3):
                 await asyncio.sleep(0)
             peer.send(good)
-            descriptor = net.verify._transport._descriptor  # type: ignore[attr-defined]
+            descriptor = net.verify.transport._descriptor  # type: ignore[attr-defined]
             assert select.select([descriptor], [], [], TIMEOUT_S)[0]  # it came, and the event loop has not seen it
             assert net.verify.send(b"peer", verdict(3)) is Delivery.SENT
             assert not select.select([descriptor], [], [], 0)[0]  # nor will the descriptor tell
@@ -172,7 +172,7 @@ async def test_what_nobody_takes_leaves_the_event_loop_idle(monkeypatch: pytest.
         draft, peer = await net.greeted("a")
         net.verify.send(peer, verdict(1))
         await draft.receive()  # from now on the descriptor is watched
-        transport, looks, whole = draft._transport, list[int](), SocketTransport._look
+        transport, looks, whole = draft.transport, list[int](), SocketTransport._look
         assert isinstance(transport, SocketTransport)
 
         def counted(transport: SocketTransport) -> None:
@@ -369,7 +369,7 @@ async def test_who_connects_again_drops_what_waited_and_closes_without_harm() ->
     with unused_endpoint() as endpoint:
         draft, forgotten = (connect_draft(endpoint, send_queue=1, send_timeout_s=60) for _ in range(2))
         await draft.send(ack(1))
-        await draft.reconnect()
+        draft.transport.rebuild()
         await draft.send(ack(2))
         await forgotten.send(ack(3))
         forgotten.close()  # returns, though what was sent last cannot leave

@@ -65,7 +65,7 @@ class VerifyDaemon:
     def __post_init__(self) -> None:
         self.messages = MessageLoop(self.core, self.channel, self.recorder)
         self.messages.between_rounds.set()
-        self.channel.bar(self.core.rate_limiter.barred)
+        self.channel.transport.bar(self.core.rate_limiter.barred)
         if self.enrolment is not None:
             self.core.enrol(self.enrolment.enrolled, time.monotonic())
             self.enrolment.barred = self.core.rate_limiter.barred

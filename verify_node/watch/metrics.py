@@ -147,7 +147,7 @@ class VerifyCollector(Collector):
         yield counter("refusals_unanswered", "Refusals that were counted but not sent.", core.replies.num_unanswered)
         ignored = traffic.num_unheard + core.replies.num_ignored
         yield counter("messages_ignored", "Messages of barred peers, dropped unread.", ignored)
-        yield counter("connections_cut", "Connections that this node ended.", self._channel.num_cut)
+        yield counter("connections_cut", "Connections that this node ended.", self._channel.transport.num_cut)
         yield gauge("peers_barred", "Peers, or keys, that are barred now.", len(core.rate_limiter.barred))
         undelivered = {"busy": traffic.num_busy, "gone": traffic.num_gone}
         yield counters("messages_undelivered", "Messages that could not be sent.", "reason", undelivered)

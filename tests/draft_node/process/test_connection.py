@@ -22,6 +22,7 @@ class Channel:
     def __init__(self) -> None:
         self.room = asyncio.Event()
         self.room.set()
+        self.transport = self  # its own
         self.taken: list[UpMessage | str] = []
         self.error: Exception | None = None
         self.running: asyncio.Task[None] | None = None
@@ -32,7 +33,7 @@ class Channel:
             raise self.error
         self.taken.append(message)
 
-    async def reconnect(self) -> None:
+    def rebuild(self) -> None:
         if self.error is not None:
             raise self.error
         self.taken.append("reconnected")

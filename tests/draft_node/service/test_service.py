@@ -252,7 +252,7 @@ async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_wait
 ) -> None:
     async with edge() as here:
         breaks = [True]
-        monkeypatch.setattr(here.daemon.channel, "broke", lambda: bool(breaks) and breaks.pop())
+        monkeypatch.setattr(here.daemon.channel.transport, "broke", lambda: bool(breaks) and breaks.pop())
         here.network.fate = lambda packet: ()
         await until(lambda: not here.daemon.link.connected)
         assert not here.service.is_ready

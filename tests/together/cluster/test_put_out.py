@@ -75,12 +75,12 @@ async def test_a_key_that_is_put_out_is_told_why_and_comes_back(tmp_path: Path) 
         verify = here.start_verify()
         requests, nodes, texts = await here.two_write(verify)
         for _ in range(int(rate_limit.BARRED) + 1):
-            nodes["a"].channel._transport.put([b"\xc1"])
+            nodes["a"].channel.transport.put([b"\xc1"])
         await until(lambda: nodes["a"].link.trouble)
         assert "(barred)" in str(nodes["a"].link.trouble)
         assert await texts["b"] == expected(requests["b"])
         assert {one.client.name for one in verify.core.peers.values()} == {"b"}
-        await until(lambda: verify.channel.num_cut)
+        await until(lambda: verify.channel.transport.num_cut)
         assert not texts["a"].done()
         assert "(barred)" in str(nodes["a"].link.trouble), "and not that its key is not enrolled"
         verify.core.rate_limiter.expire(float("inf"))

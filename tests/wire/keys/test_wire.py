@@ -33,8 +33,8 @@ async def honest(net: Net) -> None:
 async def failure_of(net: Net, **options: object) -> str:
     """Returns why a draft channel could not connect; nothing of it reaches the verify node."""
     draft = net.draft(**options)  # type: ignore[arg-type]
-    net.verify._transport._zap.open()  # type: ignore[attr-defined]
-    why: str = await until(draft.failure)
+    net.verify.transport._zap.open()  # type: ignore[attr-defined]
+    why: str = await until(draft.transport.failure)
     assert net.verify.receive_ready() == []
     return why
 
@@ -76,7 +76,7 @@ async def test_a_key_at_a_verify_node_that_has_none() -> None:
     verify = bind_verify("tcp://127.0.0.1:0")
     async with network(new_pair()) as net:
         draft = net.draft(net.enrol("a"), endpoint=verify.endpoint)
-        assert "that node has no --key" in await until(draft.failure)
+        assert "that node has no --key" in await until(draft.transport.failure)
         assert verify.receive_ready() == []
         verify.close()
 
@@ -101,7 +101,7 @@ async def test_plain_and_null_are_not_spoken() -> None:
 
 async def is_shut_out(net: Net, **options: bytes) -> bool:
     """True if the handshake of a raw socket with these options fails, and nothing arrives from it."""
-    net.verify._transport._zap.open()  # type: ignore[attr-defined]
+    net.verify.transport._zap.open()  # type: ignore[attr-defined]
     failures = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
@@ -123,7 +123,7 @@ def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
 async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
     """ZeroMQ without a ZAP handler would accept any key; this connection waits until a handler accepts its key."""
     async with network(new_pair()) as net:
-        net.verify._transport._zap.close()  # type: ignore[attr-defined]
+        net.verify.transport._zap.close()  # type: ignore[attr-defined]
         pair = net.enrol("a")
         watched = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
         with (
@@ -191,16 +191,16 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
     async with network(new_pair()) as net:
         late = new_pair("late")
         draft = net.draft(late)
-        net.verify._transport._zap.open()  # type: ignore[attr-defined]
+        net.verify.transport._zap.open()  # type: ignore[attr-defined]
         for _ in range(3):
-            assert "ZAP 400" in await until(draft.failure)
-            await draft.reconnect()
-        assert "ZAP 400" in await until(draft.failure)
+            assert "ZAP 400" in await until(draft.transport.failure)
+            draft.transport.rebuild()
+        assert "ZAP 400" in await until(draft.transport.failure)
         net.enrolled.add(late.public_key)
-        await draft.reconnect()
+        draft.transport.rebuild()
         await draft.send(hello("late"))
         assert (await net.verify.receive()).principal == late.public_key
-        assert draft.failure() is None
+        assert draft.transport.failure() is None
 
 
 @run_async
