@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, TypeVar
 
+from goodspeed.wire.channels import Received, VerifyChannel
+
 Found = TypeVar("Found")
 
 TIMEOUT_S = 60
@@ -24,3 +26,11 @@ async def until(holds: Callable[[], Found | None]) -> Found:
     while not (found := holds()):
         await asyncio.sleep(0.001)
     return found
+
+
+async def arrival(verify: VerifyChannel) -> Received:
+    """Returns the next message of any draft node, or the error from decoding it."""
+    while True:
+        for received in verify.arriving():
+            return received
+        await verify.readable()

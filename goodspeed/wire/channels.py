@@ -14,7 +14,7 @@ from goodspeed.wire.codec import decode_down, decode_up, encode
 from goodspeed.wire.messages import DownMessage, UpMessage
 
 READY_BYTES = 4 << 20
-"""`receive_ready` stops after this many bytes, so that one turn of the event loop stays short."""
+"""`receive_ready` and `arriving` stop after this many bytes, so that one turn of the event loop stays short."""
 
 READY_MESSAGES = 256
 
@@ -189,21 +189,10 @@ class VerifyChannel:
         await asyncio.sleep(0)  # a flood of messages must not keep other tasks from running
         await self.transport.readable()
 
-    async def receive(self) -> Received:
-        """Returns the next message of any draft node, or the error from decoding it."""
-        while True:
-            for received in self.arriving():
-                return received
-            await self.readable()
-
-    def receive_ready(self) -> list[Received]:
-        """Returns arrived messages without waiting, up to READY_BYTES and READY_MESSAGES; repeat until `emptied`."""
-        return list(self.arriving())
-
     def arriving(self) -> Iterator[Received]:
-        """Yields the messages of `receive_ready`, each decoded on demand; the rest stay in the transport.
+        """Yields the messages that have arrived, up to READY_BYTES and READY_MESSAGES; repeat until `emptied`.
 
-        A transport with several peers serves them in turn.
+        Each is decoded on demand, and the rest stay in the transport, which serves several peers in turn.
         """
         self.emptied = self.has_more = False
         num_taken = num_bytes = 0

@@ -26,7 +26,7 @@ peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 peer.close()  # a reset
 time.sleep(1.0)  # two heartbeats' time
 num_taken = 0
-while messages := channel.receive_ready():
+while messages := list(channel.arriving()):
     num_taken += len(messages)
 print(num_taken)
 channel.close()
@@ -46,13 +46,13 @@ for word in (b"first", b"second"):
     peers[-1].connect(channel.endpoint)
     peers[-1].send(word)
     time.sleep(0.3)
-    channel.receive_ready()
+    list(channel.arriving())
 for _ in range(20):
     peers[0].send(bytes(1000))
 time.sleep(0.2)
 peers[0].close()
 time.sleep(1.5)  # three heartbeats' time
-print(len(channel.receive_ready()))
+print(len(list(channel.arriving())))
 channel.close()
 context.destroy(linger=0)
 """

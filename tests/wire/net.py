@@ -11,7 +11,7 @@ from goodspeed.wire.handshake import VERSION, Hello
 from goodspeed.wire.keys import KeyPair
 from goodspeed.wire.zmq.authentication import ClientKeys, ServerKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
-from tests.waiting import TIMEOUT_S
+from tests.waiting import TIMEOUT_S, arrival
 
 LIMIT = 1 << 16
 
@@ -60,7 +60,7 @@ class Net:
         """A draft channel that has said hello, and its name at the verify node."""
         draft = self.draft()
         await draft.send(hello(name))
-        return draft, (await self.verify.receive()).peer
+        return draft, (await arrival(self.verify)).peer
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from goodspeed.wire.messages import Draft, Refusal
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.connection_guard import ROOM, Guard, accepted, cut, peer_of
 from tests.descriptors import at_most
-from tests.waiting import run_async, until
+from tests.waiting import arrival, run_async, until
 from tests.wire.net import LIMIT, hello, network, raw_socket
 from tests.wire.test_transport import SESSION, ack, verdict
 
@@ -55,7 +55,7 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
         honest = net.draft()
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer, disconnections(peer) as monitor:
             peer.send(b"\xc1")
-            await net.verify.receive()
+            await arrival(net.verify)
             barred.add(b"hostile")
             assert net.verify.send(b"hostile", LAST_WORD) is Delivery.SENT
             for num_cut in (1, 2):
@@ -63,14 +63,14 @@ async def test_who_is_barred_gets_a_last_word_and_is_cut() -> None:
                     peer.send(b"\xc1" * 100)
                 while net.verify.transport.num_cut < num_cut:
                     await honest.send(hello("honest"))
-                    assert (await net.verify.receive()).message == hello("honest")
+                    assert (await arrival(net.verify)).message == hello("honest")
                 await until(lambda: noticed(monitor))
             assert msgspec.msgpack.decode(peer.recv(), type=Refusal) == LAST_WORD
             assert net.verify.traffic.num_malformed == 1
             assert net.verify.traffic.num_unheard >= 100
             barred.clear()
             peer.send(msgspec.msgpack.encode(ack(3)))
-            while (received := await net.verify.receive()).message != ack(3):
+            while (received := await arrival(net.verify)).message != ack(3):
                 pass
             assert received.peer == b"hostile"
 
@@ -82,7 +82,7 @@ async def test_with_keys_it_is_the_key_that_is_barred() -> None:
         net.verify.transport.bar(barred)
         good, bad = (net.draft(net.enrol(name)) for name in ("good", "bad"))
         await bad.send(hello("bad"))
-        received = await net.verify.receive()
+        received = await arrival(net.verify)
         assert received.principal is not None
         barred.add(received.principal.encode())
         await bad.send(hello("bad"))
@@ -94,7 +94,7 @@ async def test_with_keys_it_is_the_key_that_is_barred() -> None:
 async def until_heard(verify: VerifyChannel, good: DraftChannel, num_cut: int) -> None:
     while verify.transport.num_cut < num_cut:
         await good.send(hello("good"))
-        assert (await verify.receive()).message == hello("good")
+        assert (await arrival(verify)).message == hello("good")
 
 
 @run_async
@@ -103,8 +103,8 @@ async def test_a_message_of_very_many_frames_is_refused_and_the_rest_of_it_throw
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
             peer.send_multipart([b""] * 20_000)
             peer.send(msgspec.msgpack.encode(ack(1)))
-            assert "4095 frames instead of one" in str((await net.verify.receive()).message)
-            assert (await net.verify.receive()).message == ack(1)
+            assert "4095 frames instead of one" in str((await arrival(net.verify)).message)
+            assert (await arrival(net.verify)).message == ack(1)
             assert net.verify.traffic.num_received == 2
 
 
@@ -123,7 +123,7 @@ async def test_large_messages_without_pause_are_no_endless_one() -> None:
         for number in range(300):
             if number % 60 == 0:
                 await asyncio.sleep(0.25)  # time passes, for those who look at connections
-            assert (await net.verify.receive()).message == large
+            assert (await arrival(net.verify)).message == large
         await writing
         assert net.verify.transport.num_cut == 0
 
@@ -161,7 +161,7 @@ async def test_whoever_has_read_all_a_moment_ago_is_idle() -> None:
         await draft.send(ack(1))
         await net.verify.readable()
         assert not transport._is_idle()
-        assert len(net.verify.receive_ready()) == 1
+        assert len(list(net.verify.arriving())) == 1
         await draft.send(ack(2))
         await net.verify.readable()
         assert transport._is_idle()
@@ -177,8 +177,8 @@ async def test_what_is_sent_is_received_upwards() -> None:
         for _ in range(400):
             await draft.send(large)
         for _ in range(400):
-            assert (await net.verify.receive()).message == large
-        assert net.verify.receive_ready() == []
+            assert (await arrival(net.verify)).message == large
+        assert list(net.verify.arriving()) == []
         assert (draft.traffic.num_sent, draft.traffic.num_busy, net.verify.traffic.num_received) == (400, 0, 400)
 
 
@@ -276,5 +276,5 @@ async def test_nobody_can_tell_what_name_a_nameless_connection_is_given() -> Non
         async with network() as net:
             with raw_socket(net.verify.endpoint) as peer:
                 peer.send(msgspec.msgpack.encode(ack(1)))
-                names.add((await net.verify.receive()).peer)
+                names.add((await arrival(net.verify)).peer)
     assert len(names) == 2

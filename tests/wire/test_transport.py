@@ -23,7 +23,7 @@ from goodspeed.wire.zmq.opening_channels import bind_verify, connect_draft
 from goodspeed.wire.zmq.sockets import SocketTransport
 from tests.descriptors import at_most
 from tests.faults.proxy import Proxy
-from tests.waiting import TIMEOUT_S, run_async, until
+from tests.waiting import TIMEOUT_S, arrival, run_async, until
 from tests.wire.net import LIMIT, hello, network, raw_socket
 
 pytestmark = pytest.mark.nodes
@@ -49,7 +49,7 @@ async def test_echo() -> None:
     async with network() as net:
         draft = net.draft()
         await draft.send(hello("a"))
-        received = await net.verify.receive()
+        received = await arrival(net.verify)
         assert received == Received(received.peer, hello("a"), received.num_bytes)
         assert net.verify.send(received.peer, verdict(3)) is Delivery.SENT
         assert await draft.receive() == verdict(3)
@@ -78,7 +78,7 @@ async def test_a_draft_node_that_connects_again_is_heard_and_answered() -> None:
         await asyncio.sleep(0)
         draft.transport.rebuild()
         await draft.send(hello("again"))
-        received = await net.verify.receive()
+        received = await arrival(net.verify)
         assert received.message == hello("again")
         assert received.peer != peer
         assert net.verify.send(received.peer, verdict(3)) is Delivery.SENT
@@ -99,7 +99,7 @@ async def test_without_descriptors_no_connection_is_made_and_the_old_one_stays()
             assert await draft.receive() == verdict(3)
         draft.transport.rebuild()
         await draft.send(hello("again"))
-        assert (await net.verify.receive()).message == hello("again")
+        assert (await arrival(net.verify)).message == hello("again")
 
 
 @run_async
@@ -108,14 +108,14 @@ async def test_a_connection_that_ended_is_told_once_and_another_is_made() -> Non
         with Proxy(net.verify.endpoint) as line:
             draft = net.draft(endpoint=line.endpoint)
             await draft.send(hello("a"))
-            first = await net.verify.receive()
+            first = await arrival(net.verify)
             assert not draft.transport.broke()
             line.cut()
             line.heal()
             await until(draft.transport.broke)
             assert not draft.transport.broke()
             await draft.send(hello("again"))  # on the next one, by itself
-            second = await net.verify.receive()
+            second = await arrival(net.verify)
             assert second.message == hello("again")
             assert second.peer != first.peer
             assert not draft.transport.broke()
@@ -127,18 +127,18 @@ async def test_all_that_is_pending_comes_in_one_go() -> None:
         draft = net.draft()
         for number in range(300):
             await draft.send(ack(number))
-        received = [await net.verify.receive()]
+        received = [await arrival(net.verify)]
         while len(received) < 300:
-            ready = net.verify.receive_ready()
+            ready = list(net.verify.arriving())
             assert len(ready) <= 256
             assert not (net.verify.emptied and len(ready) == 256)
-            received += ready or [await net.verify.receive()]
+            received += ready or [await arrival(net.verify)]
         assert [entry.message for entry in received] == [ack(number) for number in range(300)]
-        assert net.verify.receive_ready() == []
+        assert list(net.verify.arriving()) == []
         assert not net.verify.emptied  # there was nothing
         await draft.send(ack(300))
         await net.verify.readable()
-        assert len(net.verify.receive_ready()) == 1
+        assert len(list(net.verify.arriving())) == 1
         assert net.verify.emptied
         for number in range(3):
             net.verify.send(received[0].peer, verdict(number))
@@ -154,8 +154,8 @@ async def test_sending_does_not_swallow_the_signal_that_something_came() -> None
         with raw_socket(net.verify.endpoint, routing_id=b"peer") as peer:
             good = msgspec.msgpack.encode(ack(1))
             peer.send(good)
-            await net.verify.receive()
-            waiting = asyncio.create_task(net.verify.receive())
+            await arrival(net.verify)
+            waiting = asyncio.create_task(arrival(net.verify))
             for _ in range(3):
                 await asyncio.sleep(0)
             peer.send(good)
@@ -198,17 +198,17 @@ async def test_a_cancelled_receive_loses_nothing() -> None:
     async with network() as net:
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(net.verify.receive(), 0.01)
+                await asyncio.wait_for(arrival(net.verify), 0.01)
         draft = net.draft()
         await draft.send(ack(1))
-        assert (await net.verify.receive()).message == ack(1)
+        assert (await arrival(net.verify)).message == ack(1)
 
 
 @run_async
 async def test_close_ends_who_waits() -> None:
     async with network() as net:
         draft = net.draft()
-        waiting = [asyncio.create_task(draft.receive()), asyncio.create_task(net.verify.receive())]
+        waiting = [asyncio.create_task(draft.receive()), asyncio.create_task(arrival(net.verify))]
         await until(lambda: waits(draft) and waits(net.verify))
         draft.close()
         net.verify.close()
@@ -232,7 +232,7 @@ async def test_too_large_is_refused_before_it_is_sent() -> None:
         with pytest.raises(MessageTooLarge):
             await draft.send(Draft(SESSION, 1, 3, (1, 2, 3)))
         await draft.send(hello("a"))
-        assert (await net.verify.receive()).message == hello("a")
+        assert (await arrival(net.verify)).message == hello("a")
         assert draft.traffic.num_sent == 1
 
 
@@ -256,14 +256,14 @@ async def test_garbage_comes_with_its_sender(case: str) -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, routing_id=b"hostile") as peer:
             peer.send_multipart(frames)
-            received = await net.verify.receive()
+            received = await arrival(net.verify)
             assert received.peer == b"hostile"
             assert received.num_bytes == sum(len(frame) for frame in frames)
             assert type(received.message) is error
             assert net.verify.traffic.num_malformed == 1
             good = msgspec.msgpack.encode(ack(1))
             peer.send(good)
-            assert await net.verify.receive() == Received(b"hostile", ack(1), len(good))
+            assert await arrival(net.verify) == Received(b"hostile", ack(1), len(good))
 
 
 @run_async
@@ -271,12 +271,12 @@ async def test_sockets_of_other_kinds_disturb_nobody() -> None:
     async with network() as net:
         with raw_socket(net.verify.endpoint, zmq.REQ) as peer:
             peer.send(msgspec.msgpack.encode(ack(1)))
-            assert isinstance((await net.verify.receive()).message, MalformedMessage)
+            assert isinstance((await arrival(net.verify)).message, MalformedMessage)
         for kind in (zmq.SUB, zmq.PUSH, zmq.PUB):  # ZeroMQ refuses these by itself
             with raw_socket(net.verify.endpoint, kind):
                 draft = net.draft()
                 await draft.send(hello("a"))
-                assert (await net.verify.receive()).message == hello("a")
+                assert (await arrival(net.verify)).message == hello("a")
 
 
 @contextmanager
@@ -300,13 +300,13 @@ async def test_an_oversized_frame_costs_only_its_sender() -> None:
         with raw_socket(net.verify.endpoint) as peer, monitored(peer) as monitor:
             peer.send(bytes(8 * LIMIT))  # far beyond the limit: cut off, and the message vanishes
             await draft.send(ack(2))
-            assert (await net.verify.receive()).message == ack(2)
+            assert (await arrival(net.verify)).message == ack(2)
             assert net.verify.send(honest, verdict(3)) is Delivery.SENT
             assert await draft.receive() == verdict(3)
             wait_for_event(monitor, zmq.EVENT_DISCONNECTED)  # what is queued before may be lost with the large frame
             wait_for_event(monitor, zmq.EVENT_HANDSHAKE_SUCCEEDED)  # but it may connect again
             peer.send(msgspec.msgpack.encode(ack(1)))
-            assert (await net.verify.receive()).message == ack(1)
+            assert (await arrival(net.verify)).message == ack(1)
         assert net.verify.traffic.bytes_received < LIMIT
 
 
@@ -357,8 +357,8 @@ async def test_what_is_sent_before_the_verify_node_is_there_arrives_or_was_an_er
         assert (draft.traffic.num_sent, draft.traffic.num_busy) == (4, 1)
     verify = bind_verify(endpoint)
     try:
-        assert [(await verify.receive()).message for _ in range(4)] == [ack(number) for number in range(4)]
-        assert verify.receive_ready() == []
+        assert [(await arrival(verify)).message for _ in range(4)] == [ack(number) for number in range(4)]
+        assert list(verify.arriving()) == []
     finally:
         draft.close()
         verify.close()
@@ -375,8 +375,8 @@ async def test_who_connects_again_drops_what_waited_and_closes_without_harm() ->
         forgotten.close()  # returns, though what was sent last cannot leave
     verify = bind_verify(endpoint)
     try:
-        assert (await verify.receive()).message == ack(2)
-        assert verify.receive_ready() == []
+        assert (await arrival(verify)).message == ack(2)
+        assert list(verify.arriving()) == []
     finally:
         draft.close()
         verify.close()
@@ -389,7 +389,7 @@ async def test_last_words_leave_before_the_end() -> None:
         for number in range(50):
             await draft.send(ack(number))
         draft.close()
-        assert [(await net.verify.receive()).message for _ in range(50)] == [ack(number) for number in range(50)]
+        assert [(await arrival(net.verify)).message for _ in range(50)] == [ack(number) for number in range(50)]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "[::]", "[2001:db8::1]", "10.1.2.3"])
@@ -417,7 +417,7 @@ async def greeted(verify: VerifyChannel, host: str) -> UpMessage | ProtocolError
     draft = connect_draft(f"tcp://{host}:{verify.endpoint.rpartition(':')[2]}")
     try:
         await draft.send(hello("a"))
-        return (await verify.receive()).message
+        return (await arrival(verify)).message
     finally:
         draft.close()
         verify.close()
@@ -485,6 +485,6 @@ async def test_a_peer_of_an_older_zeromq_protocol_fails_nobody() -> None:
                     while old.recv(1000):  # until it hangs up, or has taken what was said
                         pass
                 await net.draft().send(ack(1))
-                while isinstance((received := await net.verify.receive()).message, ProtocolError):
+                while isinstance((received := await arrival(net.verify)).message, ProtocolError):
                     pass
                 assert received.message == ack(1)

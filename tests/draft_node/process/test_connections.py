@@ -13,7 +13,7 @@ from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.zmq.authentication import ClientKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import connect_draft
 from tests.memory_network import MemoryNetwork
-from tests.waiting import run_async
+from tests.waiting import arrival, run_async
 
 BEAT = Heartbeat(b"aaaaaaaa")
 
@@ -50,7 +50,7 @@ async def test_a_channel_that_cannot_be_made_is_told_and_the_others_go_on(error:
         while not told:
             await asyncio.sleep(0)
         connections.put(0, BEAT)
-        assert (await verify.receive()).message == BEAT
+        assert (await arrival(verify)).message == BEAT
         for task in connections._by_link[0].tasks:
             task.cancel()
     assert told == [(1, error)]
@@ -70,7 +70,7 @@ async def test_the_traffic_of_a_closing_channel_stays_counted() -> None:
         connections.begin(tasks)
         connections.connect(1, Address("tcp://b:1"))
         connections.put(1, BEAT)
-        await verify.receive()
+        await arrival(verify)
         connections.disconnect(1)
         assert connections.traffic.num_sent == 1
         for task in connections._by_link[0].tasks:

@@ -17,13 +17,13 @@ from goodspeed.wire.messages import Close, OpenSession, Sampling, Verdict
 from tests.draft_node.process.test_daemon_stops import start, stop
 from tests.fakes import make_core, session_id
 from tests.memory_network import MemoryNetwork
-from tests.waiting import run_async, until
+from tests.waiting import arrival, run_async, until
 
 
 async def verify_node(verify: VerifyChannel, closed: list[bytes] | None = None) -> None:
     """Lets everybody in, and ends each text with its first token; notes the sessions that are closed."""
     while True:
-        received = await verify.receive()
+        received = await arrival(verify)
         if isinstance(received.message, Hello):
             verify.send(received.peer, make_core().welcome)
         elif isinstance(received.message, OpenSession):

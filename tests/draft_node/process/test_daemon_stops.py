@@ -14,7 +14,7 @@ from goodspeed.wire.handshake import Hello, Leave
 from goodspeed.wire.messages import Sampling
 from tests.fakes import make_core, make_hello
 from tests.memory_network import MemoryNetwork, peer_name
-from tests.waiting import run_async
+from tests.waiting import arrival, run_async
 
 BOOT = b"aaaaaaaa"
 
@@ -38,7 +38,7 @@ async def stop(serving: "asyncio.Task[None]") -> None:
 
 def said(verify: VerifyChannel) -> list[type]:
     """Kinds of all that has come so far."""
-    return [type(received.message) for received in verify.receive_ready()]
+    return [type(received.message) for received in verify.arriving()]
 
 
 @run_async
@@ -46,7 +46,7 @@ async def test_leaves_with_a_word() -> None:
     network = MemoryNetwork()
     verify = network.bind_verify()
     daemon, serving = start(network)
-    assert isinstance((await verify.receive()).message, Hello)
+    assert isinstance((await arrival(verify)).message, Hello)
     verify.send(peer_name(BOOT), make_core().welcome)
     await daemon.connected.wait()
     await stop(serving)
@@ -58,7 +58,7 @@ async def test_has_nothing_to_say_to_a_verify_node_that_is_away() -> None:
     network = MemoryNetwork()
     verify = network.bind_verify()
     _, serving = start(network)
-    assert isinstance((await verify.receive()).message, Hello)
+    assert isinstance((await arrival(verify)).message, Hello)
     await stop(serving)
     assert said(verify) == []
 

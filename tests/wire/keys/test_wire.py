@@ -11,7 +11,7 @@ from goodspeed.wire.messages import Refusal
 from goodspeed.wire.zmq.authentication import ServerKeys, new_pair
 from goodspeed.wire.zmq.opening_channels import bind_verify
 from tests.faults.proxy import Proxy
-from tests.waiting import run_async, until
+from tests.waiting import arrival, run_async, until
 from tests.wire.net import Net, curve, hello, network, raw_socket
 
 pytestmark = pytest.mark.nodes
@@ -23,7 +23,7 @@ async def honest(net: Net) -> None:
     pair = net.enrol("honest")
     draft = net.draft(pair)
     await draft.send(hello("honest"))
-    received = await net.verify.receive()
+    received = await arrival(net.verify)
     assert (received.message, received.principal) == (hello("honest"), pair.public_key)
     assert net.verify.send(received.peer, Refusal("draining", "x", "y")) is Delivery.SENT
     assert await draft.receive() == Refusal("draining", "x", "y")
@@ -35,7 +35,7 @@ async def failure_of(net: Net, **options: object) -> str:
     draft = net.draft(**options)  # type: ignore[arg-type]
     net.verify.transport._zap.open()  # type: ignore[attr-defined]
     why: str = await until(draft.transport.failure)
-    assert net.verify.receive_ready() == []
+    assert list(net.verify.arriving()) == []
     return why
 
 
@@ -45,7 +45,7 @@ async def test_everybody_is_known_by_the_key() -> None:
         pairs = [net.enrol(name) for name in ("a", "b")]
         for pair in pairs:
             await net.draft(pair).send(hello(pair.name or ""))
-        heard = [await net.verify.receive() for _ in pairs]
+        heard = [await arrival(net.verify) for _ in pairs]
         assert {(one.principal, one.message) for one in heard} == {
             (pair.public_key, hello(pair.name or "")) for pair in pairs
         }
@@ -77,7 +77,7 @@ async def test_a_key_at_a_verify_node_that_has_none() -> None:
     async with network(new_pair()) as net:
         draft = net.draft(net.enrol("a"), endpoint=verify.endpoint)
         assert "that node has no --key" in await until(draft.transport.failure)
-        assert verify.receive_ready() == []
+        assert list(verify.arriving()) == []
         verify.close()
 
 
@@ -112,7 +112,7 @@ async def is_shut_out(net: Net, **options: bytes) -> bool:
             peer.send(b"anything")
             event = int.from_bytes((await until(lambda: receive(monitor)))[0][:2], "little")
             peer.disable_monitor()
-    return bool(event & failures) and net.verify.receive_ready() == []
+    return bool(event & failures) and list(net.verify.arriving()) == []
 
 
 def receive(monitor: "zmq.Socket[bytes]") -> list[bytes] | None:
@@ -133,7 +133,7 @@ async def test_curve_is_closed_while_nobody_answers_for_it() -> None:
             event = (await until(lambda: receive(monitor)))[0][:2]
             peer.disable_monitor()
         assert int.from_bytes(event, "little") == zmq.EVENT_DISCONNECTED
-        assert net.verify.receive_ready() == []
+        assert list(net.verify.arriving()) == []
 
 
 @run_async
@@ -144,7 +144,7 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
         name = {"routing_id": b"victim"}
         with raw_socket(net.verify.endpoint, **curve(victim, net.pair.public_key), **name) as first:
             first.send(b"\xc1")
-            assert (await net.verify.receive()).principal == victim.public_key
+            assert (await arrival(net.verify)).principal == victim.public_key
             with raw_socket(net.verify.endpoint, **curve(thief, net.pair.public_key), **name) as second:
                 with second.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
                     await until(lambda: receive(monitor))
@@ -155,10 +155,10 @@ async def test_an_identity_cannot_be_taken_by_a_second_enrolled_key() -> None:
                 for number in range(20):
                     assert net.verify.send(b"victim", Refusal("failed", str(number), "")) is Delivery.SENT
                 first.send(b"\xc1")
-                heard = await net.verify.receive()
+                heard = await arrival(net.verify)
                 while heard.principal == thief.public_key:  # by whatever name, it is known by its key
                     assert heard.peer != b"victim"
-                    heard = await net.verify.receive()
+                    heard = await arrival(net.verify)
                 assert (heard.peer, heard.principal) == (b"victim", victim.public_key)
                 got = [await until(lambda: receive(first)) for _ in range(20)]
                 assert len(got) == 20
@@ -173,7 +173,7 @@ async def test_a_recorded_connection_cannot_be_replayed() -> None:
             draft = net.draft(net.enrol("a"), endpoint=line.endpoint)
             for name in ("a", "b", "c"):
                 await draft.send(hello(name))
-                assert (await net.verify.receive()).message == hello(name)
+                assert (await arrival(net.verify)).message == hello(name)
         assert len(line.recorded) > 200
         assert b"bootboot" not in line.recorded, "it is encrypted"
         for _ in range(3):
@@ -182,7 +182,7 @@ async def test_a_recorded_connection_cannot_be_replayed() -> None:
             with suppress(ConnectionResetError):
                 await reader.read()  # until the verify node hangs up
             writer.close()
-        assert net.verify.receive_ready() == []
+        assert list(net.verify.arriving()) == []
         await honest(net)
 
 
@@ -199,7 +199,7 @@ async def test_who_is_enrolled_later_gets_in_on_another_connection() -> None:
         net.enrolled.add(late.public_key)
         draft.transport.rebuild()
         await draft.send(hello("late"))
-        assert (await net.verify.receive()).principal == late.public_key
+        assert (await arrival(net.verify)).principal == late.public_key
         assert draft.transport.failure() is None
 
 
