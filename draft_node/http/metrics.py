@@ -43,11 +43,11 @@ class DraftCollector(Collector):
         yield metrics.responses(self._answered)
 
     def _requests(self) -> Iterator[Metric]:
-        texts = self._texts
+        texts, queue = self._texts, self._daemon.core.queue
         ended = {"stop": 0, "length": 0} | texts.finished | {"abort": texts.num_abandoned}
         failures = dict.fromkeys(KNOWN, 0) | texts.failed
-        yield gauge("num_requests_running", "Texts that are being written.", self._daemon.num_running)
-        yield gauge("num_requests_waiting", "Texts that wait for their turn.", self._daemon.num_waiting)
+        yield gauge("num_requests_running", "Texts that are being written.", queue.num_running)
+        yield gauge("num_requests_waiting", "Texts that wait for their turn.", queue.num_waiting)
         drafter = self._daemon.drafter
         if drafter is not None and (caches := drafter.caches) is not None:
             yield metrics.kv_cache_usage(caches.pool)

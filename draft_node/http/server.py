@@ -78,7 +78,7 @@ class HttpServer:
 
     def _tell_that_it_ends(self) -> bool:
         """Reports the end of this node, and whether it waits for texts, which it returns."""
-        num_texts = self.daemon.num_running + self.daemon.num_waiting
+        num_texts = self.daemon.core.queue.num_running + self.daemon.core.queue.num_waiting
         if not num_texts:
             self.reporter.say("stopping")
             return False

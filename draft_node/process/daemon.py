@@ -96,16 +96,6 @@ class DraftDaemon:
         self._carry_out(self.core.drain(fail))
 
     @property
-    def num_running(self) -> int:
-        """Generations that have a place."""
-        return self.core.queue.num_running
-
-    @property
-    def num_waiting(self) -> int:
-        """Generations that wait for a place."""
-        return self.core.queue.num_waiting
-
-    @property
     def drafter(self) -> DraftModel | None:
         """The draft model; None: the node has none."""
         return None if self.drafting is None else self.drafting.drafter
@@ -221,7 +211,7 @@ class DraftDaemon:
                 case act.Connected():
                     self._connected(action)
                 case act.Away():
-                    logger.info("the verify node is away", extra={"num_running": self.num_running})
+                    logger.info("the verify node is away", extra={"num_running": self.core.queue.num_running})
                     self.connected.clear()
                 case act.EndTexts():
                     extra = {"num_texts": action.num_texts, "why": self._absence}
@@ -244,7 +234,7 @@ class DraftDaemon:
             welcomes = [action.welcome, *self.core.links.welcomes]
             self.drafter.max_proposal_bytes = min(one.max_message_bytes for one in welcomes) - FIXED_BYTES
             self.drafter.vocab_size = min(one.vocab_size for one in welcomes)
-        extra = {"at": self.connections.channel(action.link).endpoint, "num_running": self.num_running}
+        extra = {"at": self.connections.channel(action.link).endpoint, "num_running": self.core.queue.num_running}
         logger.info("the verify node is there", extra=extra)
         self.connected.set()
 

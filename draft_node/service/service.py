@@ -309,14 +309,6 @@ class Service:
         welcome = self._daemon.link.welcome
         return self._vocabulary.num_tokens if welcome is None else welcome.vocab_size
 
-    @property
-    def num_running(self) -> int:
-        return self._daemon.num_running
-
-    @property
-    def num_waiting(self) -> int:
-        return self._daemon.num_waiting
-
     # -- from the target -------------------------------------------------------------------------------------------
 
     @property

@@ -49,7 +49,7 @@ class Edge:
     async def until_free(self) -> None:
         """Waits until no session and no page of memory is left in use at either node."""
         pools = (self.verify.core.pool, self.daemon.drafter.engine.pool)
-        await until(lambda: not self.verify.core.sessions and not self.daemon.num_running)
+        await until(lambda: not self.verify.core.sessions and not self.daemon.core.queue.num_running)
         await until(lambda: all(pool.num_free == pool.num_pages for pool in pools))
 
 
@@ -124,10 +124,10 @@ async def test_cancelled_at_any_point_nothing_is_lost() -> None:
         done = await asyncio.gather(*users, return_exceptions=True)
         assert {type(one) for one in done} == {tuple, asyncio.CancelledError}
         await here.until_free()
-        assert here.service.num_waiting == 0
+        assert here.daemon.core.queue.num_waiting == 0
         texts = [write(here.service, generation(i)) for i in range(4)]
         everybody = asyncio.gather(*texts)
-        await until(lambda: here.service.num_running == 2 and here.service.num_waiting == 2)
+        await until(lambda: here.daemon.core.queue.num_running == 2 and here.daemon.core.queue.num_waiting == 2)
         assert await everybody == [expected(i) for i in range(4)]
 
 
@@ -159,11 +159,11 @@ async def test_few_wait_and_the_first_is_served_first() -> None:
                 order.extend([number async for piece in pieces if isinstance(piece, Ended)])
 
         first, second, third = (asyncio.create_task(user(number)) for number in range(3))
-        await until(lambda: here.service.num_waiting == 2)
+        await until(lambda: here.daemon.core.queue.num_waiting == 2)
         with pytest.raises(Busy, match="1 texts are running and 2 wait, 2 of them your own; at most 2"):
             await user(3)
         second.cancel()
-        await until(lambda: here.service.num_waiting == 1)
+        await until(lambda: here.daemon.core.queue.num_waiting == 1)
         fourth = asyncio.create_task(user(4))
         await asyncio.gather(first, third, fourth)
         assert order == [0, 2, 4]
@@ -180,9 +180,9 @@ async def test_a_user_with_many_texts_is_refused_and_another_is_served_next() ->
                 order.extend([name async for piece in pieces if isinstance(piece, Ended)])
 
         many = [asyncio.create_task(user("a")) for _ in range(3)]
-        await until(lambda: here.service.num_waiting == 2)
+        await until(lambda: here.daemon.core.queue.num_waiting == 2)
         other = asyncio.create_task(user("b"))
-        await until(lambda: here.service.num_waiting == 3)
+        await until(lambda: here.daemon.core.queue.num_waiting == 3)
         what = "1 texts are running and 3 wait, 2 of them your own; at most 1 of yours may wait now; ask again later"
         with pytest.raises(Busy, match=f"^{what}$"):
             await user("a")
@@ -231,7 +231,7 @@ async def test_the_verify_node_goes_and_comes_back(
     monkeypatch.setattr(draft_assembly, "VERIFY_TIMEOUT_S", 0.1)
     async with edge(max_sessions=1, connect_timeout_s=0.2) as here:
         texts = [asyncio.create_task(write(here.service, endless())) for _ in "ab"]
-        await until(lambda: here.service.num_waiting)
+        await until(lambda: here.daemon.core.queue.num_waiting)
         here.network.fate = lambda packet: ()
         here.daemon.channel.endpoint = ADDRESS
         here.daemon.link.trouble = "its key is another one"  # before the texts can fail: a busy machine is late
@@ -258,7 +258,7 @@ async def test_a_text_that_is_asked_for_while_a_broken_connection_is_mended_wait
         assert not here.service.is_ready
         assert here.service.context_len == load("tiny-target").context_len
         asked = asyncio.create_task(write(here.service, generation()))
-        await until(lambda: here.service.num_running)
+        await until(lambda: here.daemon.core.queue.num_running)
         here.network.fate = lambda packet: (packet,)
         assert await asked == expected()
 

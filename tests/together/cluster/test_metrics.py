@@ -156,7 +156,7 @@ class Pair:
         """Two at once, who do not find room together, one that waits, and one too many."""
         slos = [self.service.slo_tiers.tier(name) for name in ("easy", "hard")]
         writing = [asyncio.ensure_future(self.write(index, LONG, slo=slos[index % 2])) for index in range(3)]
-        while self.draft.num_running < 2 or not self.draft.num_waiting:
+        while self.draft.core.queue.num_running < 2 or not self.draft.core.queue.num_waiting:
             await asyncio.sleep(0)
         with pytest.raises(Busy):
             await self.write(0, LONG)

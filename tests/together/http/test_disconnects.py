@@ -48,8 +48,8 @@ class Nodes(Cluster):
 
     @property
     def num_sessions(self) -> tuple[int, int]:
-        draft = self.drafts["draft"]
-        return draft.num_running + draft.num_waiting, len(self.verify.core.sessions)
+        queue = self.drafts["draft"].core.queue
+        return queue.num_running + queue.num_waiting, len(self.verify.core.sessions)
 
 
 def request(**body: object) -> bytes:
