@@ -19,7 +19,7 @@ from goodspeed.wire import descriptors
 if TYPE_CHECKING:  # these modules import HTTP
     from draft_node.process.daemon import DraftDaemon
     from draft_node.service.prompt_batch import PromptBatch
-    from goodspeed.serving import web
+    from goodspeed.serving.web.address import BoundAddress
 
 PROGRAM = "goodspeed-draft"
 
@@ -63,7 +63,7 @@ def _loading(config: DraftConfig, reporter: Reporter) -> AbstractContextManager[
     return reporter.progress("loading %s", config.model if config.has_weights else "the tokenizer")
 
 
-def _serve_http(found: Found, bound: "web.BoundAddress", events: EventLog, reporter: Reporter) -> int:
+def _serve_http(found: Found, bound: "BoundAddress", events: EventLog, reporter: Reporter) -> int:
     """Serves HTTP. At a stop signal finishes the running texts; the final event reports whether all were finished."""
     config = found.config
     with _loading(config, reporter):

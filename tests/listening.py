@@ -2,7 +2,8 @@
 
 import socket
 
-from goodspeed.serving.web import Keys, bind, start_listening
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web.address import bind, start_listening
 
 
 def listen(address: str = "127.0.0.1:0", keys: Keys | None = None) -> socket.socket:

@@ -88,12 +88,12 @@ def load(namespace: argparse.Namespace, events: EventLog, reporter: Reporter) ->
     serving: Callable[[], Coroutine[None, None, None]] = daemon.serve
     url = None
     if found.http is not None:
-        from goodspeed.serving import web
+        from goodspeed.serving.web import address
         from verify_node.watch import app
 
-        web.start_listening(found.http.listener)
+        address.start_listening(found.http.listener)
         serving = partial(app.serve, config, daemon.core, daemon.channel, found.http, daemon.serve)
-        url = web.url(found.http.listener)
+        url = address.url(found.http.listener)
     events.write(
         "ready",
         endpoint=daemon.channel.endpoint,

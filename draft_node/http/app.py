@@ -19,8 +19,9 @@ from draft_node.http.ask.body import telling_ignored
 from draft_node.http.schema.errors import ApiError, ClientGone, of_service
 from draft_node.service.service import Service
 from goodspeed.errors import PromptError, ServiceError
-from goodspeed.serving.web import KeyCheck, Keys
+from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.errors import FAILED_HERE
+from goodspeed.serving.web.guards import KeyCheck
 
 
 def create_app(

@@ -12,11 +12,14 @@ from draft_node.process.daemon import DraftDaemon
 from draft_node.service.chat_support import ChatSupport
 from draft_node.service.service import Service
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.serving import web
 from goodspeed.serving.events import EventLog, Reporter
 from goodspeed.serving.loop import first_end, stop
 from goodspeed.serving.measuring import metrics
 from goodspeed.serving.measuring.counts import ResponseCounts
+from goodspeed.serving.web import address
+from goodspeed.serving.web.connection_limit import MAX_CONNECTIONS
+from goodspeed.serving.web.guards import Counted, LocalHost
+from goodspeed.serving.web.server import serve
 
 DRAIN_S = 30.0
 """Time for running and waiting texts when the node is told to stop."""
@@ -30,7 +33,7 @@ class HttpServer:
     vocabulary: Vocabulary
     daemon: DraftDaemon
     events: EventLog
-    bound: web.BoundAddress
+    bound: address.BoundAddress
     reporter: Reporter
     all_finished: bool = True
 
@@ -54,12 +57,12 @@ class HttpServer:
         answers = ResponseCounts()
         exposition = partial(metrics.exposition, create_registry(self.daemon, service.stats, answers))
         app = create_app(service, self.config, exposition, keys)
-        counted = web.Counted(web.LocalHost(app) if keys is None else app, answers)
+        counted = Counted(LocalHost(app) if keys is None else app, answers)
         with self.bound.listener as listener:
-            web.start_listening(listener)
+            address.start_listening(listener)
             serving = asyncio.create_task(self.daemon.serve())
-            answering = asyncio.create_task(web.serve(counted, listener, max_connections=self._max_connections))
-            url = web.url(listener)
+            answering = asyncio.create_task(serve(counted, listener, max_connections=self._max_connections))
+            url = address.url(listener)
             self.events.write("ready", name=self.config.name, model=self.config.model, url=url)
             telling = asyncio.create_task(tell(self.config, self.daemon, self.events, self.reporter, url))
             try:
@@ -90,7 +93,7 @@ class HttpServer:
     @property
     def _max_connections(self) -> int:
         """Room for all texts that may run and wait, and for as many other requests as one user may have texts."""
-        return max(web.MAX_CONNECTIONS, 2 * self.config.max_sessions + 3 * self.config.http_max_waiting)
+        return max(MAX_CONNECTIONS, 2 * self.config.max_sessions + 3 * self.config.http_max_waiting)
 
     def summary(self) -> dict[str, object]:
         """Returns counts over all texts, for the `stopped` event."""

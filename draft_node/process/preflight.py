@@ -18,7 +18,7 @@ from goodspeed.wire.keys import read_draft_pair, read_verify_key
 from goodspeed.wire.zmq.authentication import ClientKeys, checked_pair
 
 if TYPE_CHECKING:  # HTTP is imported only if it is served
-    from goodspeed.serving import web
+    from goodspeed.serving.web.address import BoundAddress
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Found:
 
     config: DraftConfig  # with the name from the key
     keys: ClientKeys | None  # this node's and the verify node's; None: the wire uses no keys
-    http: "web.BoundAddress | None"  # None without --http
+    http: "BoundAddress | None"  # None without --http
     prompts: list[Prompt]  # of the file of --prompts
 
 

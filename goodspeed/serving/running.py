@@ -24,7 +24,7 @@ from goodspeed.serving.starting import FAILED, INTERRUPTED, UNREAD, UNWRITABLE, 
 from goodspeed.untrusted import sanitize
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
-    from goodspeed.serving import web
+    from goodspeed.serving.web.address import BoundAddress
 
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 """Capacity of oneDNN's and torch's caches of compiled kernels, by environment variable; torch reads them when it loads.
@@ -193,13 +193,13 @@ def warn_trusted_network(address: str) -> None:
     print(f"{line}\n{text}\n{line}", file=sys.stderr, flush=True)
 
 
-def bind_http(http: str | None, api_key: str | None) -> "web.BoundAddress | None":
+def bind_http(http: str | None, api_key: str | None) -> "BoundAddress | None":
     """Binds the address of --http, with the keys of the file `api_key`. http: None returns None."""
     if http is None:
         return None
-    from goodspeed.serving import web
+    from goodspeed.serving.web import address
 
-    return web.bind_http(http, api_key)
+    return address.bind_http(http, api_key)
 
 
 def find_model(

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from goodspeed.errors import TransportError
-from goodspeed.serving import web
+from goodspeed.serving.web.address import bind, start_listening, url
 from goodspeed.wire import keys
 from goodspeed.wire.zmq.authentication import new_pair
 from goodspeed.wire.zmq.opening_channels import bind_verify
@@ -171,24 +171,24 @@ def test_the_pages_port_is_held_while_the_model_loads_and_refuses_until_it_is_se
     found = check(VerifyConfig(model="tiny-target", bind="tcp://127.0.0.1:0", http="127.0.0.1:0"))
     assert found.http is not None
     with found.http.listener as listener:
-        address = web.url(listener).removeprefix("http://")
+        address = url(listener).removeprefix("http://")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(listener.getsockname(), timeout=10)
         with pytest.raises(TransportError, match="another program listens there; stop it"):
-            web.bind(address, None)
-        web.start_listening(listener)
+            bind(address, None)
+        start_listening(listener)
         socket.create_connection(listener.getsockname(), timeout=10).close()
 
 
 def test_a_port_may_be_used_again_at_once_after_its_connections_ended() -> None:
     """What ended lingers in the system for a minute; a node that is started again must not be kept out by that."""
-    with web.bind("127.0.0.1:0", None) as listener:
-        web.start_listening(listener)
+    with bind("127.0.0.1:0", None) as listener:
+        start_listening(listener)
         listener.setblocking(True)
-        address = web.url(listener).removeprefix("http://")
+        address = url(listener).removeprefix("http://")
         with socket.create_connection(listener.getsockname()) as user:
             accepted, _ = listener.accept()
             accepted.close()  # this side ends it, so this side's port lingers
             assert user.recv(1) == b""
     bind_verify(f"tcp://{address}").close()
-    web.bind(address, None).close()
+    bind(address, None).close()

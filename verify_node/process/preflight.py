@@ -18,7 +18,7 @@ from verify_node.process.enrolment import Enrolment
 from verify_node.process.fleet_member import Member, join
 
 if TYPE_CHECKING:  # HTTP is imported only where it is served
-    from goodspeed.serving import web
+    from goodspeed.serving.web.address import BoundAddress
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Found:
 
     keys: ServerKeys | None  # this node's own, and the admitted ones; None: the wire has no keys
     enrolment: Enrolment | None
-    http: "web.BoundAddress | None"  # None without --http
+    http: "BoundAddress | None"  # None without --http
     member: Member | None = None  # None: not part of a fleet
 
 

@@ -20,10 +20,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed import __version__
-from goodspeed.serving import web
 from goodspeed.serving.measuring import metrics
-from goodspeed.serving.web import KeyCheck, LocalHost, error_answer, error_body
-from goodspeed.serving.web.errors import FAILED_HERE
+from goodspeed.serving.web import server
+from goodspeed.serving.web.address import BoundAddress
+from goodspeed.serving.web.errors import FAILED_HERE, error_answer, error_body
+from goodspeed.serving.web.guards import KeyCheck, LocalHost
 from goodspeed.wire.channels import VerifyChannel
 from verify_node.config import VerifyConfig
 from verify_node.core.core import VerifyCore
@@ -112,7 +113,7 @@ async def serve(
     config: VerifyConfig,
     core: VerifyCore,
     channel: VerifyChannel,
-    bound: web.BoundAddress,
+    bound: BoundAddress,
     beside: Callable[[], Coroutine[None, None, None]],
 ) -> None:
     """Serves the page at `bound`, whose socket listens already, while `beside` runs, until cancelled."""
@@ -129,7 +130,7 @@ async def serve(
     app = create_app(feed, exposition, lambda: not core.draining, core.sessions.story.all)
     guarded = LocalHost(app) if bound.keys is None else KeyCheck(app, bound.keys, REALM)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(web.serve(guarded, bound.listener))
+        tasks.create_task(server.serve(guarded, bound.listener))
         try:
             await beside()
         finally:

@@ -18,8 +18,8 @@ from draft_node.http.schema.chat import ChatRequest, DetokenizeRequest, Tokenize
 from draft_node.http.schema.errors import renamed
 from draft_node.http.schema.messages import CountRequest
 from draft_node.service.service import Service
-from goodspeed.serving.web import user_of
 from goodspeed.serving.web.errors import MESSAGES
+from goodspeed.serving.web.guards import user_of
 
 
 def routes_of_tokens(service: Service, config: DraftConfig) -> list[Route]:

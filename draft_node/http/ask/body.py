@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from draft_node.http.schema.errors import ApiError, of_validation, wrong
 from draft_node.http.schema.strict import Ignored, Strict
 from draft_node.service.fair_queue import FairQueue
-from goodspeed.serving.web import user_of
+from goodspeed.serving.web.guards import user_of
 
 M = TypeVar("M", bound=Strict)
 

@@ -11,7 +11,7 @@ from draft_node.config import ANY_NAME, DraftConfig
 from draft_node.http.schema.errors import ApiError
 from draft_node.service.service import Service
 from goodspeed.errors import VerifyAway
-from goodspeed.serving.web import user_of
+from goodspeed.serving.web.guards import user_of
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from draft_node.http.schema.strict import LEFT_OUT, MEMBER
 from goodspeed.errors import Busy, PromptError, RequestRefused, ServiceError
-from goodspeed.serving.web import error_answer, error_body
+from goodspeed.serving.web.errors import error_answer, error_body
 
 RETRY_AFTER_S = {429: 1, 503: 5}
 

@@ -31,7 +31,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.engine.tokenizing import tokenizer_folder
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
 from goodspeed.errors import PromptError, ServiceError
-from goodspeed.serving.web import Keys
+from goodspeed.serving.api_keys import Keys
 from goodspeed.slo.attainment import Kept
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.generation import Constraint

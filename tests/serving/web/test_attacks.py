@@ -12,7 +12,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from goodspeed.serving.web import KeyCheck, Keys, LocalHost, connection, serve
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web import connection
+from goodspeed.serving.web.guards import KeyCheck, LocalHost
+from goodspeed.serving.web.server import serve
 from tests.listening import listen
 from tests.serving.web.attackers import HEAD, KINDS, attacking
 

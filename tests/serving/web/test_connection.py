@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from goodspeed.serving.web import LocalHost, connection, serve
+from goodspeed.serving.web import connection
+from goodspeed.serving.web.guards import LocalHost
+from goodspeed.serving.web.server import serve
 from tests.listening import listen
 from tests.waiting import run_async
 

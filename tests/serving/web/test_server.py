@@ -18,9 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from goodspeed.errors import ConfigError
 from goodspeed.serving import api_keys
+from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring.counts import ResponseCounts
-from goodspeed.serving.web import Counted, KeyCheck, Keys, LocalHost, serve, server, url
-from goodspeed.serving.web.address import parse_address
+from goodspeed.serving.web import server
+from goodspeed.serving.web.address import parse_address, url
+from goodspeed.serving.web.guards import Counted, KeyCheck, LocalHost
+from goodspeed.serving.web.server import serve
 from tests.listening import listen
 from tests.waiting import run_async, until
 

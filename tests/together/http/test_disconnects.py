@@ -11,7 +11,7 @@ import pytest
 from draft_node.config import DraftConfig
 from draft_node.http.app import create_app
 from draft_node.service.service import Service
-from goodspeed.serving import web
+from goodspeed.serving.web.server import serve
 from tests.listening import listen
 from tests.together.cluster.cluster import Cluster, load
 from tests.waiting import run_async, until
@@ -37,7 +37,7 @@ class Nodes(Cluster):
         address = listener.getsockname()
         app = create_app(service, config, lambda: (b"", ""))
         self.verifying = asyncio.create_task(self.verify.serve())
-        tasks = [self.verifying, *(asyncio.create_task(one) for one in (draft.serve(), web.serve(app, listener)))]
+        tasks = [self.verifying, *(asyncio.create_task(one) for one in (draft.serve(), serve(app, listener)))]
         try:
             await draft.connected.wait()
             yield address

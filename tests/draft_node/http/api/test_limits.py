@@ -8,7 +8,9 @@ import pytest
 
 from draft_node.http.ask import body as bodies
 from draft_node.http.schema.chat import MAX_DETOKENIZED, MAX_MESSAGES, MAX_PARTS
-from goodspeed.serving.web import OPEN_PATHS, Keys, serve
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web.guards import OPEN_PATHS
+from goodspeed.serving.web.server import serve
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, error_of
 from tests.listening import listen
 from tests.waiting import run_async

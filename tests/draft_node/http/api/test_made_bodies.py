@@ -11,7 +11,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from draft_node.http.api.generate import ENDPOINTS
 from draft_node.http.schema.chat import DetokenizeRequest, TokenizeRequest
 from draft_node.http.schema.messages import CountRequest
-from goodspeed.serving.web import Keys
+from goodspeed.serving.api_keys import Keys
 from tests.draft_node.http.fake import Api
 
 KEY = {"Authorization": "Bearer the-key-itself"}

@@ -8,7 +8,7 @@ import pytest
 
 from draft_node.http.schema.messages import ToolUse
 from goodspeed.engine.tokenizing.text import NOTHING, Inputs
-from goodspeed.serving.web import Keys
+from goodspeed.serving.api_keys import Keys
 from goodspeed.wire.handshake import Defaults
 from tests.chats import PLAIN, QWEN3, R1
 from tests.draft_node.http.api.test_responses import LONG, SPOKEN

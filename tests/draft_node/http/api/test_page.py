@@ -11,7 +11,7 @@ from draft_node.core.generation import Generation
 from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.service.output_processor import Item, Piece
 from goodspeed.errors import ServiceError
-from goodspeed.serving.web import Keys
+from goodspeed.serving.api_keys import Keys
 from tests.draft_node.http.fake import Api
 from tests.draft_node.http.speaking import SpeakingService
 from tests.verify_node.watch.page.browser import browser, need_browser, served, wait

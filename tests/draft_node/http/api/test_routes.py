@@ -6,8 +6,9 @@ import goodspeed
 from draft_node.http.api.generate import routes_of_texts
 from draft_node.http.api.node import routes_of_node
 from draft_node.http.api.tokenize import routes_of_tokens
+from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.measuring.counts import ResponseCounts
-from goodspeed.serving.web import OPEN_PATHS, Counted, Keys
+from goodspeed.serving.web.guards import OPEN_PATHS, Counted
 from tests.draft_node.http.fake import CONTEXT_LEN, Api, Client, error_of
 
 

@@ -17,7 +17,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 from starlette.types import ASGIApp
 
-from goodspeed.serving import web
+from goodspeed.serving.web.address import url
+from goodspeed.serving.web.server import serve
 from tests.listening import listen
 
 TIMEOUT_S = 60
@@ -74,7 +75,7 @@ def prefer(driver: Chrome, scheme: str) -> None:
 def served(app: ASGIApp, address: str = "127.0.0.1:0") -> Iterator[str]:
     """An application on a thread of its own."""
     loop, listener = asyncio.new_event_loop(), listen(address)
-    serving = loop.create_task(web.serve(app, listener))
+    serving = loop.create_task(serve(app, listener))
 
     async def serve_to_the_end() -> None:
         await asyncio.gather(serving, return_exceptions=True)
@@ -83,7 +84,7 @@ def served(app: ASGIApp, address: str = "127.0.0.1:0") -> Iterator[str]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve_to_the_end()))
     thread.start()
     try:
-        yield web.url(listener)
+        yield url(listener)
     finally:
         loop.call_soon_threadsafe(serving.cancel)
         thread.join()

@@ -15,14 +15,16 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from goodspeed.serving import web
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web.guards import KeyCheck
+from goodspeed.serving.web.server import serve
 from tests.listening import listen
 from tests.verify_node.watch.page.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as page_app
 from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
 from verify_node.watch.snapshot import Snapshot
 
-KEYS = web.Keys(["first-key"])
+KEYS = Keys(["first-key"])
 OURS = [file.name for file in PAGE.iterdir() if file.is_file()]
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "javascript", ".svg": "image/svg+xml", ".md": "text/"}
 
@@ -105,7 +107,7 @@ def test_every_answer_tells_the_browser_to_be_careful() -> None:
 
 
 def test_every_route_but_health_and_ready_needs_the_key() -> None:
-    client = TestClient(web.KeyCheck(make_app(), KEYS, "a node"))
+    client = TestClient(KeyCheck(make_app(), KEYS, "a node"))
     assert {"/", "/events", "/debug", "/metrics", "/window.js"} < set(paths())
     for path in paths():
         assert client.get(path).status_code == (200 if path in ("/health", "/ready") else 401), path
@@ -240,7 +242,7 @@ def over_sockets(app: ASGIApp, work: Callable[[tuple[str, int]], Coroutine[Any, 
     async def run() -> None:
         listener = listen()
         address = listener.getsockname()
-        serving = asyncio.create_task(web.serve(app, listener))
+        serving = asyncio.create_task(serve(app, listener))
         try:
             await work(address)
         finally:

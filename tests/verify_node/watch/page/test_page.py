@@ -12,7 +12,8 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from goodspeed.serving import web
+from goodspeed.serving.api_keys import Keys
+from goodspeed.serving.web.guards import KeyCheck
 from tests.verify_node.watch.page.browser import browser, need_browser, prefer, resize, served, wait
 from tests.verify_node.watch.page.run import Run, running
 from tests.verify_node.watch.page.snapshots import make_app
@@ -148,7 +149,7 @@ def test_it_says_that_the_node_is_away_and_comes_back_by_itself(page: Page) -> N
 
 
 def test_the_browser_asks_for_the_key_once(page: Page) -> None:
-    guarded = web.KeyCheck(make_app(), web.Keys(["first-key"]), "a node")
+    guarded = KeyCheck(make_app(), Keys(["first-key"]), "a node")
     with served(guarded) as url:
         with pytest.raises(HTTPError, match="401"):
             urlopen(url)
