@@ -17,7 +17,7 @@ from goodspeed.slo.feasible import Ask
 from tests.verify_node.slo.deadlines import deadline, promised, running
 from verify_node.core.fleet import summary
 from verify_node.slo.allotting import CATCHING_UP
-from verify_node.slo.deciding import Decision, decide
+from verify_node.slo.promises import Decision, decide
 
 NOW = 1000.0
 ASK = Ask(0.5, 500, 0.1, 40)

@@ -1,18 +1,20 @@
 """All promises of a verify node: which deadlines are decided, which are reconsidered, and what the next round owes."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from math import ceil, inf
+from typing import NamedTuple
 
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.fair.refined import Refined
-from goodspeed.slo.capacity import Capacity
+from goodspeed.slo.admit import admit
+from goodspeed.slo.capacity import FLOOR, Capacity, headroom_s
 from goodspeed.slo.feasible import Ask
 from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
-from verify_node.slo.allotting import NO_PROMISES, Allotment, allot
-from verify_node.slo.deciding import Decision, admit_fairly
-from verify_node.slo.floor import Floor
+from verify_node.slo.allotting import NO_PROMISES, Allotment, allot, shortest_s, tpots
 
 GONE_S = 5.0
 """Seconds after which a promise lapses if only the draft node could move the text; most connections return sooner."""
@@ -22,6 +24,10 @@ AGAIN = 8
 
 AT_ONCE = 64
 """New texts in one decision; further ones wait for the next, after a round of the others if one is ready."""
+
+MOST_SHORT = 2.0
+"""Largest shortfall carried over, in tokens, in addition to those due in one round. A client that gets no pages, or
+takes fewer tokens than it is due, accumulates no more."""
 
 
 class Promises:
@@ -233,3 +239,139 @@ def _goes_on(before: Session, session: Session) -> bool:
 
 def _is_no_tighter(new_s: float | None, old_s: float | None) -> bool:
     return new_s is None or (old_s is not None and new_s >= old_s)
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------------
+
+
+class Decision(NamedTuple):
+    """The inputs of a decision, in addition to the deadlines."""
+
+    now: float  # when the next round can begin
+    rounds: Capacity  # of all sessions that are promised or to be decided
+    num_pages: int  # of the KV cache, free or not
+    weights: Mapping[str, float]  # of these sessions' clients, by name
+    policy: str = "dp"  # of `goodspeed.slo.admit.names()`
+
+
+def decide(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision, share: float = 1.0) -> list[bool]:
+    """Decides which new deadlines to promise in addition to the promised ones; returns one flag per new deadline.
+
+    share: part of the node's rounds and pages that may be used, above 0 and at most 1. A client's n-th promise is worth
+    its weight / n: the marginal utility of a logarithm, so that promises are spread over clients.
+    """
+    shortest = shortest_s(promised.values(), by.rounds.least_s)  # without new TPOTs: these may be declined
+    waiting = [one for one in promised.values() if one.prompt_left > 1]  # the others lack at most a held final token
+    asks = [one.request(by.now, headroom_s(shortest)) for one in waiting]
+    num_promised = Counter(one.client for one in promised.values())
+    for one in new:
+        num_promised[one.client] += 1
+        value = by.weights[one.client] / num_promised[one.client]
+        early_s = headroom_s(shortest, inf if one.slo.tpot_s is None else one.slo.tpot_s)
+        asks.append(Ask(one.due - by.now - early_s, one.prompt_left, one.slo.tpot_s, one.pages, value))
+    reserved = sum(one.pages for one in promised.values())
+    kept = admit(
+        asks,
+        decoding=tpots((one for one in promised.values() if one.prompt_left <= 1), by.now),
+        tokens_in=lambda seconds: by.rounds.promised_in(seconds, share),
+        pages=max(0, int(share * (1.0 - FLOOR) * by.num_pages) - reserved),
+        policy=by.policy,
+    )
+    return kept[len(waiting) :]
+
+
+def admit_fairly(
+    promised: dict[bytes, Deadline], new: Sequence[Deadline], waiting: Collection[str], by: Decision
+) -> None:
+    """Decides which new deadlines to promise, and adds these to `promised`, by session id.
+
+    First those within their client's share by weight. The rest goes to any client that requests it, beyond its share
+    too. But while another client has an unmet request within its share, no client is promised more than its own share.
+    waiting: names of clients with further deadlines, which are decided later.
+    """
+    within = _within_shares(promised, new, by)
+    first = [one for one in new if one.session_id in within]
+    _admit(promised, first, by)
+    entitled = {one.client for one in first}
+    unmet = {one.client for one in first if one.session_id not in promised} | entitled.intersection(waiting)
+    rest = [one for one in new if one.session_id not in within and not unmet - {one.client}]
+    _admit(promised, rest, by)
+
+
+def _admit(promised: dict[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> None:
+    if new:
+        kept = decide(promised, new, by)
+        promised |= {one.session_id: one for one, is_kept in zip(new, kept, strict=True) if is_kept}
+
+
+def _within_shares(promised: Mapping[bytes, Deadline], new: Sequence[Deadline], by: Decision) -> set[bytes]:
+    """Returns the session ids of the deadlines that their client's own share of the node can meet beside its promises.
+
+    Empty if a single client requests deadlines, as there is no one to share with.
+    """
+    clients = {one.client for one in new}
+    if len(clients) < 2:
+        return set()
+    found: set[bytes] = set()
+    by_client: dict[str, dict[bytes, Deadline]] = {name: {} for name in clients}
+    for key, one in promised.items():
+        if one.client in by_client:
+            by_client[one.client][key] = one
+    for name, held in by_client.items():
+        own = [one for one in new if one.client == name]
+        kept = decide(held, own, by, by.weights[name] / sum(by.weights.values()))
+        found |= {one.session_id for one, is_kept in zip(own, kept, strict=True) if is_kept}
+    return found
+
+
+# -- best effort -------------------------------------------------------------------------------------------------------
+
+
+class Floor:
+    """The floor of best effort: tokens of each round that promises leave to waiting clients.
+
+    A client with waiting best-effort sessions is due FLOOR of its weight's share of the tokens of every round, with its
+    promised sessions' tokens counted in. Due tokens that a round did not give are the client's shortfall, which the
+    next rounds must give.
+    """
+
+    def __init__(self) -> None:
+        self._short: dict[str, float] = {}
+        self._part = FLOOR  # share of a round's tokens due to all clients that waited in the previous one
+
+    def owed(self, waiting: Sequence[Session], pool: PagePool, room: float) -> dict[bytes, int]:
+        """Returns the tokens that the next round owes each session; the client with the largest shortfall goes first.
+
+        waiting: ready best-effort sessions; a client's first ones go first. room: tokens of that round. The total is
+        limited to the due share of that round: promises lose no more after long rounds, or where many clients fall
+        short at once.
+        """
+        short, left = dict(self._short), ceil(self._part * room) if room < inf else inf
+        owed: dict[bytes, int] = {}
+        for session in sorted(waiting, key=lambda one: -self._short.get(one.client.name, 0.0)):
+            name = session.client.name
+            unread = len(session.tokens) - pool.length(session.session_id)
+            if num_tokens := int(min(unread, left, short.get(name, 0.0))):
+                owed[session.session_id] = num_tokens
+                short[name] -= num_tokens
+                left -= num_tokens
+        return owed
+
+    def began(self, taken: Mapping[bytes, int], ready: Sequence[Session], promised: Container[bytes]) -> None:
+        """Updates shortfalls as a round begins. taken: its tokens by session. ready: sessions that could have been in
+        it."""
+        clients = {session.session_id: session.client for session in ready}
+        weights = {client.name: client.weight for client in clients.values()}
+        waiting = {client.name for session_id, client in clients.items() if session_id not in promised}
+        each = FLOOR * sum(taken.values()) / sum(weights.values())
+        given: Counter[str] = Counter()
+        for session_id, num_tokens in taken.items():
+            given[clients[session_id].name] += num_tokens
+        self._part = FLOOR * sum(weights[name] for name in waiting) / sum(weights.values())
+        for name in waiting:
+            due = each * weights[name]
+            self._short[name] = max(0.0, min(self._short.get(name, 0.0) + due - given[name], MOST_SHORT + due))
+
+    def keep(self, clients: Container[str]) -> None:
+        """Drops the shortfalls of all other clients."""
+        self._short = {name: short for name, short in self._short.items() if name in clients}

@@ -8,7 +8,7 @@ from typing import Any
 from goodspeed.slo.capacity import FLOOR
 from goodspeed.slo.objectives import Objectives
 from verify_node.session.deadline import Deadline
-from verify_node.slo.deciding import Decision, decide
+from verify_node.slo.promises import Decision, decide
 
 NO_BOUND = 10**9
 

@@ -15,7 +15,7 @@ from tests.verify_node.slo.deadlines import promised as held
 from verify_node.scheduler.round import Round
 from verify_node.session.session import Session
 from verify_node.slo.allotting import Allotment, allot
-from verify_node.slo.floor import MOST_SHORT, Floor
+from verify_node.slo.promises import MOST_SHORT, Floor
 
 POOL = PagePool(400, 4)
 
