@@ -2,15 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from draft_node.parsing.formats import AUTO, NO_FORMATS, TOOLS, Formats, formats_of, mentions
 from draft_node.parsing.grammars import ReasoningState
 from draft_node.parsing.parser import ParserSettings
 from draft_node.parsing.tool_parsers import depth
-from draft_node.service.tool_prompt import Turn, with_tools_as_text
 from goodspeed.engine.tokenizing import chat_template
 from goodspeed.engine.tokenizing.chat_template import RESERVED, SPECIAL
 from goodspeed.engine.tokenizing.text import Inputs, end_of
@@ -26,6 +26,25 @@ SWITCHES = ("enable_thinking", "thinking")
 """Template variables that switch reasoning on and off: of Qwen3, SmolLM3 and GLM; of Granite and DeepSeek."""
 
 System: TypeAlias = Literal["any", "first", "none"]
+
+Turn = Mapping[str, Any]
+"""A message for a chat template."""
+
+ABOUT_TOOLS = """\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
+"""The wording of Qwen2.5's chat template, which many models were trained with."""
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
@@ -198,3 +217,57 @@ def reasoning_state(tokenizer: Any, prompt: tuple[int, ...], parser: ParserSetti
         return "open" if parser.continued == "thinking" else "closed"
     end = end_of(tokenizer, prompt).rstrip()
     return "open" if end.endswith(thinking.opens) else "closed" if end.endswith(thinking.closes) else "may"
+
+
+def with_tools_as_text(turns: Sequence[Turn], tools: Sequence[Mapping[str, Any]], *, has_system: bool) -> list[Turn]:
+    """Returns the conversation with the tools in its first message, and calls and results as text, in Hermes' format.
+
+    has_system: the template takes a system message; else the first user message describes the tools. Results
+    become a user message, together with what the user says after them: some templates want turns to alternate.
+    """
+    found = list(_without_results([_without_calls(turn) for turn in turns]))
+    if not tools:
+        return found
+    about = ABOUT_TOOLS.format(tools="\n".join(map(_dumped, tools)))
+    role = "system" if has_system else "user"
+    at = next((i for i, turn in enumerate(found) if turn["role"] == role), None)
+    if at is None or (has_system and at):  # a later system message is not the one that templates begin with
+        return [{"role": role, "content": about}, *found]
+    texts = (found[at]["content"], about) if has_system else (about, found[at]["content"])
+    return [*found[:at], {**found[at], "content": _paragraphs(*texts)}, *found[at + 1 :]]
+
+
+def _without_calls(turn: Turn) -> Turn:
+    if "tool_calls" not in turn:
+        return turn
+    calls = [call["function"] for call in turn["tool_calls"]]
+    written = [
+        f"<tool_call>\n{_dumped({name: call[name] for name in ('name', 'arguments')})}\n</tool_call>" for call in calls
+    ]
+    content = "\n".join([*([turn["content"]] if turn["content"] else []), *written])
+    return {**{name: value for name, value in turn.items() if name != "tool_calls"}, "content": content}
+
+
+def _without_results(turns: Sequence[Turn]) -> Iterator[Turn]:
+    results = ""
+    for role, run in groupby(turns, lambda turn: turn["role"]):
+        if role == "tool":
+            results = "\n".join(f"<tool_response>\n{turn['content']}\n</tool_response>" for turn in run)
+            continue
+        for turn in run:
+            if results and role == "user":
+                yield {**turn, "content": _paragraphs(results, turn["content"])}
+            else:
+                yield from [{"role": "user", "content": results}] if results else []
+                yield turn
+            results = ""
+    if results:
+        yield {"role": "user", "content": results}
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -8,12 +8,14 @@
 `service.stats` (`request_stats.py`) counts every text's outcome for `/metrics`.
 """
 
+import asyncio
 import logging
 import secrets
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -25,7 +27,6 @@ from draft_node.parsing.parser import ONLY_CONTENT, ParserSettings
 from draft_node.process.daemon import DraftDaemon
 from draft_node.service.async_tokenizer import AsyncTokenizer
 from draft_node.service.chat_support import ChatSupport
-from draft_node.service.constraint_compiler import ConstraintCompiler
 from draft_node.service.fair_queue import FairQueue
 from draft_node.service.output_buffer import OutputBuffer
 from draft_node.service.output_processor import Begun, Ended, Item, OutputProcessor
@@ -36,7 +37,7 @@ from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.trial import Trial
 from goodspeed.engine.model_files.names import NO_MODEL
 from goodspeed.engine.tokenizing.vocabulary import Vocabulary
-from goodspeed.errors import Busy, Draining, RequestRefused, ServiceError, VerifyAway
+from goodspeed.errors import Busy, ConstraintError, Draining, RequestRefused, ServiceError, VerifyAway
 from goodspeed.serving import sampling_defaults
 from goodspeed.serving.sampling_defaults import SamplingRequest
 from goodspeed.wire.fields import MAX_CONTEXT, MAX_DRAFT, MAX_STOP_IDS, Drafter
@@ -59,6 +60,11 @@ MAX_BYTES = 1 << 26
 """Most bytes of one user's large bodies that wait to be parsed: 16 bodies of 4 MiB."""
 
 TOO_MANY_BODIES = "your earlier requests still wait to be parsed; wait for their answers, then ask again"
+
+MAX_CHARS = 1 << 18
+"""Most characters of one user's constraints that wait or are being compiled."""
+
+TOO_MANY_SCHEMAS = "the schemas of your earlier requests are still being compiled; wait for the answers, then ask again"
 
 LARGE_ANSWER = 1 << 11
 """Tokens and alternatives from which an answer is serialized on another thread."""
@@ -352,6 +358,48 @@ class Service:
         """Ends the threads. Call after the final text has ended."""
         for queue in (self.tokenizer, self._compiler, self.bodies, self.answers):
             queue.close()
+
+
+class ConstraintCompiler:
+    """Compiles constraints on a thread, fairly by user: `check` before admission, `held` while a text is generated."""
+
+    def __init__(self, constraints: Constraints) -> None:
+        self._constraints = constraints
+        self._turns = FairQueue(MAX_CHARS, TOO_MANY_SCHEMAS, "constraints")
+
+    async def check(self, constraint: Constraint, user: str) -> None:
+        """Raises ConstraintError if a constraint cannot be served; Busy if too much of this user's work waits."""
+        if problem := await self._turns.run(user, len(constraint.source), lambda: self._constraints.tried(constraint)):
+            raise ConstraintError(problem)
+
+    @asynccontextmanager
+    async def held(self, request: Generation) -> AsyncGenerator[None, None]:
+        """Compiles the request's constraint for the draft model meanwhile, and holds it until the session ends.
+
+        Begins at once, so that nothing changes between a text's admission and its place in the queue. Until the
+        constraint is compiled, and if too much of this user's work waits, drafts ignore it, which only lowers the
+        acceptance rate. Leaves the refusal of a constraint that does not compile to the verify node.
+        """
+        if request.constraint is None:
+            yield
+            return
+        holding = asyncio.create_task(self._hold(request.session_id, request.constraint, request.user))
+        try:
+            yield
+        finally:
+            holding.cancel()
+            self._constraints.release(request.session_id)
+
+    async def _hold(self, session_id: bytes, constraint: Constraint, user: str) -> None:
+        work = partial(self._constraints.compiled, constraint)
+        with suppress(Busy):
+            compiled = await self._turns.run(user, len(constraint.source), work)
+            if not isinstance(compiled, ConstraintError):
+                self._constraints.hold(session_id, compiled)
+
+    def close(self) -> None:
+        """Ends the thread and cancels waiting calls."""
+        self._turns.close()
 
 
 def _error(fail: Fail) -> ServiceError:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from draft_node.core.generation import Generation
-from draft_node.service.constraint_compiler import ConstraintCompiler
+from draft_node.service.service import ConstraintCompiler
 from goodspeed.constraint import grammars
 from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.drafting.draft_model import DraftModel

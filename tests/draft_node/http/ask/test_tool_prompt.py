@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from draft_node.service.chat_support import ChatSupport
-from draft_node.service.tool_prompt import with_tools_as_text
+from draft_node.service.chat_support import ChatSupport, with_tools_as_text
 from tests.chats import PLAIN, function, tokenizer
 from tests.draft_node.http.ask.test_tool_constraints import NAMED, SAFE, may_end_after
 from tests.draft_node.http.ask.test_tools import CALL, OTHER, TOOLS, USER, api, call, message_of, prompt_of, streamed
