@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from experiments.simulation.texts.acceptance import Acceptance, Independent
 from experiments.simulation.texts.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose
-from goodspeed.wire.fields import MAX_DRAFT
+from goodspeed.wire.fields import MAX_DRAFT, NodeSource
 from goodspeed.wire.messages import Draft, Verdict
 from tests.fakes import Desk, expected, proposal, request_of, session_id
 from tests.verify_node.answers import number_of, refusals
@@ -132,7 +132,7 @@ BUDGET = 24
 class Neighbours(Desk):
     """Three honest clients, one session each, and one more called a, with any number; a round takes 0.1 s."""
 
-    def __init__(self, process: Acceptance | None, num_sessions: int = 1, *, rounds, source="model", claims=b""):
+    def __init__(self, process, num_sessions=1, *, rounds: str, source: NodeSource = "model", claims=b""):
         """process: how often the drafts of a agree; None: it never drafts. source, claims: what it says of them.
 
         claims: the probabilities code of each of its tokens; those of the others are their acceptance rates.
@@ -173,7 +173,8 @@ class Neighbours(Desk):
             length = min(session.drafts.may_draft, MAX_DRAFT)
             wanted = Propose(request_of(session.opened), 1, 0, tuple(session.tokens), length)
             tokens = proposal(self.model, wanted)
-        probabilities, source = (self.claims * len(tokens), self.source) if name == "a" else (b"", "model")
+        probabilities = self.claims * len(tokens) if name == "a" else b""
+        source: NodeSource = self.source if name == "a" else "model"
         complete = session.session_id not in self.withheld
         draft = Draft(session.session_id, 1, len(session.tokens), tokens, probabilities, source, complete=complete)
         assert not self.up(name, draft)

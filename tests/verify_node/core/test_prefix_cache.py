@@ -156,7 +156,8 @@ def test_choices_of_one_prompt_read_it_once_chunk_by_chunk() -> None:
 
 def test_nobody_waits_for_another_scope_nor_for_little() -> None:
     desk = desk_of(max_round_tokens=200)
-    for number, changes in enumerate(({}, {"salt": b"bob"}, {"prompt": (9,) * 8}, {"prompt": (9,) * 8})):
+    kinds: list[dict[str, Any]] = [{}, {"salt": b"bob"}, {"prompt": (9,) * 8}, {"prompt": (9,) * 8}]
+    for number, changes in enumerate(kinds):
         open_one(desk, number, **changes)
     assert len(desk.plan().entries) == 4
 

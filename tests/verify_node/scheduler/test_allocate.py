@@ -242,7 +242,8 @@ def test_barrier_rounds_share_out_exactly_the_budget_and_verify_all_of_it(policy
                 desk.acknowledge(number)
         verdicts = desk.round()
         assert len(verdicts) == 4
-        assert sum([verdict.num_verified for verdict in verdicts]) == permitted
+        verified: list[int] = [verdict.num_verified for verdict in verdicts]
+        assert sum(verified) == permitted
 
 
 def test_a_new_session_begins_with_what_its_client_knows_of_the_way():

@@ -28,7 +28,7 @@ COST = Linear(fixed_s=0.005, token_s=0.005)
 
 
 def desk_of(order: str, num_pages: int, **options: Any) -> Desk:
-    settings = {"num_pages": num_pages, "order": order, "max_round_tokens": 200} | options
+    settings: dict[str, Any] = {"num_pages": num_pages, "order": order, "max_round_tokens": 200} | options
     return Desk("a", self_draft=False, draft_model="", **settings)
 
 
