@@ -223,6 +223,14 @@ def test_a_text_that_is_under_way_is_not_refused_when_it_comes_back(desk: Desk) 
     assert desk.core.counts.promises == {}, "it asked when it began"
 
 
+def test_a_session_that_is_closed_leaves_its_place(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        assert ask(desk, number) is True
+    assert ask(desk, 4) is False
+    desk.up("a", Close(session_id(1), 1))
+    assert ask(desk, 5) is True
+
+
 def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_token_is_due(desk: Desk) -> None:
     patient, hasty = Slo(Objectives(ttft_s=5.0, tpot_s=0.02)), Slo(Objectives(ttft_s=0.05, tpot_s=0.02))
     for number in (1, 2, 3):
