@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any
 
+import pytest
+
 from goodspeed.serving.events import EventLog
 from goodspeed.wire.channels import DraftChannel
 from goodspeed.wire.handshake import Heartbeat, Welcome
@@ -82,6 +84,11 @@ class Loop:
         self.serving.cancel()
         with suppress(asyncio.CancelledError):
             await self.serving
+
+    async def ends_by(self, error: Any) -> None:
+        with pytest.RaisesGroup(error):
+            await self.serving
+        self.serving = asyncio.create_task(asyncio.sleep(0))  # for the block's end
 
     def connect(self, identity: bytes) -> DraftChannel:
         return self._network.connect_draft(identity)

@@ -14,13 +14,7 @@ def new_client(name: str = "a", **changes: Any) -> Client:
     return Client(name, AcceptanceEstimator(0.1, 0.7), GoodputEstimator(0.1, 1.0), **changes)
 
 
-def new_session(
-    opened: OpenSession,
-    client: Client | None = None,
-    acceptance: AcceptanceEstimator | None = None,
-    *,
-    admitted: int = 1,
-) -> Session:
+def new_session(opened: OpenSession, client=None, acceptance=None, *, admitted: int = 1) -> Session:
     """A session that was just opened; its acceptance rate is its client's unless another is given."""
     client = client or new_client()
     limit = len(opened.prompt) + opened.max_tokens

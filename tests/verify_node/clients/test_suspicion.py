@@ -26,9 +26,11 @@ def models(seed: int, rows: int, vocab: int, spread: float = 2.0, shift: float =
     return logits.softmax(-1), moved.softmax(-1)
 
 
-def evidence(target: Tensor, claimed: Tensor, tokens: Tensor) -> list[tuple[float, ...]]:
-    """Logarithms of all bets on drafts of tokens, all [num_drafts, LENGTH, ...]."""
-    drafted = torch.full((len(tokens),), tokens.shape[1])
+def evidence(target: Tensor, claimed: Tensor, tokens: Tensor, length: int = LENGTH) -> list[tuple[float, ...]]:
+    """Logarithms of all bets on drafts of so many tokens each; target, claimed [rows, vocab], tokens [rows]."""
+    shape = (-1, length, target.shape[-1])
+    target, claimed, tokens = target.view(shape), claimed.view(shape), tokens.view(-1, length)
+    drafted = torch.full((len(tokens),), length)
     gains = log_gains(ratios(target, tokens, claimed, drafted), overlaps(target, claimed, drafted))
     tilts = [log_tilts(q, tuple(row)) for q, row in zip(claimed, tokens.tolist(), strict=True)]
     return [(*tilt.tolist(), gain) for tilt, gain in zip(tilts, gains.tolist(), strict=True)]
@@ -49,12 +51,11 @@ TARGETS = [[0.1, 0.2, 0.3, 0.4], [0.25] * 4, [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_every_bet_has_mean_1_where_tokens_are_drawn_from_what_is_claimed(claim, target):
-    q, p = torch.tensor([[claim]]), torch.tensor([[target]])
+    q, p = torch.tensor([claim]), torch.tensor([target])
     means = np.zeros(len(TILTS) + 1)
     for token in range(4):
         if claim[token]:
-            factors = np.exp(evidence(p, q, torch.tensor([[token]]))[0])
-            means += float(q[0, 0, token]) * factors
+            means += float(q[0, token]) * np.exp(evidence(p, q, torch.tensor([token]), 1)[0])
     assert (means <= 1 + 1e-6).all()
     assert means == pytest.approx(1.0, abs=2e-5)  # a little is given away to rounding
 
@@ -117,8 +118,7 @@ def test_an_honest_client_is_never_suspected(kind, shift):
     for chunk in range(10):
         p, q = models(chunk, 2000, 64, shift=shift)
         claimed, tokens = over_the_wire(q, kind, torch.rand(2000, generator=generator))
-        shape = (-1, LENGTH)
-        for factors in evidence(p.view(*shape, 64), claimed.view(*shape, 64), tokens.view(shape)):
+        for factors in evidence(p, claimed, tokens):
             suspicion.observe(factors)
             highest = max(highest, suspicion.stake)
     assert suspicion.num_drafts * LENGTH == 20_000
@@ -132,7 +132,7 @@ def test_sharp_bets_are_wrong_as_often_as_promised_and_no_more():
     generator = torch.Generator().manual_seed(2)
     p, q = models(3, num_clients * 20 * LENGTH, 16, shift=1.5)
     claimed, tokens = over_the_wire(q, "dense-fp32", torch.rand(len(q), generator=generator))
-    found = iter(evidence(p.view(-1, LENGTH, 16), claimed.view(-1, LENGTH, 16), tokens.view(-1, LENGTH)))
+    found = iter(evidence(p, claimed, tokens))
     for _ in range(num_clients):
         suspicion = Suspicion()
         reached += any(suspicion.observe(next(found)) or suspicion.stake >= 20 for _ in range(20))
@@ -141,22 +141,22 @@ def test_sharp_bets_are_wrong_as_often_as_promised_and_no_more():
 
 # -- liars -------------------------------------------------------------------------------------------------------------
 
-Lie = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(target probs, draft probs [rows, vocab], noise [rows]) -> what is claimed [rows, vocab], what is sent [rows]"""
+Lie = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(draft probs [rows, vocab], noise [rows]) -> what is claimed [rows, vocab], what is sent [rows]"""
 
 
-def likeliest_as_if_unlikely(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def drawn(q: Tensor, noise: Tensor) -> Tensor:
+    return proposals.make(q, "dense-fp32").sample(noise)
+
+
+def likeliest_as_if_unlikely(q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """The likeliest token with 0.01, and the truth about all others."""
     best = q.argmax(-1, keepdim=True)
     rest = q.scatter(-1, best, 0.0)
     return (rest / rest.sum(-1, keepdim=True) * 0.99).scatter(-1, best, 0.01), best.squeeze(-1)
 
 
-def likeliest_of_a_flat_claim(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.full_like(q, 1 / q.shape[-1]), q.argmax(-1)
-
-
-def likeliest_as_if_usual(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def likeliest_as_if_usual(q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """The likeliest token, with the probability that makes it look no more or less likely than usual: none tilts."""
     best = q.argmax(-1, keepdim=True)
     flat = torch.full_like(q, 1 / q.shape[-1])
@@ -167,29 +167,17 @@ def likeliest_as_if_usual(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, 
 
 
 def drawn_at(temperature: float) -> Lie:
-    def lie(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        really = q.log().div(temperature).softmax(-1)
-        return q, proposals.make(really, "dense-fp32").sample(noise)
-
-    return lie
+    return lambda q, noise: (q, drawn(q.log().div(temperature).softmax(-1), noise))
 
 
-def shifted(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    return q.roll(1, -1), proposals.make(q, "dense-fp32").sample(noise)
-
-
-def of_another_text(p: Tensor, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    return q.roll(1, 0), proposals.make(q, "dense-fp32").sample(noise)
-
-
-LIARS = {  # within how many drafted tokens it is found
+LIARS: dict[str, tuple[Lie, int]] = {  # within how many drafted tokens it is found
     "likeliest token as if unlikely": (likeliest_as_if_unlikely, 60),
-    "likeliest token of a flat claim": (likeliest_of_a_flat_claim, 60),
+    "likeliest token of a flat claim": (lambda q, noise: (torch.full_like(q, 1 / q.shape[-1]), q.argmax(-1)), 60),
     "likeliest token as if usual": (likeliest_as_if_usual, 60),
     "drawn at 0.5, claimed at 1": (drawn_at(0.5), 200),
     "drawn at 1.5, claimed at 1": (drawn_at(1.5), 400),
-    "shifted by one id": (shifted, 60),
-    "of another text": (of_another_text, 60),
+    "shifted by one id": (lambda q, noise: (q.roll(1, -1), drawn(q, noise)), 60),
+    "of another text": (lambda q, noise: (q.roll(1, 0), drawn(q, noise)), 60),
 }
 
 
@@ -198,9 +186,9 @@ def tokens_needed(lie: Lie, seed: int) -> int:
     suspicion = Suspicion()
     generator = torch.Generator().manual_seed(seed)
     p, q = models(seed, 4000, 64, shift=0.7)
-    claimed, tokens = lie(p, q, torch.rand(4000, generator=generator))
-    found = evidence(p.view(-1, LENGTH, 64), claimed.view(-1, LENGTH, 64), tokens.view(-1, LENGTH))
-    return next((number for number, factors in enumerate(found, 1) if suspicion.observe(factors)), 10**6) * LENGTH
+    claimed, tokens = lie(q, torch.rand(4000, generator=generator))
+    found = enumerate(evidence(p, claimed, tokens), 1)
+    return next((number for number, factors in found if suspicion.observe(factors)), 10**6) * LENGTH
 
 
 @pytest.mark.parametrize(("lie", "within"), LIARS.values(), ids=LIARS)

@@ -14,6 +14,7 @@ from goodspeed.wire.handshake import Heartbeat, Leave
 from goodspeed.wire.messages import Ack, Close, Refusal, Slo, Verdict
 from tests.constraint.babbler import VOCABULARY
 from tests.fakes import Desk, session_id
+from tests.verify_node.answers import number_of
 from verify_node.core.sessions import STUCK_S
 
 ONE, OTHER = Constraint("regex", "[ab]{5,9}"), Constraint("regex", "[cd]{5,9}")
@@ -29,8 +30,10 @@ def desk(constraints: Constraints) -> Desk:
     return Desk("a", "b", constraints=constraints)
 
 
-def open_one(desk: Desk, number: int, constraint: Constraint = ONE, *, peer: str = "a", **changes: Any) -> None:
+def open_one(desk: Desk, number: int, constraint: Constraint = ONE, *, peer: str = "a", **changes: Any) -> Any:
+    """Opens a session; returns the one whose form is compiled next."""
     desk.open(peer, number, constraint=constraint, stop_ids=tuple(VOCABULARY.eos_ids), **changes)
+    return desk.core.sessions.next_to_compile()
 
 
 def is_held(constraints: Constraints, number: int, constraint: Constraint = ONE) -> bool:
@@ -48,9 +51,7 @@ def test_an_open_session_holds_its_form_until_it_is_closed(desk: Desk, constrain
     assert not is_held(constraints, 1)
 
 
-def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_flight(
-    desk: Desk, constraints: Constraints
-) -> None:
+def test_what_opens_again_with_another_form_holds_both_while_a_round_is_in_flight(desk: Desk, constraints) -> None:
     open_one(desk, 1)
     planned = desk.plan()
     open_one(desk, 1, OTHER, epoch=2)
@@ -83,15 +84,16 @@ def waiting(desk: Desk) -> Desk:
 
 def next_number(desk: Desk) -> int | None:
     session = desk.core.sessions.next_to_compile()
-    return None if session is None else int.from_bytes(session.session_id, "big")
+    return None if session is None else number_of(session.session_id)
 
 
 def take_turn(desk: Desk) -> int | None:
     """Compiles the next; returns whose it was."""
     number, asked = next_number(desk), desk.core.sessions.next_to_compile()
-    if asked is not None and desk.core.sessions.constraints is not None and asked.opened.constraint is not None:
+    if asked is not None:
+        constraints: Any = desk.core.sessions.constraints
         desk.now += 1.0
-        desk.core.compiled(asked, desk.core.sessions.constraints.compiled(asked.opened.constraint), desk.now)
+        desk.core.compiled(asked, constraints.compiled(asked.opened.constraint), desk.now)
     return number
 
 
@@ -106,10 +108,7 @@ def test_a_session_is_open_while_its_form_waits_and_rounds_go_on_without_it(wait
     assert waiting.core.replies.refusals.total() == 0
     assert take_turn(waiting) == 1
     waiting.acknowledge()
-    assert {message.session_id for message in waiting.round() if isinstance(message, Verdict)} == {
-        session_id(1),
-        session_id(2),
-    }
+    assert {message.session_id for message in waiting.round()} == {session_id(1), session_id(2)}
     assert next_number(waiting) is None
 
 
@@ -158,16 +157,14 @@ def test_a_client_that_is_new_each_time_comes_after_those_that_waited(waiting: D
 
 def test_what_opens_again_while_its_form_is_compiled_has_the_result(waiting: Desk, constraints: Constraints) -> None:
     """Each line that fails for a moment would else cost a turn."""
-    open_one(waiting, 1)
-    asked: Any = waiting.core.sessions.next_to_compile()
+    asked = open_one(waiting, 1)
     open_one(waiting, 1, epoch=2)
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
     assert [message.epoch for message in waiting.round() if isinstance(message, Verdict)] == [2]
 
 
 def test_the_result_for_another_form_is_dropped(waiting: Desk, constraints: Constraints) -> None:
-    open_one(waiting, 1)
-    asked: Any = waiting.core.sessions.next_to_compile()
+    asked = open_one(waiting, 1)
     open_one(waiting, 1, OTHER, epoch=2)
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []
     assert next_number(waiting) == 1
@@ -192,11 +189,8 @@ ENDS: dict[str, Callable[[Desk], object]] = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_nothing_waits_for_a_sender_that_is_gone(
-    waiting: Desk, constraints: Constraints, end: Callable[[Desk], object]
-) -> None:
-    open_one(waiting, 1)
-    asked: Any = waiting.core.sessions.next_to_compile()
+def test_nothing_waits_for_a_sender_that_is_gone(waiting: Desk, constraints, end: Callable[[Desk], object]) -> None:
+    asked = open_one(waiting, 1)
     end(waiting)
     assert next_number(waiting) is None
     assert waiting.core.compiled(asked, constraints.get(ONE), waiting.now) == []

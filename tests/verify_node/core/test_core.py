@@ -1,6 +1,7 @@
 """The verify node's state machine: rounds by hand, every refusal by name, and what lost messages lead to."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,17 +11,9 @@ from goodspeed.exact.trees import pack
 from goodspeed.fair.estimators import INITIAL_ACCEPTANCE
 from goodspeed.wire.generation import TokenBias
 from goodspeed.wire.handshake import VERSION, Heartbeat, Leave, Welcome
-from goodspeed.wire.messages import Ack, Close, LogitRules, Refusal, Verdict
-from tests.fakes import (
-    VOCAB,
-    Desk,
-    expected,
-    make_hello,
-    make_open,
-    next_token,
-    replace_message,
-    session_id,
-)
+from goodspeed.wire.messages import Ack, Close, LogitRules, Verdict
+from tests.fakes import VOCAB, Desk, expected, make_hello, make_open, next_token, replace_message, session_id
+from tests.verify_node.answers import refusal
 from verify_node.core.sessions import FORGOTTEN_S
 from verify_node.scheduler.allocate import FIRST_LENGTH
 from verify_node.scheduler.round import Outcome
@@ -31,39 +24,24 @@ from verify_node.slo.promises import GONE_S
 @pytest.fixture
 def desk():
     """A verify node that knows client a, and whose rounds wait for nobody."""
-    return knowing_a()
+    return Desk("a")
 
 
 @pytest.fixture
 def drafting():
     """Session 1 of client a has had its first verdict, and rounds wait for its draft."""
-    desk = knowing_a(rounds="barrier")
+    desk = Desk("a", rounds="barrier")
     desk.begin()
     assert desk.session().awaits_draft
     return desk
-
-
-def knowing_a(**options):
-    desk = Desk(**options)
-    assert isinstance(desk.hello("a"), Welcome)
-    return desk
-
-
-def refusal(answers, code):
-    """The only answer, a refusal of that code."""
-    [answer] = answers
-    assert isinstance(answer, Refusal), answer
-    assert answer.code == code
-    assert answer.what
-    assert answer.what_to_do
-    return answer
 
 
 # -- the way of a session ----------------------------------------------------------------------------------------------
 
 
 def test_the_first_verdict_is_one_token_and_how_much_may_be_drafted():
-    desk = knowing_a(rounds="barrier")
+    desk = Desk(rounds="barrier")
+    assert isinstance(desk.hello(), Welcome)
     assert desk.open() == []
     [verdict] = desk.round()
     assert verdict == Verdict(
@@ -72,9 +50,8 @@ def test_the_first_verdict_is_one_token_and_how_much_may_be_drafted():
     assert desk.round() == []  # a draft is awaited
 
 
-def test_a_long_round_does_not_count_as_usual_for_long():
+def test_a_long_round_does_not_count_as_usual_for_long(desk):
     """Else rounds would wait for drafts, after a long prompt, as long as that prompt took."""
-    desk = Desk("a")
     desk.open(max_tokens=100)
     desk.round(1.0)
     assert desk.core.rounds.round_s == pytest.approx(1.0)
@@ -87,18 +64,11 @@ def test_every_finished_round_teaches_what_rounds_cost(drafting, reads_per_row):
     cost = drafting.core.rounds.cost
     cost.reads_per_row = reads_per_row
     assert (cost.num_rounds, cost.round_s(3, 1, 0)) == (1, pytest.approx(0.01))  # the prompt's round
-    seen = []
-    cost.observe = lambda *row: seen.append(row)
+    cost.observe = Mock()
     drafting.draft()
     drafting.round(duration_s=0.25)
     context = 27 if reads_per_row else 3
-    assert seen == [(9, 1, context, 0.25)]  # eight drafted tokens behind the newest one, on a prompt of three
-
-
-def test_the_memory_bounds_the_context():
-    desk = Desk("a", num_pages=3, page_size=4)
-    refusal(desk.open(prompt=range(12)), "prompt")
-    assert desk.open(prompt=range(11)) == []
+    cost.observe.assert_called_once_with(9, 1, context, 0.25)  # eight drafted tokens, on a prompt of three
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -142,9 +112,10 @@ def test_a_session_that_cannot_be(desk, changes, code):
     assert not desk.core.sessions
 
 
-def test_too_many_sessions():
-    desk = Desk("a", max_sessions=1)
-    assert desk.open(number=1) == []
+def test_memory_bounds_the_context_and_a_limit_the_number_of_sessions():
+    desk = Desk("a", num_pages=3, page_size=4, max_sessions=1)
+    refusal(desk.open(number=1, prompt=range(12)), "prompt")
+    assert desk.open(number=1, prompt=range(11)) == []
     refusal(desk.open(number=2), "too_many_sessions")
     assert desk.open(number=1, epoch=2) == []  # what is open may be reopened
 
@@ -193,7 +164,7 @@ def test_no_more_is_verified_than_may_be_drafted(drafting, drafted):
 
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
 def test_a_draft_that_comes_before_the_first_verdict_is_of_use_after_it(rounds):
-    desk = knowing_a(rounds=rounds)
+    desk = Desk("a", rounds=rounds)
     desk.open()
     assert desk.draft(tokens=expected()[:5]) == []
     [verdict] = desk.round()
@@ -239,7 +210,7 @@ def test_an_empty_ratio_draft_needs_no_proposal(desk):
 
 def test_an_invalid_proposal_is_named_and_counts_as_disagreement(drafting):
     drafting.draft()
-    planned = drafting.core.plan(drafting.now)
+    planned = drafting.plan()
     drafting.target.run(planned)
     before = drafting.session().acceptance.value
     token = expected()[1]
@@ -256,12 +227,8 @@ def test_another_clients_session_is_out_of_reach(drafting, epoch):
     drafting.hello("b")
     tokens = list(drafting.session().tokens)
     draft = replace_message(drafting.honest_draft(), epoch=epoch)
-    for message in (
-        draft,
-        Ack(session_id(1), epoch, 4),
-        Close(session_id(1), epoch),
-        make_open(1, epoch=epoch, prompt=(5, 6)),
-    ):
+    again = make_open(1, epoch=epoch, prompt=(5, 6))
+    for message in (draft, Ack(session_id(1), epoch, 4), Close(session_id(1), epoch), again):
         answer = refusal(drafting.up("b", message), "not_owner")
         assert (answer.session_id, answer.epoch) == (session_id(1), epoch)
     assert drafting.session().tokens == tokens
@@ -272,10 +239,14 @@ def test_another_clients_session_is_out_of_reach(drafting, epoch):
 # -- lost and repeated messages ----------------------------------------------------------------------------------------
 
 
-def test_a_repeated_draft_is_taken_once(drafting):
+def test_an_open_or_a_draft_that_is_repeated_changes_nothing(drafting):
+    [again] = drafting.open()
+    assert drafting.core.counts.num_repeated == 1
+    assert (again.base_len, again.tokens) == (3, expected()[:1])
+    assert (again.may_draft, drafting.session().drafts.may_draft) == (8, 8)
     draft = drafting.honest_draft()
     assert drafting.up("a", draft) == drafting.up("a", draft) == []
-    planned = drafting.core.plan(drafting.now)
+    planned = drafting.plan()
     assert drafting.up("a", draft) == []  # while its round is in flight, too
     [verdict] = drafting.finish(planned)
     assert drafting.up("a", draft) == []  # nothing answers it, and nothing of it is left
@@ -291,13 +262,6 @@ def test_an_answer_to_a_verdict_that_was_sent_twice_tells_no_round_trip(desk):
     desk.now = 5.1
     assert desk.up("a", Ack(session_id(1), 1, 4)) == []
     assert desk.session().round_trip_s == 0.0
-
-
-def test_an_open_that_is_repeated_changes_nothing(drafting):
-    [verdict] = drafting.open()
-    assert drafting.core.counts.num_repeated == 1
-    assert (verdict.base_len, verdict.tokens) == (3, expected()[:1])
-    assert (verdict.may_draft, drafting.session().drafts.may_draft) == (8, 8)
 
 
 def test_all_that_is_unacknowledged_is_sent_again(desk):
@@ -322,13 +286,10 @@ def test_a_lost_finish_is_asked_for(desk):
 
 def test_the_window_closes_without_acks_and_opens_with_one(desk):
     desk.open(max_draft=0, max_tokens=100)
-    for _ in range(WINDOW + 1):  # of which the newest one is not overdue
-        assert len(desk.round()) == 1
-    assert desk.round() == []
-    desk.up("a", Ack(session_id(1), 1, 3 + WINDOW))
-    for _ in range(WINDOW):
-        assert len(desk.round()) == 1
-    assert desk.round() == []
+    for num_rounds in (WINDOW + 1, WINDOW):  # of the first ones, the newest is not overdue
+        assert [len(desk.round()) for _ in range(num_rounds)] == [1] * num_rounds
+        assert desk.round() == []
+        desk.up("a", Ack(session_id(1), 1, 3 + WINDOW))
 
 
 def test_the_newest_verdict_fills_no_window():
@@ -347,14 +308,12 @@ def test_a_far_client_gets_a_wider_window(desk):
     """Acks that take 0.5 s at 0.01 s a round: two round trips are 100 rounds, whatever was sent since."""
     desk.open(max_draft=0, max_tokens=180)
     arriving = []
-    lengths = []
     for step in range(400):
         desk.round()
         desk.now = step * 0.01
         arriving.append((desk.now + 0.5, len(desk.session().tokens)))
         while arriving[0][0] <= desk.now:
             desk.up("a", Ack(session_id(1), 1, arriving.pop(0)[1]))
-        lengths.append(len(desk.session().tokens))
         if desk.session().finished:
             break
     assert desk.session().round_trip_s == pytest.approx(0.5, rel=0.1)
@@ -375,7 +334,7 @@ def test_the_round_in_flight_ends_and_no_other_begins_in_a_node_that_stops(desk)
 # -- opening again -----------------------------------------------------------------------------------------------------
 
 
-def test_a_session_goes_on_from_what_is_committed(drafting):
+def test_a_session_goes_on_from_what_is_committed_and_memory_that_is_not_right_any_more_is_dropped(drafting):
     drafting.draft(tokens=drafting.honest_draft().tokens[:2])
     drafting.round()
     assert drafting.open(epoch=2, committed=expected()[:2]) == []
@@ -384,10 +343,7 @@ def test_a_session_goes_on_from_what_is_committed(drafting):
     assert (verdict.epoch, verdict.base_len, verdict.tokens) == (2, 5, expected()[2:3])
     refusal(drafting.up("a", Ack(session_id(1), 1, 5)), "stale_epoch")
     refusal(drafting.open(epoch=1), "stale_epoch")
-
-
-def test_memory_that_is_not_right_any_more_is_dropped(drafting):
-    drafting.open(epoch=2, prompt=(1, 9, 3))
+    drafting.open(epoch=3, prompt=(1, 9, 3))
     assert session_id(1) not in drafting.core.pool, "a text of a new place has no memory, either"
     drafting.round()
     assert drafting.text() == (next_token(1, (1, 9, 3)),)
@@ -428,7 +384,7 @@ def test_a_text_keeps_its_place_for_some_losses(desk: Desk) -> None:
 def test_a_session_that_is_closed_and_opened_within_a_round_is_another_one(drafting):
     """Were the same epoch enough to know it by, the round's tokens would land in the wrong place."""
     drafting.draft()
-    planned = drafting.core.plan(drafting.now)
+    planned = drafting.plan()
     drafting.up("a", Close(session_id(1), 1))
     drafting.open()
     assert drafting.finish(planned) == []
@@ -451,7 +407,7 @@ def test_heartbeats_go_to_everybody_when_due(desk):
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_silent_peer_loses_its_sessions(drafting, in_flight):
     drafting.draft()
-    planned = drafting.core.plan(drafting.now) if in_flight else None
+    planned = drafting.plan() if in_flight else None
     drafting.hello("b")
     drafting.now = 5.0
     drafting.up("b", Heartbeat(b"b" * 8))
@@ -530,9 +486,6 @@ def test_a_client_that_comes_by_anothers_connection_ends_the_others_sessions(dra
     assert drafting.session().peer_id == b"b"
 
 
-# -- another draft model -----------------------------------------------------------------------------------------------
-
-
 def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
     for _ in range(5):
         drafting.draft(alpha=0.0)
@@ -551,21 +504,6 @@ def test_what_was_learned_of_a_draft_model_is_not_believed_of_another(drafting):
     assert client.acceptance.value == INITIAL_ACCEPTANCE
     assert client.acceptance_bound.most == most, "what its drafts have brought still bounds what is believed"
     assert client.calibrations["model"].by_code == claims, "or a liar could rename its model"
-
-
-# -- prompts take turns ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_tokens", [30, 200])
-def test_a_clients_many_prompts_hold_up_anothers_for_one_round(num_tokens):
-    """Half of a round's 64 tokens are for prompts, so the many prompts take many rounds."""
-    desk = Desk("many", "one", max_round_tokens=64, num_pages=500, max_sessions=64)
-    for number in range(1, 11):
-        desk.open("many", number, prompt=(number,) * num_tokens, max_tokens=2)
-    desk.round()
-    desk.open("one", 11, prompt=(1,) * 20, max_tokens=2)
-    waited = next(number for number in range(20) if any(one.session_id == session_id(11) for one in desk.round()))
-    assert waited <= 1
 
 
 @pytest.mark.parametrize("order", ["fcfs", "laps"])

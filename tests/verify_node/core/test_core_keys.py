@@ -8,6 +8,7 @@ from goodspeed.wire.enrolled import Enrolled
 from goodspeed.wire.handshake import Heartbeat, Leave, Welcome
 from goodspeed.wire.messages import Ack, Close, OpenSession, Refusal, UpMessage
 from tests.fakes import Desk, make_core, make_hello, make_open, replace_message, session_id
+from tests.verify_node.answers import refusal
 
 KEYS = {name: name * 40 for name in "abcd"}
 
@@ -41,11 +42,7 @@ def desk() -> KeyedDesk:
 
 
 def code(answers: list[Any]) -> str:
-    [answer] = answers
-    assert isinstance(answer, Refusal), answer
-    assert answer.what
-    assert answer.what_to_do
-    return answer.code
+    return refusal(answers).code
 
 
 def test_only_enrolled_keys_are_heard(desk: KeyedDesk) -> None:
@@ -56,10 +53,11 @@ def test_only_enrolled_keys_are_heard(desk: KeyedDesk) -> None:
     assert desk.core.replies.refusals["not_enrolled"] == 8
 
 
-def test_a_key_has_one_name(desk: KeyedDesk) -> None:
+def test_a_key_has_one_name_and_nobody_elses(desk: KeyedDesk) -> None:
     [answer] = desk.up("c", make_hello("a"))
     assert (answer.code, "'c'" in answer.what) == ("wrong_name", True)
     assert b"c" not in desk.core.peers
+    assert code(desk.up("a", make_hello("b"), key="b")) == "not_owner"
 
 
 def of_session_1(desk: KeyedDesk) -> list[UpMessage]:
@@ -78,10 +76,6 @@ def test_a_name_taken_by_another_key_gets_nothing_of_its_owner(desk: KeyedDesk, 
     assert {verdict.session_id for verdict in desk.round()} == {session_id(2)}
     assert isinstance(desk.hello("a"), Welcome)  # its owner, back
     assert desk.open("a", 1, epoch=2) == []
-
-
-def test_a_hello_by_anothers_name_is_refused_too(desk: KeyedDesk) -> None:
-    assert code(desk.up("a", make_hello("b"), key="b")) == "not_owner"
 
 
 def test_a_process_that_connects_again_takes_its_sessions_along(desk: KeyedDesk) -> None:

@@ -18,7 +18,6 @@ from goodspeed.constraint.compiling import Compiled, Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.errors import ConstraintError
 from goodspeed.exact.proposal_bytes import certain
-from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.handshake import Heartbeat
 from goodspeed.wire.messages import Ack, Close, DownMessage, Draft, Refusal, UpMessage, Verdict
@@ -35,6 +34,9 @@ MAX_TOKENS = 12
 MANY = 400  # rounds within which everything is over once all are honest
 
 numbers = st.sampled_from(sorted(OWNERS))
+peers = st.sampled_from(PEERS)
+alphas = st.sampled_from([0.0, 0.7, 1.0])
+lengths = st.integers(1, 14)
 tokens = st.lists(st.integers(0, VOCAB + 1), max_size=8).map(tuple)
 
 
@@ -61,31 +63,23 @@ class CoreLaws(RuleBasedStateMachine):
         self.asked: Session | None = None  # whose form is compiled
 
     @initialize(
-        budget=st.sampled_from([1, 3, 8]),
-        num_pages=st.sampled_from([10, 14, 64]),
-        rounds=st.sampled_from(["barrier", "continuous"]),
-        policy=st.sampled_from(["gradient", "fixed", "phases"]),
-        max_sessions=st.sampled_from([4, 100]),
-        lengths=st.lists(st.integers(1, 14), min_size=4, max_size=4),
+        options=st.fixed_dictionaries(
+            {
+                "budget": st.sampled_from([1, 3, 8]),
+                "num_pages": st.sampled_from([10, 14, 64]),
+                "rounds": st.sampled_from(["barrier", "continuous"]),
+                "policy": st.sampled_from(["gradient", "fixed"]) | st.builds(Phases, st.just(1)),
+                "max_sessions": st.sampled_from([4, 100]),
+            }
+        ),
+        prompts=st.lists(lengths, min_size=4, max_size=4),
     )
-    def begin(
-        self, budget: int, num_pages: int, rounds: str, policy: str, max_sessions: int, lengths: list[int]
-    ) -> None:
-        self.desk = Desk(
-            budget=budget,
-            max_round_tokens=20,
-            num_pages=num_pages,
-            page_size=4,
-            context_len=40,
-            rounds=rounds,
-            policy=Phases(1) if policy == "phases" else policy,
-            max_sessions=max_sessions,
-            constraints=Forms(VOCABULARY),
-        )
+    def begin(self, options: dict[str, Any], prompts: list[int]) -> None:
+        self.desk = Desk(max_round_tokens=20, page_size=4, context_len=40, constraints=Forms(VOCABULARY), **options)
         self.desk.compiles = False
         for peer in PEERS:
             self._say(peer, make_hello(peer))
-        for number, length in enumerate(lengths, start=1):
+        for number, length in enumerate(prompts, start=1):
             self.open(number, length, stops=False, logprobs=number % 2 == 0, form=None)
 
     # -- what draft nodes say --------------------------------------------------------------------------------------
@@ -96,17 +90,11 @@ class CoreLaws(RuleBasedStateMachine):
         self._look_at(answers)
         return answers
 
-    @rule(peer=st.sampled_from(PEERS), restarted=st.booleans())
+    @rule(peer=peers, restarted=st.booleans())
     def hello(self, peer: str, restarted: bool) -> None:
         self._say(peer, make_hello(peer, boot_id=b"another-" if restarted else peer.encode().rjust(8)))
 
-    @rule(
-        number=numbers,
-        length=st.integers(1, 14),
-        stops=st.booleans(),
-        logprobs=st.booleans(),
-        form=st.sampled_from(FORMS),
-    )
+    @rule(number=numbers, length=lengths, stops=st.booleans(), logprobs=st.booleans(), form=st.sampled_from(FORMS))
     def open(self, number: int, length: int, stops: bool, logprobs: bool, form: Constraint | None) -> None:
         opened = make_open(
             number,
@@ -144,27 +132,25 @@ class CoreLaws(RuleBasedStateMachine):
             committed = committed[: int(kept * len(committed))][: opened.max_tokens - 1]
             self._say(OWNERS[number], replace(opened, epoch=session.epoch + 1, committed=committed))
 
-    @rule(number=numbers, peer=st.sampled_from(PEERS), epoch=st.integers(0, 3), prompt=tokens, committed=tokens)
-    def open_anything(
-        self, number: int, peer: str, epoch: int, prompt: tuple[int, ...], committed: tuple[int, ...]
-    ) -> None:
+    @rule(number=numbers, peer=peers, epoch=st.integers(0, 3), prompt=tokens, committed=tokens)
+    def open_anything(self, number, peer, epoch, prompt, committed):
         self._say(peer, make_open(number, epoch=epoch, prompt=prompt, committed=committed, max_tokens=MAX_TOKENS))
 
-    @rule(number=numbers, alpha=st.sampled_from([0.0, 0.7, 1.0]), complete=st.booleans())
+    @rule(number=numbers, alpha=alphas, complete=st.booleans())
     def draft(self, number: int, alpha: float, complete: bool = True) -> None:
         session = self.desk.core.sessions.get(session_id(number))
         if session is not None and not session.finished:
             honest = self.desk.honest_draft(number, alpha)
             self._say(self._owner(number), replace(honest, complete=complete))
 
-    @rule(alpha=st.sampled_from([0.0, 0.7, 1.0]))
+    @rule(alpha=alphas)
     def all_draft(self, alpha: float) -> None:
         for number in OWNERS:
             self.draft(number, alpha)
 
     @rule(
         number=numbers,
-        peer=st.sampled_from(PEERS),
+        peer=peers,
         epoch=st.integers(-1, 1),
         base=st.integers(-3, 2),
         drafted=tokens,
@@ -173,18 +159,7 @@ class CoreLaws(RuleBasedStateMachine):
         complete=st.booleans(),
         shape=st.sampled_from(["chain", "tree", "drawn"]),
     )
-    def draft_anything(
-        self,
-        number: int,
-        peer: str,
-        epoch: int,
-        base: int,
-        drafted: tuple[int, ...],
-        right: bool,
-        source: NodeSource,
-        complete: bool,
-        shape: str,
-    ) -> None:
+    def draft_anything(self, number, peer, epoch, base, drafted, right, source, complete, shape):
         session = self.desk.core.sessions.get(session_id(number))
         if session is None:
             return
@@ -210,7 +185,7 @@ class CoreLaws(RuleBasedStateMachine):
         if answers:
             assert (session.drafts.newest, session.acked) == before
 
-    @rule(number=numbers, peer=st.sampled_from(PEERS), base_len=st.integers(0, 30), epoch=st.integers(0, 2))
+    @rule(number=numbers, peer=peers, base_len=st.integers(0, 30), epoch=st.integers(0, 2))
     def acknowledge(self, number: int, peer: str, base_len: int, epoch: int) -> None:
         self._say(peer, Ack(session_id(number), epoch, base_len))
 
@@ -219,7 +194,7 @@ class CoreLaws(RuleBasedStateMachine):
         if session := self.desk.core.sessions.get(session_id(number)):
             self._say(self._owner(number), Ack(session.session_id, session.epoch, len(session.tokens)))
 
-    @rule(number=numbers, peer=st.sampled_from(PEERS), epoch=st.integers(0, 3))
+    @rule(number=numbers, peer=peers, epoch=st.integers(0, 3))
     def close(self, number: int, peer: str, epoch: int) -> None:
         session = self.desk.core.sessions.get(session_id(number))
         self._say(peer, Close(session_id(number), epoch))

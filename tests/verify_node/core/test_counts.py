@@ -16,15 +16,11 @@ def desk():
     return desk
 
 
-def test_a_first_token(desk):
-    counts = desk.core.counts
+def test_a_first_token_a_draft_accepted_whole_and_one_in_part(desk):
+    counts, client = desk.core.counts, desk.session().client
     assert (counts.num_prompt_tokens, counts.num_tokens, counts.num_drafts) == (3, 1, 0)
     assert counts.round_tokens.total == 3
     assert counts.round_s.total == pytest.approx(0.01)
-
-
-def test_a_draft_accepted_whole_and_one_in_part(desk):
-    counts, client = desk.core.counts, desk.session().client
     desk.draft()
     desk.round()
     assert (counts.num_prompt_tokens, counts.num_tokens) == (3, 10)
@@ -36,27 +32,22 @@ def test_a_draft_accepted_whole_and_one_in_part(desk):
     assert (client.num_tokens, client.num_drafted, client.num_accepted) == (12, 11, 9)
 
 
-def test_what_a_session_opened_again_lost_on_its_way_counts_once(desk):
-    """The verdicts got lost: the draft node asks for these tokens again."""
+@pytest.mark.parametrize("keeps", [False, True], ids=["lost verdicts", "kept tokens"])
+def test_what_a_session_opened_again_brings_or_lost_on_its_way_counts_once(desk, keeps):
+    """keeps: its draft node has the first tokens; else it asks for them again."""
     counts, text = desk.core.counts, desk.text()
     desk.draft()
     desk.round()
     assert (counts.num_prompt_tokens, counts.num_tokens) == (3, 10)
     for epoch in range(2, MAX_RETURNS + 4):
-        desk.begin(epoch=epoch)
-        assert desk.text() == text
+        desk.begin(epoch=epoch, committed=text if keeps else ())
+        assert desk.text()[:1] == text
         assert (counts.num_prompt_tokens, counts.num_tokens) == (3, 10)
     while not desk.session().finished:
         desk.draft()
         desk.round()
     assert counts.num_prompt_tokens == 3
     assert counts.num_tokens == desk.session().client.num_tokens == len(desk.text())
-
-
-def test_a_session_opened_again_brings_its_prompt_once(desk):
-    text = desk.text()
-    desk.begin(epoch=2, committed=text)
-    assert desk.core.counts.num_prompt_tokens == 3
 
 
 # -- who left, and who was lost and is missed --------------------------------------------------------------------------
@@ -68,10 +59,8 @@ def test_a_client_that_says_goodbye_has_left_and_is_not_lost():
     assert desk.up("a", Leave()) == []
     desk.now = 100.0
     desk.core.tick(desk.now)
-    assert [(entry.kind, entry.client) for entry in desk.core.client_events.newest_first()] == [
-        ("left", "a"),
-        ("joined", "a"),
-    ]
+    told = [(entry.kind, entry.client) for entry in desk.core.client_events.newest_first()]
+    assert told == [("left", "a"), ("joined", "a")]
     assert desk.core.client_events.losses_since(0.0) == []
 
 

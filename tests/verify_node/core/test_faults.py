@@ -41,16 +41,11 @@ class Faults:
             sys.setprofile(None)
 
     def _called(self, frame: FrameType, event: str, _: Any) -> None:
-        name = frame.f_code.co_filename
-        is_generator = frame.f_code.co_name == "<genexpr>"  # one that is thrown away is called, too, and may not raise
-        if (
-            event == "call"
-            and not is_generator
-            and "/tests/" not in name
-            and ("/verify_node/" in name or "/fair/" in name)
-        ):
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        is_ours = "/tests/" not in file and ("/verify_node/" in file or "/fair/" in file)
+        if event == "call" and is_ours and name != "<genexpr>":  # generators that are thrown away may not raise
             self.num_calls += 1
-            if self.num_calls == self._at or (self._always and frame.f_code.co_name == self._always):
+            if self.num_calls == self._at or (self._always and name == self._always):
                 raise Fault
 
 

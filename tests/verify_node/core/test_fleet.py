@@ -20,14 +20,12 @@ def replica(name, load=IDLE):
 
 
 def know(desk, *others, own="own"):
-    """Tells it of the others; returns who is told what."""
-    table = [replica("own"), *others]
-    sends = desk.core.fleet.know(own, [_told_now(one, desk.now) for one in table], desk.now)
-    return [(send.peer_id, send.message) for send in sends]
-
-
-def _told_now(one, now):
-    return replace(one, load=replace(one.load, told_at=now)) if one.load is not None else one
+    """Tells it of the others as they are now; returns who is told what."""
+    table = [
+        one if one.load is None else replace(one, load=replace(one.load, told_at=desk.now))
+        for one in (replica("own"), *others)
+    ]
+    return [(send.peer_id, send.message) for send in desk.core.fleet.know(own, table, desk.now)]
 
 
 def make(*others, busy=False, **options):
@@ -44,16 +42,19 @@ def redirects(messages):
     return [one for one in messages if isinstance(one, Redirect)]
 
 
+def farewell(desk):
+    """What it says when it is told to stop."""
+    desk.core.drain()
+    return [send.message for send in desk.core.farewell(desk.now)]
+
+
 def test_alone_it_sends_nobody_anywhere_and_tells_nothing():
+    """So does a node that the table does not name: it is that of another fleet."""
     desk = Desk(max_sessions=1)
     assert len(desk.up("a", make_hello("a"))) == 1
     assert know(desk) == [(b"a", Heartbeat(desk.core.welcome.boot_id, tuple(desk.core.fleet.news or ())[:1]))]
     desk.open("a", 1)
     assert [one.code for one in desk.open("a", 2)] == ["too_many_sessions"]
-
-
-def test_a_table_without_itself_is_that_of_another_fleet():
-    desk = make()
     assert know(desk, replica("b"), own="somebody") == [(b"a", Heartbeat(desk.core.welcome.boot_id, ()))]
     assert desk.core.fleet.is_alone
 
@@ -98,9 +99,12 @@ def test_how_much_there_is_to_do_is_told_now_and_then():
     assert know(desk, replica("b", BUSY)) == [], "nothing is new"
 
 
-def test_a_new_text_goes_where_it_waits_less_and_stays_where_it_does_not():
-    assert redirects(make(replica("b", SLOW)).open()) == []
-    assert redirects(make(replica("b", BUSY), busy=True).open()) == []
+@pytest.mark.parametrize(("load", "busy"), [(SLOW, False), (BUSY, True), (None, True)], ids=["slow", "busy", "unknown"])
+def test_a_new_text_stays_where_it_waits_no_longer(load, busy):
+    assert redirects(make(replica("b", load), busy=busy).open()) == []
+
+
+def test_a_new_text_goes_where_it_waits_less():
     sent = redirects(make(replica("b"), busy=True).open())
     assert [(one.endpoint, one.hops, one.reason) for one in sent] == [("tcp://b:5555", 1, "load")]
 
@@ -137,11 +141,11 @@ def test_a_session_that_is_open_is_not_sent_on_when_its_message_comes_twice():
     assert redirects(desk.open("a", 2))
 
 
-def test_nobody_is_sent_to_another_target_nor_to_who_stops():
-    for load in (replace(IDLE, target_fingerprint="another"), replace(IDLE, is_draining=True)):
-        desk = make(replica("b", load), busy=True)
-        desk.core.register.welcome = replace(desk.core.welcome, target_fingerprint="own")
-        assert redirects(desk.open()) == []
+@pytest.mark.parametrize("change", [{"target_fingerprint": "another"}, {"is_draining": True}], ids=str)
+def test_nobody_is_sent_to_another_target_nor_to_who_stops(change):
+    desk = make(replica("b", replace(IDLE, **change)), busy=True)
+    desk.core.register.welcome = replace(desk.core.welcome, target_fingerprint="own")
+    assert redirects(desk.open()) == []
 
 
 def test_not_all_go_to_the_same_one_before_it_tells_again():
@@ -153,10 +157,9 @@ def test_not_all_go_to_the_same_one_before_it_tells_again():
 def test_a_replica_that_stops_sends_its_open_sessions_on_and_then_says_so():
     desk = make(replica("b", SLOW))
     desk.open("a", 1)
-    desk.core.drain()
-    sends = [send.message for send in desk.core.farewell(desk.now)]
-    assert [(one.endpoint, one.reason) for one in redirects(sends)] == [("tcp://b:5555", "draining")]
-    assert sends[-1].code == "draining"
+    said = farewell(desk)
+    assert [(one.endpoint, one.reason) for one in redirects(said)] == [("tcp://b:5555", "draining")]
+    assert said[-1].code == "draining"
     assert desk.core.counts.redirects["draining"] == 1
 
 
@@ -166,13 +169,13 @@ def test_a_session_that_got_tokens_here_has_all_its_hops_again():
     desk.open("a", 2, hops=MAX_HOPS)
     assert any(isinstance(one, Verdict) for one in desk.round())
     desk.open("a", 3, hops=MAX_HOPS)
-    desk.core.drain()
-    sent = redirects([send.message for send in desk.core.farewell(desk.now)])
+    sent = redirects(farewell(desk))
     assert {one.session_id[-1]: one.hops for one in sent} == {1: 1, 2: 1}, "the third has got none yet"
 
 
-def test_a_stopping_replica_sends_new_texts_on_and_refuses_them_where_it_is_alone():
-    desk = make(replica("b"))
+@pytest.mark.parametrize("load", [IDLE, None], ids=["idle", "of unknown load"])
+def test_a_stopping_replica_sends_new_texts_on_and_refuses_them_where_it_is_alone(load):
+    desk = make(replica("b", load))
     desk.core.drain()
     assert [one.reason for one in redirects(desk.open())] == ["draining"]
     assert desk.core.fleet.can_take_over(desk.now)
@@ -181,13 +184,6 @@ def test_a_stopping_replica_sends_new_texts_on_and_refuses_them_where_it_is_alon
     assert [one.code for one in alone.open()] == ["draining"]
     assert not alone.core.fleet.can_take_over(alone.now)
     assert not make(replica("b", replace(IDLE, is_draining=True))).core.fleet.can_take_over(alone.now)
-
-
-def test_an_unknown_load_is_no_reason_to_go_there_but_better_than_stopping():
-    assert redirects(make(replica("b", None), busy=True).open()) == []
-    desk = make(replica("b", None))
-    desk.core.drain()
-    assert redirects(desk.open())
 
 
 def test_an_idle_replica_does_not_report_the_rounds_of_a_past_load() -> None:

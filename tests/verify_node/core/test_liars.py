@@ -6,6 +6,7 @@
 import math
 from collections import Counter
 from functools import cache
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,8 +15,9 @@ from experiments.simulation.texts.acceptance import Acceptance, Independent
 from experiments.simulation.texts.draft_model import DraftModel
 from goodspeed.drafting.proposing import Propose
 from goodspeed.wire.fields import MAX_DRAFT, NodeSource
-from goodspeed.wire.messages import Draft, Refusal, Verdict
+from goodspeed.wire.messages import Draft, Verdict
 from tests.fakes import Desk, expected, proposal, request_of, session_id
+from tests.verify_node.answers import number_of, refusals
 from verify_node.scheduler.round import Outcome, Round
 from verify_node.session.session import Session
 
@@ -29,32 +31,30 @@ class Evident(Desk):
         super().__init__(*names, rounds="barrier")
         self.against = against
         self.rounds: list[Round] = []
-        run = self.target.run
+        self._run, self.target.run = self.target.run, self._tell  # type: ignore[method-assign]
 
-        def telling(planned: Round):
-            self.rounds.append(planned)
-            rules = {entry.session_id: entry.verification for entry in planned.entries if entry.num_drafted}
-            return [
-                replace(outcome, evidence=(self.against if self.is_of_a(outcome.session_id) else -0.1,))
-                if rules.get(outcome.session_id) == "ratio"
-                else outcome
-                for outcome in run(planned)
-            ]
-
-        self.target.run = telling  # type: ignore[method-assign]
+    def _tell(self, planned: Round) -> list[Outcome]:
+        self.rounds.append(planned)
+        by_ratio = {one.session_id for one in planned.entries if one.num_drafted and one.verification == "ratio"}
+        return [
+            replace(outcome, evidence=(self.against if self.is_of_a(outcome.session_id) else -0.1,))
+            if outcome.session_id in by_ratio
+            else outcome
+            for outcome in self._run(planned)
+        ]
 
     def is_of_a(self, key: bytes) -> bool:
         return self.core.sessions[key].client.name == "a"
 
     def rules(self) -> dict[int, str]:
         """The rule by which each session of the last round was verified."""
-        return {int.from_bytes(entry.session_id, "big"): entry.verification for entry in self.rounds[-1].entries}
+        return {number_of(entry.session_id): entry.verification for entry in self.rounds[-1].entries}
 
 
 def draft_all(desk: Desk) -> None:
     for session in list(desk.core.sessions.values()):
         if session.awaits_draft:
-            desk.draft(session.client.name, int.from_bytes(session.session_id, "big"))
+            desk.draft(session.client.name, number_of(session.session_id))
 
 
 def test_a_liar_goes_on_under_match_and_nobody_else_does():
@@ -67,7 +67,7 @@ def test_a_liar_goes_on_under_match_and_nobody_else_does():
     told = []
     for _ in range(4):
         draft_all(desk)
-        told += [answer for answer in desk.round() if isinstance(answer, Refusal)]
+        told += refusals(desk.round())
     [refused] = told  # once, and about one draft
     assert refused.code == "proposal"
     assert refused.session_id in (session_id(1), session_id(2))
@@ -132,28 +132,13 @@ BUDGET = 24
 class Neighbours(Desk):
     """Three honest clients, one session each, and one more called a, with any number; a round takes 0.1 s."""
 
-    def __init__(
-        self,
-        process: Acceptance | None,
-        num_sessions: int = 1,
-        *,
-        rounds: str,
-        source: NodeSource = "model",
-        claims: bytes = b"",
-    ) -> None:
+    def __init__(self, process, num_sessions=1, *, rounds: str, source: NodeSource = "model", claims=b""):
         """process: how often the drafts of a agree; None: it never drafts. source, claims: what it says of them.
 
         claims: the probabilities code of each of its tokens; those of the others are their acceptance rates.
         """
-        super().__init__(
-            rounds=rounds,
-            budget=BUDGET,
-            max_round_tokens=400,
-            num_pages=1 << 16,
-            context_len=1 << 16,
-            self_draft=False,
-            validates=False,
-        )
+        large: dict[str, Any] = {"budget": BUDGET, "num_pages": 1 << 16, "context_len": 1 << 16}
+        super().__init__(rounds=rounds, max_round_tokens=400, self_draft=False, validates=False, **large)
         processes: dict[str, Acceptance | None] = {name: Independent(alpha) for name, alpha in HONEST.items()}
         models = {}
         for name, count in [*dict.fromkeys(HONEST, 1).items(), ("a", num_sessions)]:
@@ -188,7 +173,8 @@ class Neighbours(Desk):
             length = min(session.drafts.may_draft, MAX_DRAFT)
             wanted = Propose(request_of(session.opened), 1, 0, tuple(session.tokens), length)
             tokens = proposal(self.model, wanted)
-        probabilities, source = (self.claims * len(tokens), self.source) if name == "a" else (b"", "model")
+        probabilities = self.claims * len(tokens) if name == "a" else b""
+        source: NodeSource = self.source if name == "a" else "model"
         complete = session.session_id not in self.withheld
         draft = Draft(session.session_id, 1, len(session.tokens), tokens, probabilities, source, complete=complete)
         assert not self.up(name, draft)
@@ -241,6 +227,12 @@ def test_false_probabilities_cost_no_more_than_an_honest_client(place, source, r
 
 
 @both
+@pytest.mark.parametrize("num_sessions", [4, 16])
+def test_many_sessions_share_what_one_client_gets(num_sessions, rounds):
+    check_bound(Neighbours(Independent(1.0), num_sessions, rounds=rounds).play(NUM_ROUNDS), beside_the_best(rounds))
+
+
+@both
 def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that_is_never_right(rounds):
     """They are found out in the round, so the draft has taken its place in it: it counts as rejected."""
 
@@ -259,12 +251,6 @@ def test_distributions_that_are_none_cost_others_what_an_honest_client_does_that
     assert found == Neighbours(Independent(0.0), rounds=rounds).play(NUM_ROUNDS)
     check_bound(found, beside_the_best(rounds))
     assert desk.core.replies.refusals["proposal"] > 5
-
-
-@both
-@pytest.mark.parametrize("num_sessions", [4, 16])
-def test_many_sessions_share_what_one_client_gets(num_sessions, rounds):
-    check_bound(Neighbours(Independent(1.0), num_sessions, rounds=rounds).play(NUM_ROUNDS), beside_the_best(rounds))
 
 
 @pytest.mark.parametrize("num_sessions", [1, 8, pytest.param(64, marks=pytest.mark.thorough)])

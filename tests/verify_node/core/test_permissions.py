@@ -13,22 +13,17 @@ from verify_node.scheduler.draft_model_switch import MANY_ELSEWHERE
 
 
 def begin(**opened: Any) -> Desk:
+    """A session of a client that has shown that it can draft as much as anybody may."""
     desk = Desk("a", self_draft=False)
-    deliver(desk, "a")
+    desk.core.allocator.client("a").draft_depth = MAX_DRAFT
     desk.open(**{"max_tokens": 40, **opened})
     return desk
-
-
-def deliver(desk: Desk, *names: str) -> None:
-    """Has these clients shown that they can draft as much as anybody may."""
-    for name in names:
-        desk.core.allocator.client(name).draft_depth = MAX_DRAFT
 
 
 def test_one_session_alone_may_have_all_that_is_shared_out_drafted() -> None:
     desk = begin()
     for _ in range(3):
-        deliver(desk, "a")
+        desk.session().client.draft_depth = MAX_DRAFT
         [verdict] = desk.round()
         assert verdict.may_draft == desk.session().drafts.may_draft == int(PERMITTED * desk.core.limits.budget) == 24
 
@@ -109,16 +104,20 @@ def test_whoever_is_slower_with_drafts_is_asked_for_one_token_so_that_it_waits_a
     assert asked == [500]
 
 
+class Giving:
+    """Gives everybody so much; with None it fails."""
+
+    def __init__(self, length: int | None) -> None:
+        self.length = length
+
+    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
+        if self.length is None:
+            raise ValueError("no such table")
+        return [min(self.length, client.max_length) for client in clients]
+
+
 def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pytest.LogCaptureFixture) -> None:
-    class Failing:
-        fails = True
-
-        def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
-            if self.fails:
-                raise ValueError("no such table")
-            return [min(6, client.max_length) for client in clients]
-
-    policy = Failing()
+    policy = Giving(None)
     desk = Desk("a", policy=OwnPolicy("mine:Failing", lambda: policy), self_draft=False)
     desk.open()
     assert [verdict.may_draft for _ in range(5) for verdict in desk.round()] == [0] * 5
@@ -127,7 +126,7 @@ def test_a_policy_that_fails_permits_nothing_until_it_answers_again(caplog: pyte
         f"draft models may not draft after such a round (errors so far: {num})"
         for num in (1, 2, 4)
     ]
-    policy.fails = False
+    policy.length = 6
     assert [verdict.may_draft for verdict in desk.round()] == [6]
 
 
@@ -147,18 +146,8 @@ def test_in_barrier_rounds_who_proposes_nothing_is_permitted_little() -> None:
     assert permitted["a"] > 2 * permitted["b"]
 
 
-# -- one token, after a time without -----------------------------------------------------------------------------------
-
-
-class Nobody:
-    """Gives nobody anything."""
-
-    def allocate(self, clients: Sequence[ClientState], budget: int) -> list[int]:
-        return [0] * len(clients)
-
-
 def test_in_barrier_rounds_a_session_without_may_draft_one_token_now_and_then() -> None:
-    policy = OwnPolicy("mine:Nobody", Nobody)
+    policy = OwnPolicy("mine:Giving", lambda: Giving(0))
     desk = Desk("a", rounds="barrier", policy=policy, self_draft=False, context_len=999, num_pages=999)
     desk.open(max_tokens=900)
     permitted = []
@@ -182,6 +171,5 @@ def test_much_work_of_its_own_makes_it_compare_draft_models_elsewhere(rounds: st
     desk.hello("a")
     for session in range(number):
         desk.open("a", session)
-    outcomes = desk.target.run(desk.plan())
-    desk.core.rounds.finish(outcomes, 0.01, desk.now, work_s=0.01)
+    desk.finish(desk.plan(), work_s=0.01)
     assert desk.core.rounds.model_switch.compares is compares

@@ -10,7 +10,8 @@ from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.handshake import Leave
 from goodspeed.wire.messages import Ack, Close, Slo, Verdict
 from tests.fakes import Desk, alone, request_of, session_id
-from verify_node.scheduler.round import Outcome, Round
+from tests.verify_node.answers import fed
+from verify_node.scheduler.round import Outcome
 
 PROMPT = tuple(range(1, 31))
 """Seven full pages of four tokens, and two tokens."""
@@ -24,15 +25,23 @@ def open_one(desk: Desk, number: int, *, peer: str = "a", salt: bytes = b"alice"
     desk.open(peer, number, cache_salt=salt, **({"prompt": PROMPT} | changes))
 
 
-def run(desk: Desk, number: int, peer: str = "a") -> list[Verdict]:
-    """The verdicts of a session until its text is at its end, each of them acknowledged."""
-    verdicts: list[Verdict] = []
+def write(desk: Desk, number: int, *, peer: str = "a", **changes: Any) -> list[Verdict]:
+    """Opens a session; returns its verdicts until its text is at its end."""
+    open_one(desk, number, peer=peer, **changes)
+    return run(desk, number)
+
+
+def alone_of(desk: Desk, number: int) -> tuple[int, ...]:
+    """What the target alone writes for an open session."""
+    return alone(request_of(desk.session(number).opened))
+
+
+def run(desk: Desk, number: int) -> list[Verdict]:
+    """The verdicts of a session until its text is at its end; all sessions acknowledge theirs."""
+    verdicts: list[Any] = []
     for _ in range(200):
-        told = [one for one in desk.round() if isinstance(one, Verdict)]
-        for verdict in told:
-            position = verdict.base_len + len(verdict.tokens)
-            desk.up(peer, Ack(verdict.session_id, verdict.epoch, position))
-        verdicts += [one for one in told if one.session_id == session_id(number)]
+        verdicts += [verdict for verdict in desk.round() if verdict.session_id == session_id(number)]
+        desk.acknowledge()
         if verdicts and verdicts[-1].finish_reason:
             return verdicts
     raise AssertionError(f"session {number} is not at its end")
@@ -49,10 +58,8 @@ def text_of(verdicts: list[Verdict]) -> tuple[int, ...]:
 def test_the_same_prompt_is_read_once_and_the_text_is_the_targets_own() -> None:
     desk = desk_of()
     for number in (1, 2):
-        open_one(desk, number)
-        opened = desk.session(number).opened
-        verdicts = run(desk, number)
-        assert text_of(verdicts) == alone(request_of(opened))
+        verdicts = write(desk, number)
+        assert text_of(verdicts) == alone_of(desk, number)
         assert {verdict.num_cached for verdict in verdicts[1:]} == {0}
         assert verdicts[0].num_cached == (0 if number == 1 else 28)
     assert found(desk) == (60, 28)
@@ -61,23 +68,18 @@ def test_the_same_prompt_is_read_once_and_the_text_is_the_targets_own() -> None:
 def test_the_second_turn_of_a_chat_reads_what_is_new() -> None:
     """The first turn's answer is there, too, up to the last full page before its newest token."""
     desk = desk_of(num_pages=100)
-    open_one(desk, 1, max_tokens=15)
-    turn = (*PROMPT, *text_of(run(desk, 1)))
+    turn = (*PROMPT, *text_of(write(desk, 1, max_tokens=15)))
     assert len(turn) == 45
-    open_one(desk, 2, prompt=(*turn, 5, 6, 7))
-    assert run(desk, 2)[0].num_cached == 44
-    open_one(desk, 3, prompt=(*PROMPT[:9], 0, *PROMPT[10:]))
-    assert run(desk, 3)[0].num_cached == 8
+    assert write(desk, 2, prompt=(*turn, 5, 6, 7))[0].num_cached == 44
+    assert write(desk, 3, prompt=(*PROMPT[:9], 0, *PROMPT[10:]))[0].num_cached == 8
 
 
 @pytest.mark.parametrize(("peer", "salt"), [("a", b"bob"), ("a", b""), ("b", b"alice")])
 def test_another_user_of_the_same_client_finds_nothing_nor_does_another_client(peer: str, salt: bytes) -> None:
     desk = desk_of()
     desk.hello("b", draft_model="")
-    open_one(desk, 1)
-    run(desk, 1)
-    open_one(desk, 2, peer=peer, salt=salt)
-    assert run(desk, 2, peer)[0].num_cached == 0
+    write(desk, 1)
+    assert write(desk, 2, peer=peer, salt=salt)[0].num_cached == 0
     assert found(desk) == (60, 0)
 
 
@@ -111,28 +113,23 @@ def test_what_nobody_can_find_any_more_is_not_kept(ends: str, salt: bytes, num_k
 
 def test_texts_that_share_with_none_push_no_shared_prompt_out() -> None:
     desk = desk_of(num_pages=40)
-    open_one(desk, 1)
-    run(desk, 1)
+    write(desk, 1)
     for number in range(2, 8):
-        open_one(desk, number, salt=b"", prompt=tuple(number * i % 29 + 1 for i in range(60)), max_tokens=4)
-        run(desk, number)
-    open_one(desk, 20)
-    assert run(desk, 20)[0].num_cached == 28
+        write(desk, number, salt=b"", prompt=tuple(number * i % 29 + 1 for i in range(60)), max_tokens=4)
+    assert write(desk, 20)[0].num_cached == 28
 
 
 def test_nothing_is_kept_where_it_is_off() -> None:
     desk = desk_of(prefix_cache=False)
     for number in (1, 2):
-        open_one(desk, number)
-        run(desk, number)
+        write(desk, number)
     assert found(desk) == (60, 0)
     assert desk.core.pool.num_unused == 0
 
 
 def test_it_is_told_again_until_a_verdict_is_acknowledged() -> None:
     desk = desk_of()
-    open_one(desk, 1)
-    run(desk, 1)
+    write(desk, 1)
     open_one(desk, 2)
     told = [desk.round()[0].num_cached, desk.round()[0].num_cached]
     [again] = desk.up("a", Ack(session_id(2), 1, len(PROMPT)))
@@ -145,26 +142,24 @@ def test_choices_of_one_prompt_read_it_once_chunk_by_chunk() -> None:
     desk = desk_of(max_round_tokens=32)
     for number in range(1, 9):
         open_one(desk, number)
-    fed = []
+    lengths = []
     while found(desk)[0] < 8 * 30:
         planned = desk.plan()
-        fed.append([len(entry.tokens) for entry in planned.entries])
+        lengths.append([*fed(planned).values()])
         desk.finish(planned)
-    assert fed[:2] == [[16], [14]]
-    assert sum(map(sum, fed)) < 30 + 7 * 2 + 8 * len(fed)
+    assert lengths[:2] == [[16], [14]]
+    assert sum(map(sum, lengths)) < 30 + 7 * 2 + 8 * len(lengths)
     assert found(desk) == (240, 7 * 28)
     for number in range(1, 9):
-        assert desk.text(number) == alone(request_of(desk.session(number).opened))[: len(desk.text(number))]
+        assert desk.text(number) == alone_of(desk, number)[: len(desk.text(number))]
 
 
 def test_nobody_waits_for_another_scope_nor_for_little() -> None:
     desk = desk_of(max_round_tokens=200)
-    open_one(desk, 1)
-    open_one(desk, 2, salt=b"bob")
-    for number in (3, 4):
-        open_one(desk, number, prompt=(9, 9, 9, 9, 9, 9, 9, 9))
-    planned = desk.plan()
-    assert len(planned.entries) == 4
+    kinds: list[dict[str, Any]] = [{}, {"salt": b"bob"}, {"prompt": (9,) * 8}, {"prompt": (9,) * 8}]
+    for number, changes in enumerate(kinds):
+        open_one(desk, number, **changes)
+    assert len(desk.plan().entries) == 4
 
 
 def test_who_waits_goes_on_when_the_reader_leaves() -> None:
@@ -173,26 +168,18 @@ def test_who_waits_goes_on_when_the_reader_leaves() -> None:
         open_one(desk, number)
     desk.round()
     desk.up("a", Close(session_id(1), 1))
-    assert text_of(run(desk, 2)) == alone(request_of(desk.session(2).opened))
+    assert text_of(run(desk, 2)) == alone_of(desk, 2)
     assert found(desk) == (60, 16)
-
-
-FREE = Linear(fixed_s=1.0)
-"""Prompts make no round longer, so none is prefilled in parts."""
 
 
 def desk_with_a_long_text() -> Desk:
     """Ten pages are free beside another user's text, and a text of 18 that begins with PROMPT waits for them."""
-    desk = desk_of(num_pages=24, max_round_tokens=200, cost=FREE)
+    free = Linear(fixed_s=1.0)  # prompts make no round longer, so none is prefilled in parts
+    desk = desk_of(num_pages=24, max_round_tokens=200, cost=free)
     open_one(desk, 9, salt=b"bob", prompt=tuple(7 * i % 29 + 1 for i in range(56)), max_tokens=40)
     desk.round()
     open_one(desk, 1, prompt=(*PROMPT, *(5 * i % 29 + 1 for i in range(40))))
     return desk
-
-
-def parts_of(planned: Round) -> dict[int, int]:
-    """Tokens that each session of a round is fed."""
-    return {int.from_bytes(entry.session_id, "big"): len(entry.tokens) for entry in planned.entries}
 
 
 def test_nobody_waits_for_one_that_finds_no_room() -> None:
@@ -200,7 +187,7 @@ def test_nobody_waits_for_one_that_finds_no_room() -> None:
     desk = desk_with_a_long_text()
     open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
     planned = desk.plan()
-    assert parts_of(planned) == {9: 1, 2: 20}
+    assert fed(planned) == {9: 1, 2: 20}
     assert planned.crowded_out == (session_id(1),)
 
 
@@ -209,9 +196,9 @@ def test_of_those_who_find_room_one_reads_for_the_rest() -> None:
     for number in (2, 3):
         open_one(desk, number, prompt=PROMPT[:17], max_tokens=3)
     planned = desk.plan()
-    assert parts_of(planned) == {9: 1, 2: 17}
+    assert fed(planned) == {9: 1, 2: 17}
     desk.finish(planned)
-    assert parts_of(desk.plan())[3] == 1
+    assert fed(desk.plan())[3] == 1
 
 
 def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
@@ -220,7 +207,7 @@ def test_who_need_not_wait_takes_nothing_that_others_were_left() -> None:
     open_one(desk, 4, salt=b"carol", prompt=(3,) * 30)
     open_one(desk, 2, prompt=PROMPT[:20], max_tokens=5)
     planned = desk.plan()
-    assert parts_of(planned) == {9: 1, 4: 30}
+    assert fed(planned) == {9: 1, 4: 30}
     assert set(planned.crowded_out) == {session_id(1), session_id(2)}
 
 
@@ -240,7 +227,7 @@ def test_a_session_that_lost_its_memory_reads_little_again() -> None:
         desk.acknowledge()
     assert desk.core.counts.num_preempted > 0
     for number in (1, 2, 3):
-        assert desk.text(number) == alone(request_of(desk.session(number).opened))
+        assert desk.text(number) == alone_of(desk, number)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +237,7 @@ def test_a_session_that_lost_its_memory_reads_little_again() -> None:
 def test_what_may_be_wrong_in_memory_is_not_found_again(failed: str | None, num_cached: int) -> None:
     """failed: why one text did; None: the target failed as a whole. Rules and forms say nothing of the memory."""
     desk = desk_of()
-    open_one(desk, 1)
-    run(desk, 1)
+    write(desk, 1)
     open_one(desk, 2)
     planned = desk.plan()
     if failed is None:
@@ -259,14 +245,12 @@ def test_what_may_be_wrong_in_memory_is_not_found_again(failed: str | None, num_
     else:
         desk.target.run(planned)
         desk.core.rounds.finish([Outcome(session_id(2), (), 0, 0.0, failed=failed)], 0.01, desk.now)
-    open_one(desk, 3)
-    assert run(desk, 3)[0].num_cached == num_cached
+    assert write(desk, 3)[0].num_cached == num_cached
 
 
 def test_promised_texts_wait_for_nobody_and_share_all_the_same() -> None:
     tier = Objectives(ttft_s=5.0, tpot_s=1.0, tier="chat")
     desk = desk_of(tiers=(tier,), admission="dp", num_pages=200)
     for number in (1, 2, 3):
-        open_one(desk, number, slo=Slo(tier))
-        run(desk, number)
+        write(desk, number, slo=Slo(tier))
     assert found(desk) == (90, 56)

@@ -10,9 +10,9 @@ import pytest
 
 from goodspeed.wire.messages import Close
 from tests.fakes import Desk, expected, session_id
+from tests.verify_node.answers import fed
 from verify_node.clients.client import LATE_ROUNDS
 from verify_node.scheduler.allocate import FIRST_LENGTH
-from verify_node.scheduler.round import Round
 from verify_node.session.draft_state import LEAST_LATE_S, MOST_LATE_S
 
 
@@ -20,20 +20,27 @@ def drafting(rounds: str = "barrier", *, num_clients: int = 3, **opened: Any) ->
     """Clients with a session each, which has had its first verdict and may draft."""
     desk = Desk(rounds=rounds, policy="fixed", budget=6, self_draft=False, lease_s=1e9, context_len=2000, num_pages=999)
     for number in range(1, num_clients + 1):
-        name = name_of(number)
-        desk.hello(name)
-        desk.open(name, number, **({"max_tokens": 1000} | opened))
+        desk.hello(name_of(number))
+        desk.open(name_of(number), number, **({"max_tokens": 1000} | opened))
     desk.round()
     assert all(desk.session(number).drafts.may_draft for number in range(1, num_clients + 1))
     return desk
 
 
+def draft_all(desk: Desk, *numbers: int) -> None:
+    for number in numbers:
+        desk.draft(name_of(number), number)
+
+
+def late(rounds: str) -> Desk:
+    """One client, whose ratio draft does not come."""
+    desk = drafting(rounds, num_clients=1, verification="ratio")
+    desk.now += MOST_LATE_S
+    return desk
+
+
 def name_of(number: int) -> str:
     return " abcdefgh"[number]
-
-
-def taking_part(planned: Round) -> set[int]:
-    return {int.from_bytes(entry.session_id, "big") for entry in planned.entries}
 
 
 # -- barrier rounds ----------------------------------------------------------------------------------------------------
@@ -46,21 +53,21 @@ def test_barrier_rounds_wait_for_everybody_in_whatever_order_they_come(order: tu
         assert desk.core.plan(desk.now) is None
         desk.draft(name_of(number), number)
     planned = desk.plan()
-    assert taking_part(planned) == {1, 2, 3}
+    assert set(fed(planned)) == {1, 2, 3}
     assert [entry.num_drafted for entry in planned.entries] == [2, 2, 2]
 
 
-def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again() -> None:
-    for leaves in (True, False):
-        desk = drafting()
-        desk.draft("a", 1)
-        desk.draft("b", 2)
-        assert desk.core.plan(desk.now) is None
-        if leaves:
-            desk.up("c", Close(session_id(3), 1))
-        else:
-            desk.open("c", 3, epoch=2, committed=desk.text(3))  # it is to be told anew what it may draft
-        assert taking_part(desk.plan()) == ({1, 2} if leaves else {1, 2, 3})
+@pytest.mark.parametrize("leaves", [True, False])
+def test_barrier_rounds_do_not_wait_for_one_who_left_or_opened_again(leaves: bool) -> None:
+    desk = drafting()
+    desk.draft("a", 1)
+    desk.draft("b", 2)
+    assert desk.core.plan(desk.now) is None
+    if leaves:
+        desk.up("c", Close(session_id(3), 1))
+    else:
+        desk.open("c", 3, epoch=2, committed=desk.text(3))  # it is to be told anew what it may draft
+    assert set(fed(desk.plan())) == ({1, 2} if leaves else {1, 2, 3})
 
 
 @pytest.mark.parametrize("opened", [{"max_draft": 0}, {"drafter": "none"}])
@@ -69,10 +76,9 @@ def test_barrier_rounds_do_not_wait_for_those_who_do_not_draft(opened: dict[str,
     desk.hello("d")
     desk.open("d", 4, **opened)
     for _ in range(2):
-        for number in (1, 2, 3):
-            desk.draft(name_of(number), number)
+        draft_all(desk, 1, 2, 3)
         planned = desk.plan()
-        assert taking_part(planned) == {1, 2, 3, 4}
+        assert set(fed(planned)) == {1, 2, 3, 4}
         desk.finish(planned)
 
 
@@ -154,14 +160,14 @@ def test_a_continuous_round_waits_for_a_draft_that_is_about_to_arrive() -> None:
     desk.draft("b", 2)
     planned = desk.plan()
     assert desk.now < started + 0.05
-    assert taking_part(planned) == {1, 2, 3}
+    assert set(fed(planned)) == {1, 2, 3}
     assert planned.num_drafted == 6
 
 
 def test_the_wait_is_over_when_the_draft_node_leaves() -> None:
     desk = waiting_for_b()
     desk.up("b", Close(session_id(2), 1))
-    assert taking_part(desk.plan()) == {1, 3}
+    assert set(fed(desk.plan())) == {1, 3}
 
 
 # -- late drafts -------------------------------------------------------------------------------------------------------
@@ -183,8 +189,7 @@ def test_a_draft_is_waited_for_until_it_is_late(usual_s: float, late_s: float, r
 
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
 def test_nobody_waits_for_a_late_one_until_its_draft_is_complete_again(rounds: str) -> None:
-    desk = drafting(rounds, num_clients=1, verification="ratio")
-    desk.now += MOST_LATE_S
+    desk = late(rounds)
     for _ in range(5):
         [verdict] = desk.round()
         assert verdict.num_verified == 0
@@ -201,8 +206,7 @@ def test_of_a_late_draft_the_others_lose_no_more_than_one_wait() -> None:
     desk = drafting()
     desk.now += MOST_LATE_S
     for _ in range(2 * LATE_ROUNDS - 2):
-        for number in (1, 2):
-            desk.draft(name_of(number), number)
+        draft_all(desk, 1, 2)
         desk.acknowledge(3)
         assert len(desk.round()) == 3
     assert {desk.session(number).client.num_late for number in (1, 2)} == {0}
@@ -211,8 +215,7 @@ def test_of_a_late_draft_the_others_lose_no_more_than_one_wait() -> None:
 @pytest.mark.parametrize("rounds", ["barrier", "continuous"])
 def test_one_that_can_only_draft_while_it_is_waited_for_is_waited_for_again(rounds: str) -> None:
     """Each draft takes two rounds: by then the text that it was made for is left behind, and it never counts."""
-    desk = drafting(rounds, num_clients=1, verification="ratio")
-    desk.now += MOST_LATE_S
+    desk = late(rounds)
     stale, num_rounds = [desk.honest_draft()], 0
     while desk.round():
         desk.acknowledge(1)

@@ -72,8 +72,8 @@ def test_the_simulation_says_otherwise_only_where_its_worlds_are_smaller():
 
 
 def test_what_is_announced_is_what_is_on():
-    assert not build(DEFAULTS).welcome.promises
-    assert build(CoreSettings(tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
-    assert not build(CoreSettings(admission="none", tiers=(Objectives(tpot_s=0.05, tier="chat"),))).welcome.promises
-    assert not build(DEFAULTS).welcome.constraints
+    tiers = (Objectives(tpot_s=0.05, tier="chat"),)
+    off, promising = build(DEFAULTS).welcome, build(CoreSettings(tiers=tiers)).welcome
+    assert (off.promises, off.constraints, promising.promises) == (False, False, True)
+    assert not build(CoreSettings(admission="none", tiers=tiers)).welcome.promises
     assert build(DEFAULTS, constraints=Constraints(VOCABULARY)).welcome.constraints

@@ -70,17 +70,11 @@ def test_who_asks_for_nothing_in_particular_has_no_account(desk: Desk, slo: Slo 
 
 
 @pytest.mark.parametrize(
-    ("objectives", "round_s", "attained", "late"),
-    [
-        (CHAT, 0.01, {"chat": 1}, {}),
-        (CHAT, 0.3, {}, {("chat", "round"): 1}),
-        (Objectives(tpot_s=1.0, tier="invented"), 0.01, {"other": 1}, {}),
-    ],
+    ("tier", "round_s", "attained", "late"),
+    [("chat", 0.01, {"chat": 1}, {}), ("chat", 0.3, {}, {("chat", "round"): 1}), ("invented", 0.01, {"other": 1}, {})],
 )
-def test_texts_are_judged_when_they_are_complete(
-    desk: Desk, objectives: Objectives, round_s: float, attained: Any, late: Any
-) -> None:
-    writing(desk, Slo(objectives))
+def test_texts_are_judged_when_they_are_complete(desk: Desk, tier: str, round_s: float, attained: Any, late: Any):
+    writing(desk, Slo(CHAT if tier == "chat" else Objectives(tpot_s=1.0, tier=tier)))
     while not desk.session().finished:
         desk.round(round_s)
         desk.acknowledge(1)
@@ -108,14 +102,10 @@ def test_a_text_that_waits_for_memory_is_known_to() -> None:
     desk = Desk("a", tiers=TIERS, admission="none", num_pages=6, page_size=4, draft_model="")
     desk.begin(number=1, prompt=range(1, 17))
     desk.open(number=2, prompt=range(1, 17), slo=Slo(CHAT))
-    desk.acknowledge(1)
-    desk.round(0.2)
-    desk.acknowledge(1)
-    desk.round(0.2)
+    for _ in range(2):
+        desk.acknowledge(1)
+        desk.round(0.2)
     assert desk.session(2).deadline.before_first["memory"] == pytest.approx(0.2)
-
-
-# -- what verdicts tell of promises ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["leave", "lost", "stuck"])

@@ -55,7 +55,7 @@ class OwnDesk(RealDesk):
     def write(self, number: int = 1, num_rounds: int = 40, **changes: Any) -> tuple[int, ...]:
         """Opens a session, and returns its text when it is finished."""
         given: dict[str, Any] = {"prompt": (3, 1, 4), "max_tokens": 20} | changes
-        self.up("a", make_open(number, **given))
+        self.open(number=number, **given)
         for _ in range(num_rounds):
             self.round()
             if self.session(number).finished:
@@ -139,7 +139,7 @@ def test_many_texts_at_once_and_a_long_prompt_that_the_draft_model_reads_in_part
     desk = OwnDesk(TARGET)
     prompts = {number: tuple(range(number, number + 40)) for number in range(1, 6)}
     for number, prompt in prompts.items():
-        desk.up("a", make_open(number, prompt=prompt, max_tokens=20, sampling=Sampling(seed=number)))
+        desk.open(number=number, prompt=prompt, sampling=Sampling(seed=number))
     for _ in range(40):
         desk.round()
         desk.acknowledge()
@@ -162,12 +162,12 @@ def test_it_drafts_only_where_the_request_permits_it(changes: dict[str, Any]) ->
 
 def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_drafts_of_a_draft_node() -> None:
     desk = OwnDesk(TARGET)
-    desk.up("a", make_open(1, prompt=(3, 1, 4)))
+    desk.open(prompt=(3, 1, 4))
     for _ in range(3):
         desk.core.rounds.model_switch.permits = False  # each time: a first text begins with own drafts
         desk.round()
     desk.core.rounds.model_switch.permits = True
-    desk.up("a", make_open(2, prompt=(5, 6)))
+    desk.open(number=2, prompt=(5, 6))
     desk.round()
     desk.draft(number=2, tokens=desk.alone_after(2))
     desk.round()
@@ -175,19 +175,10 @@ def test_it_does_not_draft_while_that_does_not_pay_nor_beside_promises_and_draft
     assert wanted == [set(), set(), set(), {session_id(1), session_id(2)}, {session_id(1)}]
 
 
-def request_of(**changes: Any) -> DraftRequest:
-    opened = make_open(
-        changes.pop("number", 1), prompt=(3, 1, 4), sampling=GREEDY, stop_ids=changes.pop("stop_ids", ())
-    )
-    values: dict[str, Any] = {
-        "opened": opened,
-        "text": (3, 1, 4),
-        "most": 20,
-        "worth": 1.0,
-        "calibrated": Calibration().by_code,
-        "least_probability": 0.0,
-    }
-    return DraftRequest(**values | changes)
+def request_of(*, number: int = 1, stop_ids: tuple[int, ...] = (), **changes: Any) -> DraftRequest:
+    values: dict[str, Any] = {"text": (3, 1, 4), "most": 20, "worth": 1.0, "least_probability": 0.0}
+    opened = make_open(number, prompt=(3, 1, 4), sampling=GREEDY, stop_ids=stop_ids)
+    return DraftRequest(opened=opened, calibrated=Calibration().by_code, **values | changes)
 
 
 def draft(own: OwnDrafter, *requests: DraftRequest, number: int = 1, worth_per_s: float = 0.0) -> list[tuple[int, ...]]:
@@ -197,15 +188,20 @@ def draft(own: OwnDrafter, *requests: DraftRequest, number: int = 1, worth_per_s
     return [one.own.tokens if one.own else () for one in own.add_to(planned, outcomes)[0]]
 
 
-def test_it_ends_at_the_texts_end_and_before_stop_ids() -> None:
-    own, text = OwnDrafter(TARGET, make_engine(TARGET)), alone(GREEDY, 9)
+@pytest.fixture
+def own() -> OwnDrafter:
+    """It always drafts what the target draws."""
+    return OwnDrafter(TARGET, make_engine(TARGET))
+
+
+def test_it_ends_at_the_texts_end_and_before_stop_ids(own: OwnDrafter) -> None:
+    text = alone(GREEDY, 9)
     assert draft(own, request_of(most=4)) == [text[1:4]]
     assert draft(own, request_of(stop_ids=(text[3],))) == [text[1 : text.index(text[3])]]
     assert draft(own, request_of(most=1)) == [()]
 
 
-def test_a_pass_that_is_not_worth_its_time_is_not_run() -> None:
-    own = OwnDrafter(TARGET, make_engine(TARGET))
+def test_a_pass_that_is_not_worth_its_time_is_not_run(own: OwnDrafter) -> None:
     own.pass_s = 0.01
     assert draft(own, request_of(), worth_per_s=100.0) == [()]  # a pass costs one token, and brings less
     assert draft(own, request_of(least_probability=0.65), worth_per_s=10.0) == [()]  # verifying takes 0.65 of 0.7
@@ -218,9 +214,8 @@ def test_a_pass_that_draws_several_tokens_is_worth_all_of_them() -> None:
     draft_model = replace(make_checkpoint(1), mask_id=VOCAB - 1, num_parallel=4)
     own = OwnDrafter(draft_model, make_engine(draft_model))
     own.pass_s = 0.01
-    assert draft(own, request_of(), worth_per_s=100.0) != [
-        ()
-    ]  # a pass costs one token; 0.7 + 0.49 + 0.34 + 0.24 are expected
+    # a pass costs one token; 0.7 + 0.49 + 0.34 + 0.24 are expected
+    assert draft(own, request_of(), worth_per_s=100.0) != [()]
     own.pass_s = 0.02
     assert draft(own, request_of(number=3), worth_per_s=100.0) == [()]
 
@@ -236,8 +231,7 @@ def test_texts_that_begin_alike_are_prefilled_once_unless_they_are_of_other_user
         assert sum(len(chunk.tokens) for chunk in fed[0]) == num_fed
 
 
-def test_a_session_that_begins_anew_begins_with_an_empty_cache() -> None:
-    own = OwnDrafter(TARGET, make_engine(TARGET))
+def test_a_session_that_begins_anew_begins_with_an_empty_cache(own: OwnDrafter) -> None:
     draft(own, request_of(text=(9, 8, 7, 6)))
     own.keep({session_id(1)})
     assert own.engine.pool.length(session_id(1)) > 0
@@ -250,8 +244,7 @@ def test_the_caches_of_ended_and_preempted_texts_are_freed() -> None:
     pool = desk.own.engine.pool
     desk.write(1, sampling=WARM)
     assert session_id(1) in pool
-    desk.up("a", make_open(2, prompt=(5, 6), max_tokens=9))
-    desk.round()
+    desk.begin(number=2, prompt=(5, 6), max_tokens=9)
     assert session_id(1) not in pool
     assert session_id(2) in pool
     desk.real.engine.pool.free(session_id(2))  # as a preemption does
@@ -275,9 +268,8 @@ def test_if_it_fails_texts_go_on_without_it_and_the_node_says_so(caplog: Any, mo
     assert draft(desk.own, request_of(), number=RESTED_ROUNDS + 2) != [()]
 
 
-def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any, monkeypatch: Any) -> None:
-    own, free = OwnDrafter(TARGET, make_engine(TARGET)), list[bool]()
-    tensors: list[weakref.ref[torch.Tensor]] = []
+def test_a_failed_passs_tensors_are_released_before_memory_is_freed(own: OwnDrafter, caplog: Any, monkeypatch: Any):
+    free, tensors = list[bool](), list[weakref.ref[torch.Tensor]]()
 
     def fail(chunks: Any) -> torch.Tensor:
         logits = torch.ones(len(chunks))
@@ -297,7 +289,7 @@ def test_a_failed_passs_tensors_are_released_before_memory_is_freed(caplog: Any,
 def test_its_time_is_no_time_of_the_target() -> None:
     """The model of a round's time learns what a round takes without it; rounds as a whole are longer."""
     desk = OwnDesk(TARGET)
-    desk.up("a", make_open(1, prompt=(3, 1, 4), max_tokens=20))
+    desk.open(prompt=(3, 1, 4), max_tokens=20)
     for _ in range(4):
         planned = desk.plan()
         desk.core.rounds.finish(desk.target.run(planned), 0.05, desk.now, Drafting(0.04, 2))
@@ -307,8 +299,7 @@ def test_its_time_is_no_time_of_the_target() -> None:
     assert desk.core.counts.num_own_passes == 8
 
 
-def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round() -> None:
-    own = OwnDrafter(TARGET, make_engine(TARGET))
+def test_a_lagging_cache_is_filled_with_what_the_targets_prefill_leaves_of_a_round(own: OwnDrafter) -> None:
     text = request_of(text=tuple(range(2, 62)))
     lengths = []
     for room_left in (0.0, 20.0, inf):

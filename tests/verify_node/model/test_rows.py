@@ -74,9 +74,7 @@ LOGITS = some_logits(RATIO)
 
 @pytest.mark.parametrize("num_rows", [1, 3, 1000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rows_are_the_same_together_and_alone(
-    monkeypatch: pytest.MonkeyPatch, num_rows: int, dtype: torch.dtype
-) -> None:
+def test_rows_are_the_same_together_and_alone(monkeypatch, num_rows, dtype):
     monkeypatch.setattr(ratio_rule, "rows_at_once", lambda logits: num_rows)
     logits = LOGITS.to(dtype)
     probs, tops = target_probs_of(RATIO, logits, VOCAB - 1)

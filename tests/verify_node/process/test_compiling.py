@@ -6,39 +6,30 @@ from typing import Any
 
 import pytest
 
+from goodspeed.constraint.compiling import Constraints
 from goodspeed.constraint.matcher import Matcher
 from goodspeed.wire.generation import Constraint
 from goodspeed.wire.messages import Ack, Verdict
+from tests.constraint.babbler import VOCABULARY
 from tests.fakes import STOP, make_open, session_id
 from tests.verify_node.loops import Loop, ask, hear, served
 
 
-class SlowForms:
+class SlowForms(Constraints):
     """Compiles on whatever thread asks, and tells which; every form is right."""
 
     table: Any = SimpleNamespace(eos_ids=frozenset({STOP}))
 
     def __init__(self):
+        super().__init__(VOCABULARY)
         self.sources: list[str] = []
         self.threads: set[str] = set()
-        self.is_compiling, self.goes_on = threading.Semaphore(0), threading.Event()
+        self.goes_on = threading.Event()
         self.goes_on.set()
-        self.holders: list[bytes] = []
-
-    def holds(self, session_id, constraint):
-        return session_id in self.holders
-
-    def hold(self, session_id, compiled):
-        self.holders.append(session_id)
-
-    def release(self, session_id, but=None):
-        if but is None and session_id in self.holders:
-            self.holders.remove(session_id)
 
     def compiled(self, constraint):
         self.threads.add(threading.current_thread().name)
         self.sources.append(constraint.source)
-        self.is_compiling.release()
         assert self.goes_on.wait(30)
         if constraint.source == "raises":
             raise ZeroDivisionError

@@ -63,13 +63,10 @@ def test_a_budget_that_is_still_to_be_measured_is_no_number():
         _ = config(budget="auto").num_drafted
 
 
-def test_a_gpu_has_a_measured_budget_and_longer_rounds_unless_told():
+def test_a_gpu_has_a_measured_budget_longer_rounds_and_draft_models_that_begin_at_any_load_unless_told():
     assert [config(device=device).budget for device in ("cpu", "cpu:0", "cuda", "cuda:1")] == [24, 24, "auto", "auto"]
     assert config(device="cuda", preset="paper").budget == 24
     assert config(device="cuda", budget=16).core.max_round_tokens == 2048
-
-
-def test_draft_models_beside_a_gpu_begin_to_draft_at_any_load():
     here, everywhere = "tcp://127.0.0.1:5555", "tcp://0.0.0.0:5555"
     places = [("cpu", here), ("cuda", here), ("cpu", everywhere)]
     cores = [config(device=device, budget=16, bind=bind, trusted_network=True).core for device, bind in places]

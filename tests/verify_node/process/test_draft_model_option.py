@@ -36,9 +36,7 @@ def test_a_draft_model_with_another_tokenizer_is_refused(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("own", "targets", "shared"), [(60, 64, 60), (64, 60, 60)])
-def test_a_draft_model_draws_only_what_both_models_have_rows_for(
-    own: int, targets: int, shared: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draft_model_draws_only_what_both_models_have_rows_for(own, targets, shared, monkeypatch):
     monkeypatch.setattr(engines, "load", lambda name, **options: make_checkpoint(num_tokens=own))
     config = VerifyConfig(model="t", draft_model="d")
     assert assembly.load_draft_model(config, make_checkpoint(num_tokens=targets)).num_tokens == shared

@@ -2,6 +2,8 @@
 
 import os
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,43 +24,36 @@ def enrol(folder: Path, name: str, *, file: str | None = None, key: str | None =
     return record
 
 
-def watched(folder: Path) -> tuple[Enrolment, list[set[str]]]:
-    """The folder, and who was enrolled after each change that was told."""
-    found = Enrolment(str(folder))
-    told: list[set[str]] = []
-    found.on_change = lambda: told.append({one.name for one in found.enrolled.values()})
-    return found, told
+class Watched(Enrolment):
+    """Notes who is enrolled after each change that is told."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.told: list[set[str]] = []
+        self.on_change = lambda: self.told.append(self.names)
+
+    @property
+    def names(self) -> set[str]:
+        return {one.name for one in self.enrolled.values()}
 
 
-def test_files_come_change_and_go(tmp_path: Path) -> None:
-    a = enrol(tmp_path, "a")
-    found, told = watched(tmp_path)
-    assert found.enrolled == {a.public_key: a}
-    enrol(tmp_path, "b")
-    found.look()
-    heavy = enrol(tmp_path, "a", key=a.public_key, weight=3.0)
+def test_files_come_change_and_go_and_that_is_told_by_name(tmp_path: Path) -> None:
+    a, b = enrol(tmp_path, "a"), enrol(tmp_path, "b")
+    found, said = Watched(tmp_path), list[str]()
+    assert found.enrolled == {a.public_key: a, b.public_key: b}
+    found.say = lambda sentences: said.extend(sentence.text % sentence.values for sentence in sentences)
+    heavy = enrol(tmp_path, "a", key=a.public_key, weight=3.0, max_sessions=2)
     found.look()
     assert found.enrolled[a.public_key] == heavy
-    (tmp_path / "a.pub").unlink()
-    found.look()
-    found.look()
-    assert told == [{"a", "b"}, {"a", "b"}, {"b"}]
-
-
-def test_what_changed_is_told_by_name(tmp_path: Path) -> None:
-    a, b = enrol(tmp_path, "a"), enrol(tmp_path, "b")
-    found = Enrolment(str(tmp_path))
-    told: list[str] = []
-    found.say = lambda sentences: told.extend(sentence.text % sentence.values for sentence in sentences)
-    enrol(tmp_path, "a", key=a.public_key, weight=3.0, max_sessions=2)
-    found.look()
-    assert told.pop() == "draft node a is enrolled anew"
+    assert said.pop() == "draft node a is enrolled anew"
     enrol(tmp_path, "b")
     enrol(tmp_path, "c")
     (tmp_path / "a.pub").unlink()
-    found.look()
-    assert told == ["draft node a is revoked", "draft node b is enrolled anew", "draft node c is enrolled"]
+    for _ in range(2):
+        found.look()
+    assert said == ["draft node a is revoked", "draft node b is enrolled anew", "draft node c is enrolled"]
     assert b.public_key not in found.enrolled
+    assert found.told == [{"a", "b"}, {"b", "c"}]
 
 
 def test_a_tier_that_the_node_does_not_have_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -71,45 +66,34 @@ def test_a_tier_that_the_node_does_not_have_is_named(tmp_path: Path, caplog: pyt
 
 def test_a_file_written_again_as_it_was_changes_nothing(tmp_path: Path) -> None:
     a = enrol(tmp_path, "a")
-    found, told = watched(tmp_path)
+    found = Watched(tmp_path)
     enrol(tmp_path, "a", key=a.public_key)
     os.utime(tmp_path / "a.pub", (1, 1))
     found.look()
-    assert not told
+    assert not found.told
 
 
 def test_nothing_is_read_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a = enrol(tmp_path, "a")
-    found, _ = watched(tmp_path)
-    read: list[Path] = []
-
-    def read_and_note(path: Path) -> Enrolled:
-        read.append(path)
-        return keys.read_enrolled(path)
-
-    monkeypatch.setattr(enrolment, "read_enrolled", read_and_note)
+    found, read = Watched(tmp_path), Mock(wraps=keys.read_enrolled)
+    monkeypatch.setattr(enrolment, "read_enrolled", read)
     found.look()
-    assert read == []
+    read.assert_not_called()
     enrol(tmp_path, "a", key=a.public_key, weight=3.0)
     found.look()
-    assert read == [tmp_path / "a.pub"]
+    read.assert_called_once_with(tmp_path / "a.pub")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b'name = "c"', b"weight = 1"])
-def test_a_broken_file_is_named_and_leaves_the_others(
-    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_file_is_named_and_leaves_the_others(content: bytes, tmp_path: Path, caplog: Any) -> None:
     a, b = enrol(tmp_path, "a"), enrol(tmp_path, "b")
-    found, _ = watched(tmp_path)
+    found = Watched(tmp_path)
     (tmp_path / "b.pub").write_bytes(content)
     (tmp_path / "notes.txt").write_text("who is who")
     (tmp_path / "loop.pub").symlink_to("loop.pub")
     found.look()
     assert found.enrolled == {a.public_key: a}, "a file that is broken enrols nobody"
-    told = {
-        (record.__dict__["file"], str(record.__dict__["why"])) for record in caplog.records if "file" in vars(record)
-    }
-    assert {file for file, _ in told} == {"b.pub", "loop.pub", "notes.txt"}
+    assert {vars(one)["file"] for one in caplog.records if vars(one).get("why")} == {"b.pub", "loop.pub", "notes.txt"}
     enrol(tmp_path, "b", key=b.public_key)
     found.look()
     assert set(found.enrolled) == {a.public_key, b.public_key}
@@ -126,35 +110,40 @@ def test_two_files_of_one_key_or_name_are_an_error_at_the_start(tmp_path: Path) 
         Enrolment(str(tmp_path))
 
 
-def test_a_newcomer_that_clashes_takes_nothing_from_who_is_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_newcomer_that_clashes_takes_nothing_from_who_is_there(tmp_path: Path, caplog: Any) -> None:
+    """Nor does a copy that comes and goes."""
     b = enrol(tmp_path, "b")
-    found, told = watched(tmp_path)
+    found = Watched(tmp_path)
+    (tmp_path / "a-copy.pub").write_bytes((tmp_path / "b.pub").read_bytes())
+    found.look()
+    (tmp_path / "a-copy.pub").unlink()
     enrol(tmp_path, "b", file="a-comes-first")
     enrol(tmp_path, "c", key=b.public_key)
     found.look()
     assert found.enrolled == {b.public_key: b}
-    assert not told
+    assert not found.told
     why = [str(vars(record).get("why")) for record in caplog.records]
     assert "a-comes-first.pub has the same name 'b' as b.pub" in why
     assert "c.pub has the same key as b.pub" in why
 
 
-def test_a_copy_that_comes_and_goes_takes_nothing_from_its_original(tmp_path: Path) -> None:
-    b = enrol(tmp_path, "b")
-    found, told = watched(tmp_path)
-    (tmp_path / "a-comes-first.pub").write_bytes((tmp_path / "b.pub").read_bytes())
+def test_a_refused_file_stays_refused_when_the_whole_folder_was_away(tmp_path: Path) -> None:
+    folder = tmp_path / "enrolled"
+    folder.mkdir()
+    b = enrol(folder, "b")
+    found = Watched(folder)
+    enrol(folder, "b", file="a-comes-first")
     found.look()
-    (tmp_path / "a-comes-first.pub").unlink()
+    folder.rename(tmp_path / "elsewhere")
+    found.look()
+    (tmp_path / "elsewhere").rename(folder)
     found.look()
     assert found.enrolled == {b.public_key: b}
-    assert not told
 
 
 def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(tmp_path: Path) -> None:
     b = enrol(tmp_path, "b")
-    found, _ = watched(tmp_path)
+    found = Watched(tmp_path)
     rival = enrol(tmp_path, "b", file="rival")
     enrol(tmp_path, "c", key=b.public_key)
     found.look()
@@ -177,44 +166,26 @@ def test_a_refused_file_stays_refused_when_the_owner_is_revoked_and_comes_back(t
     assert found.enrolled == {rival.public_key: rival}, "a file that comes anew is a file like any other"
 
 
-def test_a_refused_file_stays_refused_when_the_whole_folder_was_away(tmp_path: Path) -> None:
-    folder = tmp_path / "enrolled"
-    folder.mkdir()
-    b = enrol(folder, "b")
-    found, _ = watched(folder)
-    enrol(folder, "b", file="a-comes-first")
-    found.look()
-    folder.rename(tmp_path / "elsewhere")
-    found.look()
-    (tmp_path / "elsewhere").rename(folder)
-    found.look()
-    assert found.enrolled == {b.public_key: b}
-
-
-def test_a_folder_that_is_gone_enrols_nobody_and_is_reported_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_that_is_gone_enrols_nobody_and_is_reported_once(tmp_path: Path, caplog: Any) -> None:
     folder = tmp_path / "enrolled"
     with pytest.raises(ConfigError, match=r"cannot read the folder.*make it"):
         Enrolment(str(folder))
     folder.mkdir()
     enrol(folder, "a")
-    found, told = watched(folder)
+    found = Watched(folder)
     for _ in range(2):
         folder.rename(tmp_path / "elsewhere")
         for _ in range(3):
             found.look()
         (tmp_path / "elsewhere").rename(folder)
         found.look()
-    assert told == [set(), {"a"}] * 2
+    assert found.told == [set(), {"a"}] * 2
     assert [line.getMessage() for line in caplog.records] == ["the folder is gone: nobody is enrolled"] * 2
     assert {vars(line)["what_to_do"] for line in caplog.records} == {"make the folder again, or mount it"}
 
 
-def test_a_file_that_is_removed_while_the_folder_is_listed_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    found, _ = watched(tmp_path)
+def test_a_file_that_is_removed_while_the_folder_is_listed_is_left_out(tmp_path, monkeypatch, caplog):
+    found = Watched(tmp_path)
     enrol(tmp_path, "a")
 
     def removed(path: Path) -> object:
@@ -229,14 +200,14 @@ def test_a_file_that_is_removed_while_the_folder_is_listed_is_left_out(
 def test_an_unknown_key_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("verify_node.process.enrolment.time.monotonic", lambda: now)
-    found, told = watched(tmp_path)
+    found = Watched(tmp_path)
     refused: list[str] = []
     found.on_refused = refused.append
     a = enrol(tmp_path, "a")
     assert not found.admits(a.public_key), "it looked just before"
     now += enrolment.LOOK_S
     assert found.admits(a.public_key)
-    assert (len(refused), told) == (1, [{"a"}])
+    assert (len(refused), found.told) == (1, [{"a"}])
 
 
 def test_hidden_files_and_links_as_mounts_of_secrets_make_them(tmp_path: Path) -> None:

@@ -38,9 +38,7 @@ def member(path: Path) -> PeersFile:
         (None, "tcp://0.0.0.0:5555", "b", "b"),
     ],
 )
-def test_a_node_finds_itself(
-    path: Path, key: str | None, endpoint: str, host: str, found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_finds_itself(path, key, endpoint, host, found, monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: host)
     assert join(str(path), key, endpoint).name == found
 

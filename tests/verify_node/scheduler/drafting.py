@@ -7,10 +7,9 @@ from typing import Any
 from goodspeed.exact.proposal_bytes import certain
 from goodspeed.fair.estimators import AcceptanceEstimator
 from goodspeed.fair.refined import Refined
-from goodspeed.fair.round_time import CostModel, Linear
+from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire import probabilities
-from goodspeed.wire.fields import NodeSource
 from goodspeed.wire.messages import Draft, Slo
 from tests.fakes import make_open
 from tests.verify_node.phases import new_client, new_session, put
@@ -19,7 +18,6 @@ from verify_node.scheduler.choose import Choice, of_draft
 from verify_node.scheduler.orders.fcfs import Fcfs
 from verify_node.scheduler.pack import plan
 from verify_node.scheduler.preempt import Preemption
-from verify_node.scheduler.prompt_lookup import PromptLookup
 from verify_node.scheduler.round import RoundLimits
 from verify_node.session.deadline import Deadline
 from verify_node.session.session import Session
@@ -41,15 +39,7 @@ def make_session(number: int = 1, client: Client | None = None, *, prompt: Seque
     return session
 
 
-def drafting(
-    number: int,
-    claimed: Sequence[float] | None,
-    *,
-    tokens: Sequence[int] | None = None,
-    source: NodeSource = "model",
-    proposal: bytes | None = None,
-    **changes: Any,
-):
+def drafting(number: int, claimed: Sequence[float] | None, *, tokens=None, source="model", proposal=None, **changes):
     """A session with a draft on its text as it is; claimed: probabilities of its tokens, None: it says none.
 
     Under the ratio rule each token is certain unless a proposal says otherwise.
@@ -67,19 +57,11 @@ def drafting(
 
 
 def make_choice(
-    *,
-    budget: int = 8,
-    max_round_tokens: int = 64,
-    cost: CostModel = FREE,
-    worth: Any = None,
-    prompt_lookup: PromptLookup | None = None,
-    change_rows: float = 0.0,
-    is_barrier: bool = False,
-    reads_per_row: bool = False,
+    *, budget=8, max_round_tokens=64, cost=FREE, worth=None, prompt_lookup=None, is_barrier=False, **refined: Any
 ) -> Choice:
+    """refined: what else is known of the time of rounds."""
     limits, worth = RoundLimits(budget, max_round_tokens), worth or (lambda client: client.weight)
-    refined = Refined(cost, reads_per_row=reads_per_row, change_rows=change_rows)
-    return Choice(refined, limits, worth, prompt_lookup, is_barrier=is_barrier)
+    return Choice(Refined(cost, **refined), limits, worth, prompt_lookup, is_barrier=is_barrier)
 
 
 def owe(session: Session, tokens: float) -> Session:

@@ -188,15 +188,9 @@ def test_indexes_draft_as_they_like_but_where_rounds_wait_for_them(is_barrier, p
     scheduler.client("a").know_models(has_model=False)
     assert permit(scheduler, [make_session(scheduler, drafter="ngram")]) == [permitted]
     assert permit(scheduler, [make_session(scheduler)]) == [permitted]
-
-
-def test_under_the_ratio_rule_indexes_draft_what_is_permitted():
-    scheduler = make_scheduler(Given(3), is_barrier=False)
-    scheduler.client("a").know_models(has_model=False)
-    session = make_session(scheduler, drafter="ngram", verification="ratio")
-    assert permit(scheduler, [session]) == [FIRST_LENGTH]
-    session.client.answer_s = 0.001
-    assert permit(scheduler, [session]) == [3]
+    by_ratio = make_session(scheduler, drafter="ngram", verification="ratio")
+    for by_ratio.client.answer_s, of_ratio in ((0.0, 3 if is_barrier else FIRST_LENGTH), (0.001, 3)):
+        assert permit(scheduler, [by_ratio]) == [of_ratio], "sessions under the ratio rule wait in any rounds"
 
 
 def test_beside_others_a_ratio_draft_is_as_long_as_fits_into_whole_rounds():
@@ -222,9 +216,6 @@ def test_what_a_ratio_draft_takes_is_known_by_its_own_tokens():
     assert (client.answer_s, client.answer_tokens) == (pytest.approx(0.03), 3)
 
 
-# -- where rounds wait: who may draft nothing is tried again -----------------------------------------------------------
-
-
 def test_a_trial_gives_way_to_what_the_policy_gives():
     scheduler = make_scheduler(policy := Given(0))
     session = make_session(scheduler)
@@ -232,9 +223,6 @@ def test_a_trial_gives_way_to_what_the_policy_gives():
     policy.lengths = (5,)
     told += [permit(scheduler, [session], number)[0] for number in range(PROBE_ROUNDS + 1, PROBE_ROUNDS + 4)]
     assert told == [0] * PROBE_ROUNDS + [5] * 3
-
-
-# -- whole rounds ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", ["gradient", "fixed", "random"])
@@ -263,9 +251,9 @@ def test_a_new_session_begins_with_what_its_client_knows_of_the_way():
     desk.begin()
     desk.now += 0.5
     desk.acknowledge(1)
-    assert desk.session().round_trip_s == pytest.approx(0.5)
     desk.open(number=2)
-    assert desk.session(2).round_trip_s == pytest.approx(0.5)
+    for number in (1, 2):
+        assert desk.session(number).round_trip_s == pytest.approx(0.5)
 
 
 def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
@@ -273,11 +261,10 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
     desk = Desk("a")
     for number in range(1, 30):
         text = expected(number, max_tokens=6)
-        desk.open(number=number, max_tokens=6, stop_ids=(text[3],))
+        desk.begin(number=number, max_tokens=6, stop_ids=(text[3],))
         while not desk.session(number).finished:
+            desk.draft(number=number)
             desk.round()
-            if not desk.session(number).finished:
-                desk.draft(number=number)
     shown = desk.core.allocator.clients["a"].acceptance_bound
     assert shown.num_accepted == pytest.approx(shown.num_tried)
     assert shown.num_tried > 50
@@ -286,12 +273,8 @@ def test_the_end_of_a_text_counts_as_accepted_where_it_was_drafted_rightly():
 @pytest.mark.parametrize(("name", "worth"), [("gradient", 0.5), ("fixed", 1.0), ("random", 1.0), ("throughput", 1.0)])
 def test_a_tokens_worth_is_that_of_the_policys_utility(name, worth):
     scheduler = make_scheduler(name)
-    client = scheduler.client("a")
-    client.goodput.value = 2.0
-    assert scheduler.worth_of(client) == worth
-
-
-# -- a policy of a user's own that fails -------------------------------------------------------------------------------
+    scheduler.client("a").goodput.value = 2.0
+    assert scheduler.worth_of(scheduler.client("a")) == worth
 
 
 @pytest.mark.parametrize("fairness", [0.0, 1.0, 200.0, 1000.0])

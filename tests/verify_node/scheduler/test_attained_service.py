@@ -12,68 +12,57 @@ from verify_node.scheduler.orders.base import AGING_S
 from verify_node.scheduler.orders.laps import FIRST_S
 
 
-def account() -> Account:
+@pytest.fixture
+def one() -> Account:
     return Account(wait_began_at=0.0)
 
 
-def observe(
-    one: Account,
-    start: int,
-    num_fed: int,
-    num_drafted: int,
-    *,
-    decides: bool,
-    num_others: int = 0,
-    token_s: float = 0.01,
-) -> None:
+def observe(one: Account, start: int, num_fed: int, num_drafted: int = 0, *, decides=True, num_others=0, token_s=0.01):
     """A round of so many tokens of its own, and of others'."""
     entry = make_entry(1, start, (0,) * num_fed, num_drafted, samples=decides)
     one.observe(entry, token_s * (num_fed + num_others), token_s)
 
 
-def test_service_is_the_time_of_rounds() -> None:
-    one = account()
-    observe(one, 0, 6, 0, decides=False)
+def test_service_is_the_time_of_rounds(one: Account) -> None:
+    observe(one, 0, 6, decides=False)
     assert one.attained_s == pytest.approx(0.06)
     assert (one.turn_s, one.num_decided) == (0.0, 0)
-    observe(one, 6, 5, 3, decides=True)  # the last token of its prompt but one, the last, and three drafted ones
+    observe(one, 6, 5, 3)  # the last token of its prompt but one, the last, and three drafted ones
     assert one.attained_s == pytest.approx(0.11)
     assert one.turn_s == one.deciding_s == pytest.approx(0.10 - 0.06), "the last token and what is drafted decide"
-    observe(one, 9, 1, 0, decides=True)
+    observe(one, 9, 1)
     assert one.attained_s == pytest.approx(0.12), "one drafted token was accepted, two were not"
 
 
 @pytest.mark.parametrize("num_others", [0, 10])
-def test_reading_again_is_no_service(num_others: int) -> None:
-    one, others_s = account(), num_others * 0.01
-    observe(one, 0, 9, 0, decides=True)
+def test_reading_again_is_no_service(one: Account, num_others: int) -> None:
+    others_s = num_others * 0.01
+    observe(one, 0, 9)
     one.leave(1.0)
     one.enter(2.0)
-    observe(one, 0, 8, 0, decides=False, num_others=num_others)
+    observe(one, 0, 8, decides=False, num_others=num_others)
     assert one.attained_s == pytest.approx(0.09)
-    observe(one, 8, 2, 0, decides=True, num_others=num_others)
+    observe(one, 8, 2, num_others=num_others)
     assert one.attained_s == pytest.approx(0.10 + others_s), "one token is new"
     assert one.turn_s == pytest.approx(0.01 + others_s)
 
 
-def test_a_turn_that_brought_too_little_belongs_to_the_wait_before_it() -> None:
-    one = account()
+def test_a_turn_that_brought_too_little_belongs_to_the_wait_before_it(one: Account) -> None:
     one.enter(1.0)
     one.leave(2.0)
     assert one.wait_began_at == 0.0
     one.enter(3.0)
-    observe(one, 0, 1, 0, decides=True, token_s=FIRST_S)
+    observe(one, 0, 1, token_s=FIRST_S)
     one.leave(4.0)
     assert one.wait_began_at == 4.0
 
 
-def test_claims() -> None:
-    one = account()
+def test_claims(one: Account) -> None:
     one.enter(AGING_S - 1.0)
     assert one.claim[0] == IN_FIRST_S
     one.enter(AGING_S + 1.0)
     assert one.claim == (ENTERED_OVERDUE, 0.0)
-    observe(one, 0, 1, 0, decides=True, token_s=FIRST_S)
+    observe(one, 0, 1, token_s=FIRST_S)
     assert one.claim[0] == SERVED
 
 

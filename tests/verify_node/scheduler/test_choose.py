@@ -1,5 +1,7 @@
 """A round verifies chosen drafted tokens: small rounds by hand, then the law that no rule is ever broken."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +24,6 @@ from tests.verify_node.scheduler.drafting import (
     owe,
     pack,
 )
-from verify_node.clients.client import Client
 from verify_node.scheduler.choose import ALL, BOUND_SHARE, HELD, SELDOM, Steady
 
 EVEN = (0.9, 0.9, 0.9, 0.9)
@@ -36,10 +37,11 @@ def test_colliding_drafts_fill_the_budget_and_nobody_is_deferred():
     pool = PagePool(64, 4)
     for session in sessions:
         pool.extend(session.session_id, len(session.tokens) - 1)
-    planned = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10).choose(sessions, 1, NOW))
-    assert planned.num_drafted == 10
-    assert (planned.deferred, len(planned.entries)) == ((), 4)
-    whole = pack(sessions, pool, 10, 64, drafted=make_choice(budget=10, is_barrier=True).choose(sessions, 1, NOW))
+    cut, whole = (
+        pack(sessions, pool, 10, 64, drafted=make_choice(budget=10, is_barrier=is_barrier).choose(sessions, 1, NOW))
+        for is_barrier in (False, True)
+    )
+    assert (cut.num_drafted, cut.deferred, len(cut.entries)) == (10, (), 4)
     assert (whole.num_drafted, len(whole.deferred)) == (8, 2)
 
 
@@ -51,12 +53,6 @@ def test_a_cut_draft_keeps_what_belongs_to_its_tokens():
         assert entry.tokens[-2:] == session.drafts.newest.tokens[:2]
         assert entry.drafted.codes == session.drafts.newest.codes[:2]
         assert entry.source == session.drafts.newest.source
-
-
-def test_a_drafted_token_costs_the_reading_of_its_context_where_each_row_reads_it():
-    cost, draft = Linear(fixed_s=0.001, context_s=0.001), (0.6, 0.9)
-    assert lengths(make_choice(cost=cost), drafting(1, draft)) == [2]
-    assert lengths(make_choice(cost=cost, reads_per_row=True), drafting(1, draft)) == [0]
 
 
 def test_a_draft_without_claims_counts_by_the_acceptance_rate():
@@ -82,6 +78,9 @@ def test_more_sessions_than_a_round_has_tokens_leave_no_room_for_drafts():
 def test_a_token_that_costs_more_time_than_it_brings_is_not_verified():
     assert lengths(make_choice(cost=DEAR), drafting(1, (0.9, 0.2))) == [1]  # 1.9 / 30 ms > 2.1 / 40 ms, 1 / 20 ms
     assert lengths(make_choice(cost=Linear(fixed_s=0.0001, token_s=0.01)), drafting(1, EVEN)) == [0]
+    cost, draft = Linear(fixed_s=0.001, context_s=0.001), (0.6, 0.9)
+    assert lengths(make_choice(cost=cost), drafting(1, draft)) == [2]
+    assert lengths(make_choice(cost=cost, reads_per_row=True), drafting(1, draft)) == [0], "each reads its context"
 
 
 def test_least_probability_follow_from_the_price_of_the_last_round():
@@ -93,23 +92,17 @@ def test_least_probability_follow_from_the_price_of_the_last_round():
     assert dearer < choice.least_probability(session)  # a code: lower is likelier
     lengths(choice, make_session(2), make_session(3))
     assert choice.least_probability(session) < ALL
-
-
-def test_tokens_that_cost_no_time_have_the_lowest_bound():
-    """And not the bound of an unknown price, at which a draft node's index ends its drafts much sooner."""
-    choice = make_choice(cost=Roofline((Linear(fixed_s=0.01), Linear(token_s=0.0001))), budget=4)
-    lengths(choice, drafting(1, EVEN))
-    assert choice.least_probability(make_session()) == probabilities.code(probabilities.FLOOR)
-
-
-RIDGE = Roofline((Linear(fixed_s=0.01), Linear(token_s=0.001)))
-"""Up to ten tokens take as long as one."""
+    # not the bound of an unknown price, at which a draft node's index ends its drafts much sooner
+    free = make_choice(cost=Roofline((Linear(fixed_s=0.01), Linear(token_s=0.0001))), budget=4)
+    lengths(free, session)
+    assert free.least_probability(make_session()) == probabilities.code(probabilities.FLOOR)
 
 
 def test_beside_prefill_drafted_tokens_cost_what_they_cost_beyond_the_ridge():
     """0.1 more tokens are not worth 1 ms of a round of 10; without prefill they cost nothing."""
-    assert lengths(make_choice(cost=RIDGE), drafting(1, (0.9, 0.1))) == [2]
-    assert lengths(make_choice(cost=RIDGE), drafting(1, (0.9, 0.1)), num_prefill=20) == [1]
+    ridge = Roofline((Linear(fixed_s=0.01), Linear(token_s=0.001)))  # up to ten tokens take as long as one
+    assert lengths(make_choice(cost=ridge), drafting(1, (0.9, 0.1))) == [2]
+    assert lengths(make_choice(cost=ridge), drafting(1, (0.9, 0.1)), num_prefill=20) == [1]
 
 
 def test_drafts_do_not_pay_for_the_time_of_prefill():
@@ -173,32 +166,24 @@ def test_a_draft_of_the_ratio_rule_is_never_cut_for_what_it_is(claimed, tokens):
     assert 0 < found[0] < 4
 
 
-def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance():
+def test_a_draft_of_the_ratio_rule_is_cut_by_past_acceptance_and_what_it_was_drawn_from_with_it():
     good, bad = (drafting(n, None, verification="ratio", client=new_client(f"{n}")) for n in (1, 2))
     for _ in range(20):
         bad.acceptance.observe(0.0, 4)  # 0.085
     assert lengths(make_choice(budget=4), good, bad) == [4, 0]
-
-
-def test_what_a_cut_draft_was_drawn_from_is_cut_with_it():
-    session = drafting(1, None, verification="ratio", proposal=certain((1, 2, 3, 4)))
-    assert make_choice(budget=2).choose([session], 1, NOW)[session.session_id].proposal == certain((1, 2))
+    assert make_choice(budget=2).choose([good], 1, NOW)[good.session_id].proposal == certain((1, 2))
 
 
 # -- what is left of a draft -------------------------------------------------------------------------------------------
 
 
-def test_what_the_text_followed_of_a_draft_is_not_verified_again():
+def test_what_the_text_followed_of_a_draft_is_not_verified_again_nor_what_is_beyond_its_end():
     session = drafting(1, (0.9, 0.8, 0.7, 0.6), tokens=(11, 12, 13, 14), source="ngram")
     session.commit((11, 12))
     chosen = make_choice().choose([session], 1, NOW)[session.session_id]
     assert (chosen.tokens, chosen.source) == ((13, 14), "ngram")
     assert chosen.codes == probabilities.encode((0.7, 0.6))
-
-
-def test_a_draft_beyond_the_texts_end_is_cut_there():
-    session = drafting(1, EVEN, tokens=(11, 12, 13, 14), max_tokens=3)
-    assert lengths(make_choice(), session) == [2]  # and one more that the round brings
+    assert lengths(make_choice(), drafting(2, EVEN, max_tokens=3)) == [2]  # and one more that the round brings
 
 
 @pytest.mark.parametrize("source", ["model", "ngram"])
@@ -225,9 +210,6 @@ def test_a_wait_is_worth_less_where_verification_takes_time(cost: CostModel, lef
     assert tried.num_expected == 8.0, "a wait is tried again, as if its draft brought the whole budget"
 
 
-# -- the paper ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     session = drafting(1, (0.01,) * 4)
     session.drafts.may_draft = 3
@@ -236,9 +218,6 @@ def test_the_paper_verifies_as_much_as_was_permitted_whatever_it_claims():
     assert chosen[session_id(2)].tokens == ()
     assert make_choice(budget=10, is_barrier=True).least_probability(session) == ALL
     assert make_choice(budget=10, is_barrier=True).pending_drafts([session], 1) == []
-
-
-# -- it takes no longer than it must -----------------------------------------------------------------------------------
 
 
 def test_a_large_budget_is_not_gone_through():
@@ -262,12 +241,9 @@ def test_who_is_owed_more_than_a_token_has_drafts_verified_that_would_not_pay():
     assert lengths(make_choice(cost=DEAR), owe(session, 1.1)) == [3], "they bring 0.42, the first two 0.39"
     assert lengths(make_choice(cost=DEAR), owe(session, 1.5)) == [0], "all of them bring too little"
     assert lengths(make_choice(cost=DEAR), owe(drafting(1, POOR), 1.0)) == [1]
-
-
-def test_who_is_on_time_gets_what_it_would_get_without_objectives():
-    for owed in (0.0, 0.8):
-        with_slo = lengths(make_choice(budget=4), owe(drafting(1, POOR), owed), drafting(2, EVEN))
-        assert with_slo == lengths(make_choice(budget=4), drafting(1, POOR), drafting(2, EVEN))
+    without = lengths(make_choice(budget=4), drafting(1, POOR), drafting(2, EVEN))
+    for owed in (0.0, 0.8):  # it is on time
+        assert lengths(make_choice(budget=4), owe(drafting(1, POOR), owed), drafting(2, EVEN)) == without
 
 
 def test_a_round_stays_short_for_whom_one_token_keeps_on_time():
@@ -275,15 +251,14 @@ def test_a_round_stays_short_for_whom_one_token_keeps_on_time():
     plain, on_time = (make_session(1, new_client("tight", weight=9.0)) for _ in range(2))
     owe(on_time, 0.5)
     eager = drafting(2, (0.99,) * 8, client=new_client("eager", weight=1.0))
-    cost = Linear(fixed_s=0.01, token_s=0.001)
 
-    def worth(client: Client) -> float:
-        return 1.0
+    def verified(beside, fixed_s, token_s, **options):
+        choice = make_choice(cost=Linear(fixed_s=fixed_s, token_s=token_s), worth=lambda client: 1.0, **options)
+        return lengths(choice, beside, eager)[1]
 
-    assert lengths(make_choice(cost=cost, worth=worth, budget=64), on_time, eager)[1] == 8
-    tight = Linear(fixed_s=0.041, token_s=0.002)
-    assert lengths(make_choice(cost=tight, worth=worth), plain, eager)[1] > 2
-    assert lengths(make_choice(cost=tight, worth=worth), on_time, eager)[1] == 2, "41 + 2 x 2 + 2 x 2 ms"
+    assert verified(on_time, 0.01, 0.001, budget=64) == 8
+    assert verified(plain, 0.041, 0.002) > 2
+    assert verified(on_time, 0.041, 0.002) == 2, "41 + 2 x 2 + 2 x 2 ms"
 
 
 def test_who_is_behind_is_asked_to_draft_on_whatever_it_costs():
@@ -302,10 +277,16 @@ SECONDS = [0.010, 0.012, 0.014, 0.016, 0.018]  # of a round with 0 to 4 drafted 
 GOOD, BAD = [0.0, 0.9, 1.7, 1.8, 1.8], [0.0, 0.1, 0.1, 0.1, 0.1]
 
 
-def test_one_round_with_other_drafts_changes_nothing_and_many_do():
-    steady = Steady(4.0)
+def used_to(gains, change_rows):
+    """After 40 rounds in which drafted tokens brought so much."""
+    steady = Steady(change_rows)
     for _ in range(40):
-        steady.update(BAD, 1.0, 1, SECONDS)
+        steady.update(gains, 1.0, 1, SECONDS)
+    return steady
+
+
+def test_one_round_with_other_drafts_changes_nothing_and_many_do():
+    steady = used_to(BAD, 4.0)
     assert steady.update(GOOD, 1.0, 1, SECONDS) == 0
     found = [steady.update(GOOD, 1.0, 1, SECONDS) for _ in range(40)]
     assert found[-1] == 2
@@ -313,9 +294,7 @@ def test_one_round_with_other_drafts_changes_nothing_and_many_do():
 
 
 def test_a_round_that_pays_for_two_changes_alone_verifies_more_and_changes_nothing():
-    steady = Steady(4.0)  # two changes take 16 ms
-    for _ in range(40):
-        steady.update(BAD, 1.0, 1, SECONDS)
+    steady = used_to(BAD, 4.0)  # two changes take 16 ms
     assert steady.update([0.0, 1.0, 1.9, 2.1, 2.1], 1.0, 1, SECONDS) == 0  # 2.9 / 30 ms are no more than 1 / 10 ms
     assert steady.update([0.0, 1.0, 2.0, 3.0, 4.0], 1.0, 1, SECONDS) == 4  # 5 / 34 ms are
     assert steady.number == 0
@@ -333,30 +312,34 @@ def test_a_change_must_pay_within_some_rounds():
     """With one drafted token the rate is 2 % higher: of 16 rounds of 10 ms that is 3.2 ms, or 1.6 rows."""
     little = [0.0, 0.224, 0.224, 0.224, 0.224]
     for rows, expected in ((1.5, 1), (1.7, 0)):
-        steady = Steady(rows)
-        for _ in range(40):
-            steady.update([0.0] * 5, 1.0, 1, SECONDS)
+        steady = used_to([0.0] * 5, rows)
         assert [steady.update(little, 1.0, 1, SECONDS) for _ in range(200)][-1] == expected
     assert HELD == 16
 
 
 def test_another_number_of_sessions_changes_the_size_in_any_case():
-    steady = Steady(1000.0)
-    for _ in range(40):
-        steady.update(BAD, 1.0, 1, SECONDS)
+    steady = used_to(BAD, 1000.0)
     for _ in range(100):
         assert steady.update(GOOD, 1.0, 1, SECONDS) == 0
     assert steady.update(GOOD, 1.0, 2, SECONDS) == 2
 
 
+def steady_choice(claimed, verified):
+    """A choice for which changes take time, after many rounds that verified so much of such drafts."""
+    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
+    for _ in range(60):
+        assert lengths(choice, drafting(1, claimed)) == [verified]
+    return choice
+
+
 def test_a_choice_fills_the_number_also_with_what_is_not_worth_its_time_and_not_beyond_it():
-    varying, steady = (make_choice(budget=4, cost=DEAR, change_rows=rows) for rows in (0.0, 4.0))
-    for _ in range(60):  # 1.9 / 30 ms is more than 1 / 20 ms and 2.71 / 40 ms is a little more than that
-        assert lengths(steady, drafting(1, (0.9, 0.9))) == lengths(varying, drafting(1, (0.9, 0.9))) == [2]
-    assert lengths(varying, drafting(1, (0.9, 0.2))) == [1]
-    assert lengths(steady, drafting(1, (0.9, 0.2))) == [2]
-    assert lengths(varying, drafting(1, (0.9, 0.9, 0.9, 0.9))) == [4]
-    assert lengths(steady, drafting(1, (0.9, 0.9, 0.9, 0.9))) == [2]
+    varying = make_choice(budget=4, cost=DEAR)
+    # 1.9 / 30 ms is more than 1 / 20 ms and 2.71 / 40 ms is a little more than that
+    assert lengths(varying, drafting(1, (0.9, 0.9))) == [2]
+    steady = steady_choice((0.9, 0.9), 2)
+    for claimed, of_varying in (((0.9, 0.2), 1), (EVEN, 4)):
+        assert lengths(varying, drafting(1, claimed)) == [of_varying]
+        assert lengths(steady, drafting(1, claimed)) == [2]
 
 
 def test_the_least_probability_is_of_the_rows_own_time():
@@ -369,9 +352,7 @@ def test_the_least_probability_is_of_the_rows_own_time():
 
 def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others():
     """Else a return of the draft models would verify none of their tokens, and find that they bring nothing."""
-    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
-    for _ in range(60):
-        assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
+    choice = steady_choice((0.9, 0.9), 2)
     choice.turn_to(False, is_trial=True)
     for _ in range(60):
         lengths(choice, drafting(1, ()))
@@ -381,9 +362,7 @@ def test_rounds_in_which_draft_models_rest_teach_nothing_about_the_others():
 
 def test_a_trial_forgets_the_drafts_before_it():
     """A trial has 12 rounds: too few to unlearn that the drafts of an earlier text were poor."""
-    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
-    for _ in range(60):
-        assert lengths(choice, drafting(1, (0.1, 0.1))) == [0]
+    choice = steady_choice((0.1, 0.1), 0)
     choice.turn_to(False, is_trial=False)
     lengths(choice, drafting(1, ()))
     choice.turn_to(True, is_trial=True)
@@ -392,19 +371,16 @@ def test_a_trial_forgets_the_drafts_before_it():
 
 
 def test_a_round_with_prefill_has_the_size_that_it_needs():
-    choice = make_choice(budget=4, cost=DEAR, change_rows=4.0)
-    for _ in range(60):
-        assert lengths(choice, drafting(1, (0.9, 0.9))) == [2]
+    choice = steady_choice((0.9, 0.9), 2)
     assert lengths(choice, drafting(1, (0.9, 0.2)), num_prefill=8) == [1]
     assert lengths(choice, drafting(1, (0.9, 0.2))) == [2]
 
 
 def test_spare_rows_and_changes_of_size_count_as_rows_where_the_time_of_rounds_is_learned(monkeypatch):
-    desk = Desk("a")
+    desk, observe = Desk("a"), Mock()
     desk.open()
     planned = desk.plan()
     outcomes = desk.target.run(planned)
-    seen: list[float] = []
-    monkeypatch.setattr(desk.core.rounds.cost, "observe", lambda num_tokens, *rest: seen.append(num_tokens))
+    monkeypatch.setattr(desk.core.rounds.cost, "observe", observe)
     desk.core.rounds.finish(outcomes, 0.05, desk.now, computed=9.5)
-    assert (planned.num_tokens, seen) == (3, [9.5])
+    assert (planned.num_tokens, observe.call_args.args[0]) == (3, 9.5)

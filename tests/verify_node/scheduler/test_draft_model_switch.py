@@ -61,26 +61,27 @@ class World:
         """Returns the part of the rounds in which draft models might draft."""
         return sum(self.permitted) / len(self.permitted)
 
+    def settle(self, num_rounds: int = 100 * STRETCH) -> float:
+        """Runs twice as many rounds; returns the share of the second half."""
+        self.run(num_rounds)
+        self.permitted.clear()
+        self.run(num_rounds)
+        return self.share
+
 
 @pytest.mark.parametrize(("num_sessions", "permits"), [(1, True), (MANY - 1, True), (MANY, False), (3 * MANY, False)])
 def test_at_first_models_draft_where_tokens_take_long(num_sessions: int, permits: bool) -> None:
     assert World(1.0, num_sessions).run(1) is permits
-
-
-def test_many_models_draft_at_first_for_a_target_with_weight() -> None:
-    world = World(1.0, 4 * MANY)
-    world.drafts.plain_s = lambda num_sessions: LEAST_TOKEN_S * num_sessions
-    assert world.run(1)
+    heavy = World(1.0, num_sessions)
+    heavy.drafts.plain_s = lambda num_sessions: LEAST_TOKEN_S * num_sessions
+    assert heavy.run(1)
 
 
 @pytest.mark.parametrize("num_sessions", [1, MANY])
 @pytest.mark.parametrize("gain", [0.8, 1.25])
 def test_the_better_way_is_found_whichever_it_began_with(num_sessions: int, gain: float) -> None:
-    world = World(gain, num_sessions, noise=0.2)
-    world.run(100 * STRETCH)
-    world.permitted.clear()
-    world.run(100 * STRETCH)
-    assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
+    share = World(gain, num_sessions, noise=0.2).settle()
+    assert (share if gain < 1.0 else 1.0 - share) <= 0.05
 
 
 def test_a_client_with_many_sessions_counts_once() -> None:
@@ -100,11 +101,7 @@ def test_a_client_with_many_sessions_counts_once() -> None:
 
 
 def test_models_that_bring_nothing_rest_and_are_tried_for_a_tenth_of_the_time() -> None:
-    world = World(1.0, 1, noise=0.1)
-    world.run(60 * STRETCH)
-    world.permitted.clear()
-    world.run(60 * STRETCH)
-    assert 0.0 < world.share <= MOST_DRAFTING + 0.02
+    assert 0.0 < World(1.0, 1, noise=0.1).settle(60 * STRETCH) <= MOST_DRAFTING + 0.02
 
 
 @pytest.mark.parametrize(("num_sessions", "gain"), [(1, 0.9), (MANY, 1.3)])
@@ -122,9 +119,11 @@ def test_trials_that_come_to_no_end_take_no_more_time_than_they_are_owed() -> No
     assert 1.0 - world.share <= 0.1
 
 
-def test_elsewhere_models_always_may_and_nothing_is_tried() -> None:
-    world = World(0.5, 2 * MANY, are_near=False)
+@pytest.mark.parametrize("has_model", [True, False], ids=["elsewhere", "without a model"])
+def test_models_elsewhere_always_may_and_sessions_without_models_try_nothing(has_model: bool) -> None:
+    world = World(0.5, 2 * MANY if has_model else 1, are_near=not has_model)
     world.work_s = 0.0005
+    world.sessions[0].uses_model = has_model
     world.run(40 * STRETCH)
     assert world.share == 1.0
 
@@ -134,10 +133,8 @@ def test_models_elsewhere_are_compared_while_the_nodes_own_work_takes_much_of_th
     world = World(gain, 64, are_near=False)
     world.work_s = 0.002
     assert world.run(1)  # they are expected to pay
-    world.run(100 * STRETCH)
-    world.permitted.clear()
-    world.run(100 * STRETCH)
-    assert (world.share if gain < 1.0 else 1.0 - world.share) <= 0.05
+    share = world.settle()
+    assert (share if gain < 1.0 else 1.0 - share) <= 0.05
     world.work_s = 0.0005  # the others have gone
     assert world.run(1)
 
@@ -151,13 +148,6 @@ def test_rounds_that_verify_drafts_on_their_way_do_not_count() -> None:
     assert world.drafts._stretch.num_counted == COUNTED_ROUNDS - 1
     world.run(1)
     assert world.drafts._stretch.num_rounds == 0
-
-
-def test_sessions_without_models_try_nothing() -> None:
-    world = World(0.5, 1)
-    world.sessions[0].uses_model = False
-    world.run(40 * STRETCH)
-    assert world.share == 1.0
 
 
 @pytest.mark.parametrize(

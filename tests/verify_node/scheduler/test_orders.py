@@ -1,6 +1,7 @@
 """Orders: the small cases by hand, then what holds for all of them."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,17 +31,11 @@ def ids(jobs):
     return [one.job_id for one in jobs]
 
 
-# -- equation (6) ------------------------------------------------------------------------------------------------------
-
-
-def test_the_time_that_is_left_by_hand():
+def test_the_time_that_is_left_is_that_of_equation_6():
     # 30 tokens, 4 drafted at 0.5 and one more a round: 10 rounds of 4 x 1 ms + 6 ms
     one = job(1, tokens=30, num_drafted=4, draft_s=0.001, round_s=0.006)
     assert one.remaining_s(0.5) == pytest.approx(0.1)
-
-
-def test_an_unknown_length_at_no_known_cost_is_no_number():
-    assert Job(job_id=1, arrived_at=0.0).remaining_s(0.5) == 0.0
+    assert Job(job_id=1, arrived_at=0.0).remaining_s(0.5) == 0.0, "an unknown length at no known cost is no number"
 
 
 # -- queues ------------------------------------------------------------------------------------------------------------
@@ -63,12 +58,9 @@ def test_a_higher_queue_goes_first_and_in_it_who_came_first(name):
     assert ids(create(name, **QUEUES).rank(jobs, 0.0)) == [3, 2, 1]
 
 
-def test_perceptible_before_not_in_a_queue_and_the_shortest_first():
+def test_in_the_queue_of_what_they_will_have_attained_perceptible_jobs_go_first_and_of_them_the_shortest():
     jobs = [job(1), job(2, at=1, rates=STABLE, tokens=90), job(3, at=2, rates=STABLE, tokens=50)]
     assert ids(create("laps", **QUEUES).rank(jobs, 0.0)) == [3, 2, 1]
-
-
-def test_a_perceptible_job_lies_in_the_queue_of_what_it_will_have_attained():
     known_to_be_long = job(1, rates=STABLE, tokens=1000)  # 10 s
     assert ids(create("laps", **QUEUES).rank([known_to_be_long, job(2, at=1.0)], 0.0)) == [2, 1]
 
@@ -76,61 +68,51 @@ def test_a_perceptible_job_lies_in_the_queue_of_what_it_will_have_attained():
 # -- who yields --------------------------------------------------------------------------------------------------------
 
 
+LONG = holder(1, attained_s=1.5, tokens=1000)
+"""It needs 11.5 s, and has had 1.5 s of them."""
+
+
 def yields(order, holding, waiting, now=0.0):
     """True if the only place changes hands."""
+    order = create(order, **QUEUES) if isinstance(order, str) else order
     order.rank([holding, waiting], now)
     return order.yields(holding, waiting, now)
 
 
-def left_for(name, holding, waiting, now=0.0, **options):
-    return yields(create(name, **QUEUES, **options), holding, waiting, now)
-
-
-@pytest.mark.parametrize(("order", "options"), [("las", {}), ("laps", {"guesses": False})])
-def test_a_job_yields_to_a_strictly_higher_queue_only(order, options):
-    long = holder(1, attained_s=1.5, tokens=1000)
-    assert left_for(order, long, job(2, tokens=10), **options)
-    assert not left_for(order, long, job(2, tokens=10, attained_s=1.5), **options)
+@pytest.mark.parametrize("options", [{"name": "las"}, {"name": "laps", "guesses": False}], ids=str)
+def test_a_job_yields_to_a_strictly_higher_queue_only(options):
+    order = partial(create, **QUEUES, **options)
+    assert yields(order(), LONG, job(2, tokens=10))
+    assert not yields(order(), LONG, job(2, tokens=10, attained_s=1.5))
 
 
 def test_with_guesses_a_queue_is_of_all_that_a_job_is_expected_to_need():
-    long = holder(1, attained_s=1.5, tokens=1000)  # 11.5 s
-    assert left_for("laps", long, job(2, tokens=200, attained_s=1.5))  # 3.5 s
-    assert not left_for("laps", long, job(2, tokens=900, attained_s=1.5))
+    assert yields("laps", LONG, job(2, tokens=200, attained_s=1.5))  # 3.5 s
+    assert not yields("laps", LONG, job(2, tokens=900, attained_s=1.5))
     jobs = [job(1, tokens=90), job(2, tokens=50, at=1.0)]
     assert ids(create("laps", **QUEUES).rank(jobs, 0.0)) == [2, 1]
 
 
-@pytest.mark.parametrize("order", ["las", "laps"])
-def test_nobody_yields_before_a_turn_of_the_first_queue(order):
-    assert not left_for(order, holder(1, attained_s=1.5, turn_s=0.9, tokens=1000), job(2, tokens=10))
+def test_nobody_yields_before_a_turn_of_the_first_queue_nor_in_orders_that_take_no_place_away():
+    for order in ("las", "laps"):
+        assert not yields(order, replace(LONG, turn_s=0.9), job(2, tokens=10))
+    for order in ("fcfs", "sjf"):
+        assert not yields(create(order), holder(1, attained_s=9.0, tokens=1e6), job(2, tokens=1), 1e6)
 
 
-@pytest.mark.parametrize("order", ["fcfs", "sjf"])
-def test_some_orders_never_take_a_place_away(order):
-    assert not yields(create(order), holder(1, attained_s=9.0, tokens=1e6), job(2, tokens=1), 1e6)
-
-
-@pytest.mark.parametrize(("tokens", "yields"), [(111.0, True), (109.0, False)])
-def test_laps_counts_what_coming_back_costs(tokens, yields):
+@pytest.mark.parametrize(("tokens", "is_yielded"), [(111.0, True), (109.0, False)])
+def test_laps_counts_what_coming_back_costs(tokens, is_yielded):
     # 1 s for the waiter and 0.1 s to come back, against `tokens` of 10 ms
-    assert left_for("laps", holder(1, attained_s=1.5, tokens=tokens, recompute_s=0.1), job(2)) is yields
+    assert yields("laps", holder(1, attained_s=1.5, tokens=tokens, recompute_s=0.1), job(2)) is is_yielded
 
 
-def test_a_perceptible_job_may_be_displaced_once_and_then_never():
+def test_a_perceptible_job_may_be_displaced_once_and_then_only_when_its_acceptance_has_changed():
     order = create("laps", **QUEUES)
-    long, short = holder(1, attained_s=1.5, tokens=1000, rates=STABLE), job(2, tokens=10)
+    long, short = replace(LONG, rates=STABLE), job(2, tokens=10)
     order.rank([long], 0.0)  # its one ranking: nobody else was there
     assert not yields(order, long, short)
-    assert left_for("laps", long, short)
-
-
-def test_a_job_whose_acceptance_changes_is_perceptible_no_more():
-    order = create("laps", **QUEUES)
-    long = holder(1, attained_s=1.5, tokens=1000, rates=STABLE)
-    order.rank([long], 0.0)
-    changed = replace(long, rates=(*STABLE[1:], 0.9))
-    assert yields(order, changed, job(2, tokens=10))
+    assert yields("laps", long, short)
+    assert yields(order, replace(long, rates=(*STABLE[1:], 0.9)), short), "it is perceptible no more"
 
 
 # -- nobody starves ----------------------------------------------------------------------------------------------------
@@ -146,11 +128,9 @@ def test_who_waits_too_long_goes_before_all_others(order):
 @pytest.mark.parametrize("order", ["las", "laps"])
 def test_a_place_is_given_up_for_who_has_waited_too_long_though_its_queue_is_lower(order):
     short, old = holder(1, attained_s=1.5, tokens=10), job(2, attained_s=50.0, tokens=1e6)
-    assert not left_for(order, short, old, now=AGING_S)
-    assert left_for(order, short, old, now=AGING_S + 0.1)
+    assert not yields(order, short, old, now=AGING_S)
+    assert yields(order, short, old, now=AGING_S + 0.1)
 
-
-# -- laws --------------------------------------------------------------------------------------------------------------
 
 JOBS = st.lists(
     st.builds(

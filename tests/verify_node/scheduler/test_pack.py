@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from goodspeed.engine.paged.pages import PagePool
 from goodspeed.engine.paged.prefix_cache import Hit
 from tests.fakes import session_id
+from tests.verify_node.answers import fed
 from tests.verify_node.scheduler.drafting import pack, session_of
 from verify_node.scheduler.pack import RoundPages
 from verify_node.scheduler.preempt import Shortage
@@ -35,7 +36,7 @@ def test_who_has_waited_longest_goes_first_and_the_rest_next_time():
     pool = PagePool(20, 4)
     sessions = [session_of(n, cached=2, draft=3, ready_since=at, pool=pool) for n, at in [(1, 3.0), (2, 1.0), (3, 2.0)]]
     planned = pack(sessions, pool, budget=6)
-    assert [entry.session_id for entry in planned.entries] == [session_id(2), session_id(3)]
+    assert list(fed(planned)) == [2, 3]
     assert planned.deferred == ids(1)
     assert planned.num_drafted == 6
 
@@ -69,7 +70,7 @@ def test_clients_take_turns_in_having_prompts_prefilled():
     assert planned.prefilled == ids(1, 4)
     decoding = session_of(5, cached=2, ready_since=0.5, pool=pool)
     planned = pack([*many, other, decoding], pool, max_round_tokens=60)
-    assert [entry.session_id for entry in planned.entries] == [*ids(4, 1, 5)], "now the other client is first"
+    assert list(fed(planned)) == [4, 1, 5], "now the other client is first"
 
 
 def test_a_preempted_draft_waits_until_its_text_is_fed_again():

@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -9,18 +10,17 @@ from hypothesis import strategies as st
 
 import experiments.simulation.rival_orders  # noqa: F401 (it adds las and sjf to the orders)
 from goodspeed.engine.paged.pages import PagePool
-from goodspeed.engine.paged.prefix_cache import Hit
 from goodspeed.errors import ConfigError
 from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import Objectives
 from goodspeed.wire.messages import Close, Slo
 from tests.fakes import Desk, alone, request_of, session_id
+from tests.verify_node.answers import fed
 from tests.verify_node.scheduler.drafting import pack, session_of
 from verify_node.core.settings import CoreSettings
 from verify_node.scheduler.choose import of_draft
 from verify_node.scheduler.orders.base import AGING_S
 from verify_node.scheduler.orders.fcfs import Fcfs
-from verify_node.scheduler.orders.laps import Laps
 from verify_node.scheduler.preempt import Preemption, Shortage
 
 ORDERS = ("fcfs", "las", "sjf", "laps")
@@ -28,9 +28,13 @@ COST = Linear(fixed_s=0.005, token_s=0.005)
 
 
 def desk_of(order: str, num_pages: int, **options: Any) -> Desk:
-    return Desk(
-        "a", self_draft=False, num_pages=num_pages, order=order, max_round_tokens=200, **options, draft_model=""
-    )
+    settings: dict[str, Any] = {"num_pages": num_pages, "order": order, "max_round_tokens": 200} | options
+    return Desk("a", self_draft=False, draft_model="", **settings)
+
+
+def open_one(desk: Desk, number: int, length: int, max_tokens: int, **changes: Any) -> None:
+    """Opens a session with a prompt of this length."""
+    desk.open(number=number, prompt=range(1, length + 1), max_tokens=max_tokens, **changes)
 
 
 def resident(desk: Desk, *numbers: int) -> list[int]:
@@ -41,8 +45,8 @@ def resident(desk: Desk, *numbers: int) -> list[int]:
 def test_memory_goes_to_whom_the_order_ranks_first(order: str, first: int) -> None:
     """Eight pages of four tokens; either prompt leaves no room for the other. The second asks for four tokens only."""
     desk = desk_of(order, 8)
-    desk.open(number=1, prompt=range(1, 21), max_tokens=12)
-    desk.open(number=2, prompt=range(1, 21), max_tokens=4)
+    open_one(desk, 1, 20, 12)
+    open_one(desk, 2, 20, 4)
     desk.round()
     assert resident(desk, 1, 2) == [first]
 
@@ -51,10 +55,10 @@ def test_memory_goes_to_whom_the_order_ranks_first(order: str, first: int) -> No
 def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stays: int) -> None:
     """One that has had two seconds, at batch size 1, and has eight tokens before it; the new one wants one."""
     desk = desk_of(order, 8)
-    desk.open(number=1, prompt=range(1, 13), max_tokens=20)
+    open_one(desk, 1, 12, 20)
     for _ in range(4):
         desk.round(0.5)
-    desk.open(number=2, prompt=range(1, 21), max_tokens=1)
+    open_one(desk, 2, 20, 1)
     desk.round(0.5)
     if stays == 1:
         assert resident(desk, 1, 2) == [1]
@@ -66,16 +70,14 @@ def test_a_text_that_was_served_for_long_gives_way_to_a_new_one(order: str, stay
 
 @pytest.mark.parametrize("num_alone", [0, 9], ids=["together", "one by one"])
 @pytest.mark.parametrize(("order", "stays"), [("fcfs", 1), ("sjf", 2), ("laps", 2)])
-def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(
-    order: str, stays: int, num_alone: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(order, stays, num_alone, monkeypatch):
     """Six pages of four tokens for two prompts of eleven: nobody waits, and soon both need a fourth page.
 
     num_alone: the rounds of single sessions that are left after one on which the target failed.
     """
     desk = desk_of(order, 6)
-    desk.open(number=1, prompt=range(1, 12), max_tokens=9)
-    desk.open(number=2, prompt=range(1, 12), max_tokens=5)
+    open_one(desk, 1, 11, 9)
+    open_one(desk, 2, 11, 5)
     for _ in range(2):
         desk.round()
     assert len(resident(desk, 1, 2)) == 2
@@ -84,13 +86,11 @@ def test_of_two_that_grow_the_one_that_the_order_ranks_first_goes_on(
     assert resident(desk, 1, 2) == [stays]
 
 
-def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_is_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_is_counted(monkeypatch):
     """All three need a fourth page; the first takes the third one's, as if they shared pages, and still has no room."""
     desk = desk_of("laps", 9)
     for number in (1, 2, 3):
-        desk.open(number=number, prompt=range(1, 12), max_tokens=9)
+        open_one(desk, number, 11, 9)
     for _ in range(2):
         desk.round(0.5)
     assert resident(desk, 1, 2, 3) == [1, 2, 3]
@@ -98,7 +98,7 @@ def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_i
     shortage = Shortage(preempt=(session_id(3),), wait=frozenset({session_id(1)}))
     monkeypatch.setattr(desk.core.rounds.preemption, "resolve", lambda *contending, **options: shortage)
     planned = desk.plan()
-    assert [entry.session_id for entry in planned.entries] == [session_id(2)]
+    assert list(fed(planned)) == [2]
     assert planned.preempted == (session_id(3),)
     assert desk.core.counts.num_preempted == 1
     assert desk.core.rounds.preemption.accounts.of(desk.session(3)).wait_began_at == desk.now
@@ -108,10 +108,9 @@ def test_where_sessions_go_one_by_one_memory_lost_to_one_that_finds_too_little_i
 def test_promised_sessions_never_give_way_and_go_before_all_others(order: str) -> None:
     desk = desk_of(order, 8, admission="dp", cost=COST)
     desk.begin(number=1, prompt=range(1, 22), max_tokens=8)
-    slo = Slo(Objectives(ttft_s=1.0, tpot_s=0.1))
-    desk.open(number=2, slo=slo, prompt=range(1, 11), max_tokens=10)
+    open_one(desk, 2, 10, 10, slo=Slo(Objectives(ttft_s=1.0, tpot_s=0.1)))
     assert desk.session(2).promised
-    desk.open(number=3, prompt=range(1, 9), max_tokens=1)  # shorter than both, and it waits if there is no room
+    open_one(desk, 3, 8, 1)  # shorter than both, and it waits if there is no room
     desk.round()
     while not desk.session(2).finished:
         assert resident(desk, 2)
@@ -119,22 +118,19 @@ def test_promised_sessions_never_give_way_and_go_before_all_others(order: str) -
     for _ in range(20):
         desk.round()
     for number in (1, 2, 3):
-        session = desk.session(number)
-        assert session.finished
-        assert tuple(session.tokens[len(session.opened.prompt) :]) == alone(request_of(session.opened))
+        assert desk.session(number).finished
+        assert desk.text(number) == alone(request_of(desk.session(number).opened))
     assert desk.core.counts.num_preempted > 0
 
 
 @pytest.mark.parametrize("order", ["las", "sjf", "laps"])
-def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(
-    order: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(order, monkeypatch):
     desks = [desk_of(order, 64), desk_of("fcfs", 64)]
     monkeypatch.setattr(desks[0].core.rounds.preemption, "_order", None)
     for step in range(30):
         if step % 3 == 0:
             for desk in desks:
-                desk.open(number=step, prompt=range(1, 8), max_tokens=9)
+                open_one(desk, step, 7, 9)
         planned = [desk.core.plan(desk.now) for desk in desks]
         assert planned[0] == planned[1]
         for desk, one in zip(desks, planned, strict=True):
@@ -142,24 +138,18 @@ def test_with_enough_memory_the_order_is_not_asked_and_rounds_are_those_of_fcfs(
                 desk.finish(one)
 
 
-def test_one_object_ranks_all_who_contend_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_object_ranks_all_who_contend_once_a_round():
     """LAPS-SD counts rankings: whoever turned perceptible may be displaced in the first one after that alone."""
-    seen = []
-    rank = Laps.rank
-
-    def watched(self: Laps, jobs: Any, now: float) -> Any:
-        seen.append(sorted(job.job_id for job in jobs))
-        return rank(self, jobs, now)
-
-    monkeypatch.setattr(Laps, "rank", watched)
     desk = desk_of("laps", 8)
+    order: Any = desk.core.rounds.preemption._order
+    order.rank = Mock(wraps=order.rank)
     for number in (1, 2, 3):
-        desk.open(number=number, prompt=range(1, 13), max_tokens=9)
-    desk.round()
-    assert seen == [[session_id(number) for number in (1, 2, 3)]]
-    assert len(resident(desk, 1, 2, 3)) == 2
-    desk.round()
-    assert seen[1:] == seen[:1]
+        open_one(desk, number, 12, 9)
+    for _ in range(2):
+        desk.round()
+        assert len(resident(desk, 1, 2, 3)) == 2
+    ranked = [sorted(job.job_id for job in ranking.args[0]) for ranking in order.rank.call_args_list]
+    assert ranked == [[session_id(number) for number in (1, 2, 3)]] * 2
 
 
 def test_an_order_that_does_not_exist_is_refused() -> None:
@@ -178,15 +168,12 @@ class Crowd:
 
     def __init__(self, order: str) -> None:
         self.desk = desk_of(order, 8, max_client_sessions=1000, max_sessions=1000)
-        self.desk.open(number=1, prompt=range(1, 14), max_tokens=12)
+        open_one(self.desk, 1, 13, 12)
         self.short = [2, 3, 4]
         for number in self.short:
-            self._open(number)
+            open_one(self.desk, number, 9, SHORT)
         self.had_memory_at = 0.0
         self.longest_wait_s = 0.0
-
-    def _open(self, number: int) -> None:
-        self.desk.open(number=number, prompt=range(1, 10), max_tokens=SHORT)
 
     def step(self) -> None:
         desk = self.desk
@@ -196,16 +183,14 @@ class Crowd:
             if desk.session(number).finished:
                 desk.up("a", Close(session_id(number), 1))
                 self.short[place] = max(self.short) + 1
-                self._open(self.short[place])
+                open_one(desk, self.short[place], 9, SHORT)
         if resident(desk, 1):
             self.had_memory_at = desk.now
         self.longest_wait_s = max(self.longest_wait_s, desk.now - self.had_memory_at)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and_those_who_hold_memory(
-    order: str,
-) -> None:
+def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and_those_who_hold_memory(order):
     crowd = Crowd(order)
     while not crowd.desk.session(1).finished:
         crowd.step()
@@ -217,27 +202,20 @@ def test_a_long_text_among_short_ones_without_end_waits_no_longer_than_aging_and
 # -- those that certainly find no room cost a round little -------------------------------------------------------------
 
 
-def test_prompts_that_cannot_fit_are_not_looked_up_and_a_short_one_behind_them_goes_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_prompts_that_cannot_fit_are_not_looked_up_and_a_short_one_behind_them_goes_first():
     """Twelve pages of four tokens; the one that runs leaves eight, which suffice for the last prompt only."""
     desk = desk_of("fcfs", 12, max_client_sessions=20, max_sessions=20)
     desk.begin(number=1, prompt=range(1, 15), max_tokens=2)
     for number in range(2, 12):
         desk.open(number=number, prompt=(1,) * 41, max_tokens=4)
-    desk.open(number=12, prompt=range(1, 6), max_tokens=4)
-    asked: list[bytes] = []
-    find, long = desk.core.pool.find, {session_id(number) for number in range(2, 12)}
-
-    def watched(key: bytes, *text: Any) -> Hit:
-        asked.append(key)
-        return find(key, *text)
-
-    monkeypatch.setattr(desk.core.pool, "find", watched)
+    open_one(desk, 12, 5, 4)
+    long = {session_id(number) for number in range(2, 12)}
+    pool: Any = desk.core.pool
+    pool.find = Mock(wraps=pool.find)
     planned = desk.plan()
-    assert {entry.session_id for entry in planned.entries} == {session_id(1), session_id(12)}
+    assert set(fed(planned)) == {1, 12}
     assert long == set(planned.deferred) == set(planned.crowded_out)
-    assert not long & {*asked}
+    assert not long & {call.args[0] for call in pool.find.call_args_list}
     desk.finish(planned)
     while not desk.session(12).finished:
         assert desk.round()
@@ -251,9 +229,9 @@ def test_one_that_has_waited_too_long_keeps_those_behind_it_out_although_it_cann
     for number in (2, 3):
         desk.open(number=number, prompt=(1,) * 41, max_tokens=4)
     desk.now += AGING_S + 1.0
-    desk.open(number=4, prompt=range(1, 6), max_tokens=4)
+    open_one(desk, 4, 5, 4)
     desk.acknowledge()
-    assert [entry.session_id for entry in desk.plan().entries] == [session_id(1)]
+    assert list(fed(desk.plan())) == [1]
 
 
 a_text = st.fixed_dictionaries(

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import exp
 from random import Random
 from statistics import median
@@ -78,6 +77,17 @@ class Serving:
             self.desk.acknowledge()
         return [seconds for _, seconds in self.rounds[first:]]
 
+    def open_long(self, number: int = 9, name: str = "b", length: int = LONG, **changes: Any) -> None:
+        """Opens a session with a prompt of this length, which begins with its number, and short text."""
+        self.open(name, number, **({"prompt": prompt(length, number % 25), "max_tokens": 5} | changes))
+
+    def prefill(self, number: int = 9, name: str = "b", length: int = LONG, **changes: Any) -> list[float]:
+        """The same, and serves until its text has begun; returns how long the rounds took."""
+        self.open_long(number, name, length, **changes)
+        took = self.serve(3000, lambda: self.has_begun(number))
+        assert self.has_begun(number)
+        return took
+
     def has_begun(self, number: int) -> bool:
         return len(self.desk.session(number).tokens) > len(self.desk.session(number).opened.prompt)
 
@@ -111,23 +121,23 @@ def prompt(length: int, first: int = 1) -> tuple[int, ...]:
 def test_a_long_prompt_makes_others_wait_three_times_as_long_at_most(cost: CostModel | None, rounds: str) -> None:
     serving = Serving(CPU, cost, rounds=rounds)
     usual_s = median(serving.serve(10))
-    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
-    gaps = serving.serve(3000, lambda: serving.has_begun(9))
-    assert serving.has_begun(9)
+    gaps = serving.prefill()
     assert median(gaps) <= 3.0 * usual_s
     assert sorted(gaps)[-len(gaps) // 10] <= 3.3 * usual_s, "nine of ten"
     alone_s = LONG * (CPU.row_s + CPU.attended_s * LONG / 2)
     assert sum(gaps) < 2.0 * alone_s, "and prompts get more than half of the time"
 
 
-def test_so_does_one_after_the_other_for_ever() -> None:
+@pytest.fixture
+def serving() -> Serving:
+    """Two texts go on at the CPU, whose profile is right about rows."""
+    return Serving(CPU, CPU.profile())
+
+
+def test_so_does_one_after_the_other_for_ever(serving: Serving) -> None:
     """One user always has a new prompt: from time to time a round without any shows what rounds take without."""
-    serving = Serving(CPU, CPU.profile())
     usual_s = median(serving.serve(10))
-    gaps = []
-    for number in range(10, 16):
-        serving.open("b", number, prompt=prompt(1500, number), max_tokens=1)
-        gaps += serving.serve(500, partial(serving.has_begun, number))
+    gaps = [gap for number in range(10, 16) for gap in serving.prefill(number, length=1500, max_tokens=1)]
     assert median(gaps) <= 3.0 * usual_s
     num_plain = sum(not planned.prefilled for planned, _ in serving.rounds[20:])
     assert 1 <= num_plain <= 1 + len(gaps) / UNMEASURED
@@ -137,30 +147,26 @@ def test_so_does_one_after_the_other_for_ever() -> None:
 def test_a_machine_that_became_slower_reads_as_many_tokens_a_round(times: float) -> None:
     """Rows were once blamed for it, so rounds had fewer, which looked dearer still: at the end one a round."""
     serving = Serving(Machine(0.04, 0.002), CPU.profile())
-    serving.open("b", 9, prompt=prompt(600), max_tokens=5)
-    serving.serve(100, partial(serving.has_begun, 9))
+    serving.prefill(length=600)
     serving.machine = Machine(0.04 * times, 0.002 * times)
     for number in range(10, 18):
-        serving.open("b", number, prompt=prompt(50, number), max_tokens=5)
-        serving.serve(100, partial(serving.has_begun, number))
+        serving.prefill(number, length=50)
     assert all(len(serving.prefill_of(number)) <= 2 for number in range(13, 18))
     assert max(max(serving.prefill_of(number)) for number in range(13, 18)) < 60
 
 
 @pytest.mark.parametrize("is_beside", [True, False], ids=["beside a prompt", "just before it"])
-def test_one_slow_round_changes_little(*, is_beside: bool) -> None:
-    serving = Serving(CPU, CPU.profile())
-    serving.open("b", 8, prompt=prompt(600, 8), max_tokens=5)
-    serving.serve(100, partial(serving.has_begun, 8))
+def test_one_slow_round_changes_little(serving: Serving, *, is_beside: bool) -> None:
+    serving.prefill(8, length=600)
     usual_s = median(serving.serve(10))
     if is_beside:
-        serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+        serving.open_long()
     serving.serve(5)
     serving.machine = Machine(CPU.fixed_s * 4, CPU.row_s * 4, CPU.attended_s * 4)
     serving.serve(1)
     serving.machine = CPU
     if not is_beside:
-        serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+        serving.open_long()
     assert max(serving.serve(30)) <= 3.3 * usual_s
     assert min(serving.prefill_of(9)) > 15
 
@@ -187,19 +193,12 @@ def test_the_scatter_of_rounds_makes_no_row_dear(profile: CostModel, num_prefill
 
 @pytest.mark.parametrize(
     ("machine", "profile", "num_tokens", "least"),
-    [
-        (STEEP, STEEP.profile(), 2000, 1),
-        (CPU, Roofline((Linear(fixed_s=0.04), Linear(token_s=1.0))), 60, 5),
-    ],
+    [(STEEP, STEEP.profile(), 2000, 1), (CPU, Roofline((Linear(fixed_s=0.04), Linear(token_s=1.0))), 60, 5)],
     ids=["behind a long context", "by the profile"],
 )
-def test_a_prompt_advances_however_dear_a_row_is(
-    machine: Machine, profile: CostModel, num_tokens: int, least: int
-) -> None:
+def test_a_prompt_advances_however_dear_a_row_is(machine: Machine, profile: CostModel, num_tokens: int, least: int):
     serving = Serving(machine, profile)
-    serving.open("b", 9, prompt=prompt(num_tokens), max_tokens=5)
-    serving.serve(3000, lambda: serving.has_begun(9))
-    assert serving.has_begun(9)
+    serving.prefill(length=num_tokens)
     assert min(serving.prefill_of(9)) == least
 
 
@@ -223,24 +222,14 @@ def test_what_else_must_be_prefilled_holds_up_others_no_longer(machine: Machine,
 
 def test_where_rows_take_no_longer_nothing_changes() -> None:
     serving = Serving(Machine(0.01, 0.0), GPU, max_round_tokens=2048)
-    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
-    serving.serve(10, lambda: serving.has_begun(9))
+    serving.prefill()
     assert serving.prefill_of(9) == [1024, 1024, 1024, 927]
 
 
-def test_nobody_decodes_so_prompts_are_prefilled_as_fast_as_ever() -> None:
-    serving = Serving(CPU, CPU.profile(), num_decoding=0)
-    for number in (8, 9):
-        serving.open("b", number, prompt=prompt(1024, number), max_tokens=5)
-    serving.serve(4)
-    assert [planned.num_tokens for planned, _ in serving.rounds] == [256] * 4
-
-
-def test_clients_get_prefill_by_their_weights() -> None:
-    serving = Serving(CPU, CPU.profile())
+def test_clients_get_prefill_by_their_weights(serving: Serving) -> None:
     serving.desk.core.allocator.client("b").weight = 2.0
     for name, number in (("b", 8), ("c", 9)):
-        serving.open(name, number, prompt=prompt(LONG, number), max_tokens=5)
+        serving.open_long(number, name)
     serving.serve(90)
     assert serving.prefill_s(8) / serving.prefill_s(9) == pytest.approx(2.0, rel=0.15)
     serving.serve(1000, lambda: serving.has_begun(9))
@@ -250,12 +239,12 @@ def test_clients_get_prefill_by_their_weights() -> None:
 
 def test_a_client_behind_a_long_context_takes_no_more_time_than_another() -> None:
     serving = Serving(CPU, CPU.profile(), num_decoding=0)
-    serving.open("c", 8, prompt=prompt(20_000), max_tokens=5)
+    serving.open_long(8, "c", 20_000)
     serving.serve(100, lambda: serving.desk.core.pool.length(session_id(8)) > 16_000)
     for number in (1, 2):
         serving.open("a", number, max_tokens=20_000)
     serving.serve(40)
-    serving.open("b", 9, prompt=prompt(LONG, 2), max_tokens=5)
+    serving.open_long()
     begun = len(serving.rounds)
     serving.serve(100)
     assert not serving.has_begun(8)
@@ -264,24 +253,21 @@ def test_a_client_behind_a_long_context_takes_no_more_time_than_another() -> Non
     assert 0.6 < ratio < 1.6, "what rows cost behind a long context is learned roughly"
 
 
-def test_a_client_that_comes_later_waits_for_no_long_prompt_and_stops_none_for_long() -> None:
-    serving = Serving(CPU, CPU.profile())
-    serving.open("b", 8, prompt=prompt(LONG), max_tokens=5)
+def test_a_client_that_comes_later_waits_for_no_long_prompt_and_stops_none_for_long(serving: Serving) -> None:
+    serving.open_long(8)
     serving.serve(60)
-    serving.open("c", 9, prompt=prompt(30, 2), max_tokens=5)
-    assert len(serving.serve(10, lambda: serving.has_begun(9))) <= 2
-    serving.open("c", 7, prompt=prompt(LONG, 3), max_tokens=5)
+    assert len(serving.prefill(9, "c", 30)) <= 2
+    serving.open_long(7, "c")
     begun = len(serving.prefill_of(8))
     serving.serve(20)
     assert len(serving.prefill_of(8)) - begun >= 5
 
 
-def test_a_short_prompt_does_not_wait_for_a_long_one_of_its_own_client_which_gets_half_of_the_rounds() -> None:
-    serving = Serving(CPU, CPU.profile())
-    serving.open("b", 8, prompt=prompt(LONG), max_tokens=5)
+def test_a_short_prompt_does_not_wait_for_a_long_one_of_its_own_client_which_gets_half_of_the_rounds(serving):
+    serving.open_long(8)
     serving.serve(10)
     for number in range(20, 40):
-        serving.open("b", number, prompt=prompt(30, number % 25), max_tokens=1)
+        serving.open_long(number, length=30, max_tokens=1)
         serving.serve(2)
     assert sum(serving.has_begun(number) for number in range(20, 40)) >= 15
     before = sum(serving.prefill_of(8))
@@ -293,7 +279,7 @@ def test_a_promised_prompt_is_prefilled_as_promised() -> None:
     """It must be there in 4 s, which is faster than rounds of three times the usual length would bring it."""
     machine = Machine(0.04, 0.002)
     serving = Serving(machine, machine.profile(), admission="dp")
-    serving.open("b", 9, prompt=prompt(1000), max_tokens=5, slo=Slo(Objectives(ttft_s=4.0)))
+    serving.open_long(length=1000, slo=Slo(Objectives(ttft_s=4.0)))
     assert serving.desk.session(9).promised
     began = serving.desk.now
     serving.serve(200, lambda: serving.has_begun(9))
@@ -304,8 +290,8 @@ def test_best_effort_keeps_its_floor_beside_a_promised_prompt() -> None:
     """The promised prompt takes all that a round may take longer; the floor of the other is owed all the same."""
     machine = Machine(0.04, 0.002)
     serving = Serving(machine, machine.profile(), admission="dp")
-    serving.open("c", 8, prompt=prompt(LONG, 2), max_tokens=5)
-    serving.open("b", 9, prompt=prompt(LONG, 1), max_tokens=5, slo=Slo(Objectives(ttft_s=14.0)))
+    serving.open_long(8, "c")
+    serving.open_long(slo=Slo(Objectives(ttft_s=14.0)))
     assert serving.desk.session(9).promised
     serving.serve(40)
     taken: Counter[bytes] = Counter()
@@ -314,13 +300,12 @@ def test_best_effort_keeps_its_floor_beside_a_promised_prompt() -> None:
     assert taken[session_id(9)] > taken[session_id(8)] >= sum(taken.values()) / 4 / 3, "of three clients"
 
 
-def test_the_own_draft_model_prefills_in_what_the_target_leaves() -> None:
-    serving = Serving(CPU, CPU.profile())
+def test_the_own_draft_model_prefills_in_what_the_target_leaves(serving: Serving) -> None:
     usual = serving.desk.plan()
     rows = (LONGEST - 1.0) * CPU.profile().round_s(2, 2, 0) / CPU.row_s
     assert usual.room_left == pytest.approx(rows, abs=1.0)
     serving.desk.finish(usual, 0.04)
-    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
+    serving.open_long()
     serving.serve(1)
     assert serving.rounds[-1][0].room_left < LEAST_PREFILL
 
@@ -328,10 +313,7 @@ def test_the_own_draft_model_prefills_in_what_the_target_leaves() -> None:
 def test_what_costs_nothing_can_be_found_to_cost_something() -> None:
     serving = Serving(Machine(1e-6, 0.0), CPU.profile())
     for number in range(20, 24):
-        serving.open("b", number, prompt=prompt(2000, number), max_tokens=1)
-        serving.serve(200, partial(serving.has_begun, number))
+        serving.prefill(number, length=2000, max_tokens=1)
     serving.machine = CPU
     usual_s = median(serving.serve(20))
-    serving.open("b", 9, prompt=prompt(LONG), max_tokens=5)
-    gaps = serving.serve(3000, lambda: serving.has_begun(9))
-    assert median(gaps) <= 3.0 * usual_s
+    assert median(serving.prefill()) <= 3.0 * usual_s

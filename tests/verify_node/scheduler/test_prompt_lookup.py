@@ -1,6 +1,7 @@
 """Drafts from a session's own text, and how much of a round's time they may take."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,31 +46,23 @@ def test_a_text_that_repeats_itself_is_drafted_from_up_to_its_end(changes, lengt
     assert (drafted.source, len(drafted.codes)) == ("self", length)
 
 
-def test_it_follows_the_text():
+def test_it_follows_the_text_and_another_that_the_session_is_opened_again_with():
     session, drafts = repeating(), PromptLookup()
     drafts.draft(wanting(session))
     session.commit((5, 6, 7))
     [(_, drafted)] = drafts.draft(wanting(session))
     assert drafted.tokens[:3] == (8, 9, 10)
-
-
-def test_a_session_that_was_opened_again_with_another_text_is_drafted_for_from_that():
-    drafts = PromptLookup()
-    drafts.draft(wanting(repeating()))
     other = (31, 32, 33, 34, 35, 36) * 3
     [(_, drafted)] = drafts.draft(wanting(repeating(prompt=other)))
     assert drafted.tokens[:6] == other[:6]
 
 
-def test_what_may_not_be_drawn_yet_is_not_drafted():
-    assert PromptLookup().draft(wanting(repeating(stop_ids=(5,), min_tokens=10))) == []
-
-
-def test_tokens_that_are_not_worth_their_time_are_not_drafted():
+def test_tokens_that_are_not_worth_their_time_or_may_not_be_drawn_yet_are_not_drafted():
     [(_, long)] = PromptLookup().draft(wanting(repeating()))
     [(_, short)] = PromptLookup().draft(wanting(repeating(), least_probability=0.8))
     assert 0 < len(short.tokens) < len(long.tokens)
     assert PromptLookup().draft(wanting(repeating(), least_probability=1.0)) == []
+    assert PromptLookup().draft(wanting(repeating(stop_ids=(5,), min_tokens=10))) == []
 
 
 @pytest.mark.parametrize(
@@ -86,34 +79,32 @@ def test_what_the_draft_node_drafted_goes_first():
     assert make_choice(prompt_lookup=PromptLookup()).choose([session], 1, NOW)[session.session_id].source == "model"
 
 
-class Asked(PromptLookup):
-    """Notes the least probability that it is given."""
-
-    least_probability: list[float]
-
-    def draft(self, wanting: Any) -> Any:
-        self.least_probability = [one.least_probability for one in wanting]
-        return super().draft(wanting)
-
-
 def test_the_last_rounds_price_shortens_own_drafts():
-    asked = Asked()
-    choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), prompt_lookup=asked, budget=20)
+    lookup: Any = PromptLookup()
+    lookup.draft = Mock(wraps=lookup.draft)
+    choice = make_choice(cost=Linear(fixed_s=0.01, token_s=0.002), prompt_lookup=lookup, budget=20)
     choice.choose([repeating()], 1, NOW)
-    assert asked.least_probability == [0.0]
     choice.choose([repeating(client=new_client(weight=2.0)), repeating(2, client=new_client("b"))], 1, NOW)
-    heavy, light = asked.least_probability
+    first, then = ([one.least_probability for one in call.args[0]] for call in lookup.draft.call_args_list)
+    assert first == [0.0]
+    heavy, light = then
     assert 0.1 < 2 * heavy == light < 1.0
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def test_so_many_texts_a_round_and_those_of_the_highest_worth():
+def keys(sessions: list[Any]) -> set[bytes]:
+    return {session.session_id for session in sessions}
+
+
+def test_so_many_texts_a_round_those_of_the_highest_worth_and_of_equal_worth_in_turn():
     sessions = [repeating(number) for number in range(1, 3 * MAX_DRAFTS)]
     asked = [Wanting(session, float(number), 0.0) for number, session in enumerate(sessions)]
-    served = {session.session_id for session, _ in PromptLookup().draft(asked)}
-    assert served == {session.session_id for session in sessions[-MAX_DRAFTS:]}
+    assert {session.session_id for session, _ in PromptLookup().draft(asked)} == keys(sessions[-MAX_DRAFTS:])
+    drafts, equal = PromptLookup(), sessions[: 2 * MAX_DRAFTS - 1]
+    served = [session for _ in range(2) for session, _ in drafts.draft(wanting(*equal))]
+    assert keys(served) == keys(equal)
 
 
 def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
@@ -128,23 +119,14 @@ def test_texts_that_say_nothing_do_not_keep_others_out_and_have_another_turn():
     assert sum(drafts._looked_up[key] > before[key] for key in drafts._misses & before.keys()) >= MISSED_LOOKUPS
 
 
-def test_texts_of_equal_worth_take_turns():
-    sessions = [repeating(number) for number in range(1, 2 * MAX_DRAFTS)]
+@pytest.mark.parametrize(("most", "number", "drafted"), [(80, 5, [2, 4, 5, 5]), (10, 1, [1])], ids=["many", "one"])
+def test_long_texts_are_indexed_over_several_rounds_and_one_that_is_longer_all_the_same(
+    monkeypatch, most, number, drafted
+):
+    monkeypatch.setattr(prompt_lookup, "MAX_INDEXED", most)
+    sessions = [repeating(each) for each in range(1, number + 1)]  # 36 tokens each
     drafts = PromptLookup()
-    served = [session.session_id for _ in range(2) for session, _ in drafts.draft(wanting(*sessions))]
-    assert set(served) == {session.session_id for session in sessions}
-
-
-def test_long_texts_are_indexed_over_several_rounds(monkeypatch):
-    monkeypatch.setattr(prompt_lookup, "MAX_INDEXED", 80)
-    sessions = [repeating(number) for number in range(1, 6)]  # 36 tokens each
-    drafts = PromptLookup()
-    assert [len(drafts.draft(wanting(*sessions))) for _ in range(4)] == [2, 4, 5, 5]
-
-
-def test_one_text_that_is_longer_is_indexed_all_the_same(monkeypatch):
-    monkeypatch.setattr(prompt_lookup, "MAX_INDEXED", 10)
-    assert len(PromptLookup().draft(wanting(repeating()))) == 1
+    assert [len(drafts.draft(wanting(*sessions))) for _ in drafted] == drafted
 
 
 def test_memory_is_bounded_and_the_longest_unused_goes_first():

@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -38,13 +39,9 @@ def pending(number, at, num_expected=1.0, *, of_model=False):
     return PendingDraft(session, num_expected, of_model)
 
 
-def test_nobody_ready_is_no_round():
-    assert earliest([], [], ROUND_S) == (math.inf, None)
-    assert earliest([], [session_of(1, waits=True)], ROUND_S) == (math.inf, None)
-
-
-def test_a_round_waits_for_every_draft_that_it_may_not_start_without(two_ready):
+def test_a_round_starts_when_somebody_is_ready_and_every_draft_there_that_it_may_not_start_without(two_ready):
     late = session_of(3, waits=True)
+    assert earliest([], [], ROUND_S) == earliest([], [late], ROUND_S) == (math.inf, None)
     assert earliest(two_ready, [late], ROUND_S) == (math.inf, late)
     assert earliest(two_ready, [late], ROUND_S, [pending(4, 5.1, 99.0)]) == (math.inf, late)
     assert earliest(two_ready, [], ROUND_S) == (5.0, None)
@@ -59,20 +56,14 @@ def test_a_draft_is_waited_for_where_its_tokens_are_worth_the_wait(two_ready, of
     assert earliest(two_ready, [], 0.79, [awaited]) == (5.0, None)
 
 
-def test_nobody_is_waited_for_beyond_a_share_of_a_round(two_ready):
+def test_nobody_is_waited_for_beyond_a_share_of_a_round_which_is_larger_for_a_session_alone(two_ready):
     within, beyond = pending(3, 5.0 + 0.99999 * LONGEST, 99.0), pending(4, 5.0 + 1.01 * LONGEST, 99.0)
     assert earliest(two_ready, [], ROUND_S, [within]) == (5.0 + LONGEST, within.session)
     assert earliest(two_ready, [], ROUND_S, [beyond]) == (5.0, None)
-
-
-def test_a_session_alone_waits_for_a_larger_share(two_ready):
-    awaited = pending(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
-    assert earliest(two_ready[:1], [], ROUND_S, [awaited]).awaited is awaited.session
-    assert earliest(two_ready, [], ROUND_S, [awaited]) == (5.0, None)
-
-
-def test_how_long_a_round_takes_is_not_known_at_first(two_ready):
-    assert earliest(two_ready, [], 0.0, [pending(3, 5.1, 99.0)]) == (5.0, None)
+    by_one = pending(3, 5.0 + 0.99 * starting.SHARE_ALONE * ROUND_S, 99.0)
+    assert earliest(two_ready[:1], [], ROUND_S, [by_one]).awaited is by_one.session
+    assert earliest(two_ready, [], ROUND_S, [by_one]) == (5.0, None)
+    assert earliest(two_ready, [], 0.0, [pending(3, 5.1, 99.0)]) == (5.0, None), "a round's time is not known at first"
 
 
 def test_a_draft_that_should_long_be_there_is_not_waited_for(two_ready):
@@ -81,20 +72,14 @@ def test_a_draft_that_should_long_be_there_is_not_waited_for(two_ready):
     assert soon.at == pytest.approx(5.0 + starting.SLACK_S)
 
 
-def test_two_that_come_together_are_worth_a_wait_that_one_is_not(two_ready):
+def test_of_several_drafts_those_are_waited_for_that_are_worth_it_together(two_ready):
     pair = [pending(3, 5.2, 0.5), pending(4, 5.2, 0.5)]
     ready = [*two_ready, *(one.session for one in pair)]  # four wait for 0.2 s
     assert earliest(ready, [], 1.0, pair[:1]) == (5.0, None)
     assert earliest(ready, [], 1.0, pair).at == pytest.approx(5.2 + starting.SLACK_S)
-
-
-def test_the_early_one_is_waited_for_and_not_the_late_one(two_ready):
     early, late = pending(3, 5.1), pending(4, 5.49, 0.1)
     assert earliest(two_ready, [], ROUND_S, [late, early]).awaited is early.session
     assert earliest(two_ready, [], ROUND_S, [late, pending(4, 5.49, 9.0)]).at > 5.48
-
-
-def test_answers_and_models_are_weighed_together(two_ready):
     answer, model = pending(3, 5.1, 0.3), pending(4, 5.2, 0.2, of_model=True)
     assert earliest(two_ready, [], 0.81, [model]) == (5.0, None)  # 0.16 s are saved, and 0.4 s lost
     assert earliest(two_ready, [], 0.81, [answer]).awaited is answer.session
@@ -115,20 +100,14 @@ def test_sessions_that_wait_for_memory_or_have_much_to_prefill_get_no_token():
     assert of.num_prefill([deciding, long], [deciding]) == 16, "half a round at most"
 
 
-def test_a_round_prices_drafts_with_what_it_prefills(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_prices_drafts_with_what_it_prefills():
     desk = Desk("a", self_draft=False)
-    told: list[int] = []
-    choose = type(desk.core.rounds.choice).choose
-
-    def listen(*given: Any) -> Any:
-        told.append(given[-1])
-        return choose(*given)
-
-    monkeypatch.setattr(type(desk.core.rounds.choice), "choose", listen)
+    choice: Any = desk.core.rounds.choice
+    choice.choose = Mock(wraps=choice.choose)
     desk.begin()
     desk.begin(number=2, prompt=(1,) * 9)
     desk.round()
-    assert told == [2, 8, 0]
+    assert [call.args[-1] for call in choice.choose.call_args_list] == [2, 8, 0]
 
 
 def test_a_session_that_waits_long_for_memory_ends_no_wait_for_drafts():

@@ -6,7 +6,7 @@ from goodspeed.exact import trees
 from goodspeed.fair.round_time import Linear
 from goodspeed.wire import probabilities
 from goodspeed.wire.messages import Draft
-from tests.verify_node.scheduler.drafting import NOW, make_choice, make_session, owe
+from tests.verify_node.scheduler.drafting import DEAR, NOW, make_choice, make_session, owe
 from verify_node.scheduler.choose import of_draft
 from verify_node.scheduler.commit import Moved
 from verify_node.scheduler.round import Entry, Outcome
@@ -19,11 +19,14 @@ TOKENS, PARENTS = (5, 6, 7, 8, 9), (-1, -1, 0, 2, 0)
 def growing(number=1, claimed=CLAIMED, tokens=TOKENS, parents=PARENTS, **changes):
     """A session that has a tree drafted on its text."""
     session = make_session(number, **changes)
-    packed = trees.pack(parents)
-    session.take_draft(
-        Draft(session.session_id, 1, len(session.tokens), tokens, probabilities.encode(claimed), parents=packed), NOW
-    )
+    codes, packed = probabilities.encode(claimed), trees.pack(parents)
+    session.take_draft(Draft(session.session_id, 1, len(session.tokens), tokens, codes, parents=packed), NOW)
     return session
+
+
+def chosen_of(session, **options):
+    """Its nodes that a round takes."""
+    return make_choice(**options).choose([session], 1, NOW)[session.session_id]
 
 
 def test_the_rest_of_a_tree_follows_the_text():
@@ -46,31 +49,22 @@ def test_a_tree_is_forgotten_where_the_text_leaves_or_ends_it(text):
     assert session.drafts.newest is None
 
 
-def test_no_more_nodes_are_fed_than_the_text_may_grow():
-    session = growing(max_tokens=4)
-    chosen = make_choice().choose([session], 1, NOW)[session.session_id]
-    assert chosen.tokens == (5, 7, 8), "the likeliest three of five, though all would pay"
-
-
-def test_the_likeliest_nodes_are_taken_with_their_parents():
-    session = growing()
-    chosen = make_choice(budget=3).choose([session], 1, NOW)[session.session_id]
+def test_the_likeliest_nodes_are_taken_with_their_parents_and_no_more_than_the_text_may_grow():
+    chosen = chosen_of(growing(), budget=3)
     assert (chosen.tokens, chosen.parents) == ((5, 7, 8), None), "0.6, 0.54, 0.43 before 0.3"
-    chosen = make_choice(budget=4).choose([session], 1, NOW)[session.session_id]
+    chosen = chosen_of(growing(), budget=4)
     assert (chosen.tokens, chosen.parents) == ((5, 6, 7, 8), (-1, -1, 0, 2))
+    assert chosen_of(growing(max_tokens=4)).tokens == (5, 7, 8), "the likeliest three, though all would pay"
 
 
 def test_what_is_owed_counts_alternatives():
     session = owe(growing(claimed=(0.4, 0.4, 0.1, 0.8, 0.05)), 1.7)
-    dear = make_choice(cost=Linear(fixed_s=0.01, token_s=0.01))
-    chosen = dear.choose([session], 1, NOW)[session.session_id]
-    assert chosen.tokens == (5, 6, 7), "the first choices bring less than what is owed"
+    assert chosen_of(session, cost=DEAR).tokens == (5, 6, 7), "the first choices bring less than what is owed"
 
 
 def test_an_alternative_is_never_likelier_than_the_first_choice():
     session = growing(claimed=(0.2, 1.0, 0.9, 0.9, 1.0))
-    chosen = make_choice(budget=1).choose([session], 1, NOW)[session.session_id]
-    assert chosen.tokens == (5,), "a claim of 1.0 for the other is at most that of the first choice"
+    assert chosen_of(session, budget=1).tokens == (5,), "a claim of 1.0 for the other is at most the first choice's"
 
 
 def test_copies_of_a_token_take_no_room() -> None:

@@ -31,13 +31,15 @@ def test_readiness(may_draft, waits, draft, awaits):
     assert (session.can_move(0.0), session.awaits_draft) == (not awaits, awaits)
 
 
-def test_a_finished_session_is_neither_ready_nor_waiting():
+def test_a_finished_session_is_neither_ready_nor_waiting_and_commits_no_more():
     session = make_session(max_tokens=1)
     session.drafts.waits = True
     session.take_draft(a_draft(), 0.0)
     session.commit((7,))
     assert session.finished
     assert not any([session.can_move(0.0), session.awaits_draft, session.takes_drafts])
+    with pytest.raises(WrongTransition, match=f"session {session_id(1).hex()} is finished"):
+        session.commit((4,))
 
 
 @pytest.mark.parametrize(("max_draft", "num_tokens", "longest"), [(64, 0, 19), (64, 15, 4), (64, 19, 0), (3, 0, 3)])
@@ -45,13 +47,6 @@ def test_the_longest_useful_draft(max_draft, num_tokens, longest):
     session = make_session(max_draft=max_draft)
     session.commit((4,) * num_tokens)
     assert session.max_length == longest
-
-
-def test_a_finished_session_commits_no_more():
-    session = make_session(stop_ids=(9,))
-    session.commit((9,))
-    with pytest.raises(WrongTransition, match=f"session {session_id(1).hex()} is finished"):
-        session.commit((4,))
 
 
 def test_a_round_trip_is_from_the_verdict_that_is_answered():

@@ -41,9 +41,7 @@ def deadline(key: bytes, due: float, prompt: int = 1, tpot_s: float | None = 1.0
     return one
 
 
-def running(
-    key: bytes, at: float = 0.0, number: int = 1, tpot_s: float | None = 1.0, due: float | None = None
-) -> Deadline:
+def running(key: bytes, at: float = 0.0, number: int = 1, tpot_s: float | None = 1.0, due=None) -> Deadline:
     """One that decodes since a time and has had so many tokens."""
     one = deadline(key, at if due is None else due, 1, tpot_s)
     for num_tokens in (1, number - 1):
@@ -56,13 +54,7 @@ def promised(*deadlines: Deadline) -> dict[bytes, Deadline]:
     return {one.session_id: one for one in deadlines}
 
 
-def decided(
-    held: Mapping[bytes, Deadline],
-    asked: Iterable[Deadline],
-    tokens_in: Callable[[float], float],
-    now: float = 0.0,
-    **by: Any,
-) -> list[bool]:
+def decided(held: Mapping[bytes, Deadline], asked: Iterable[Deadline], tokens_in, now=0.0, **by: Any) -> list[bool]:
     """least_round_s, pages and policy as they are without a floor."""
     rounds: Any = HandRounds(tokens_in, by.pop("least_round_s", inf))
     pages = ceil(by.pop("pages", NO_BOUND) / (1.0 - FLOOR))

@@ -39,16 +39,15 @@ def test_figure_3_decided_with_the_room_of_a_round():
     assert len(held) == 3
 
 
-def test_reserved_pages_are_not_promised_again():
-    held = promised(deadline(b"a", 50.0, 1, None, pages=5))
-    assert sum(decided(held, four(50.0), six, pages=9)) == 2
-    assert sum(decided(held, four(50.0), six, pages=4)) == 0
-
-
-def test_what_was_promised_before_goes_first():
+def test_what_was_promised_before_goes_first_and_its_pages_are_not_promised_again():
     new = deadline(b"b", 8.0, 20, None)
     assert decided(promised(deadline(b"a", 9.0, 40, None)), [new], six) == [False]
     assert decided({}, [new], six) == [True]
+    held = promised(deadline(b"a", 50.0, 1, None, pages=5))
+    assert sum(decided(held, four(50.0), six, pages=9)) == 2
+    assert sum(decided(held, four(50.0), six, pages=4)) == 0
+    late = promised(deadline(b"late", 1.0, 3))
+    assert decided(late, [deadline(b"b", 15.0, 6)], six, 5.0) == [True], "a late prompt stops no other promises"
 
 
 def test_a_round_is_as_long_as_the_tightest_promise_allows():
@@ -74,18 +73,16 @@ def test_promised_prompts_are_read_by_their_deadlines_and_best_effort_has_the_re
     assert allotted(deadline(b"a", 8.0, 3, None)).prefill == {b"a": 3}
 
 
-def test_the_last_prompt_token_is_held_until_decoding_can_be_afforded():
+def test_the_last_prompt_token_is_held_until_decoding_can_be_afforded_unless_it_is_due_soon():
     """Four of six tokens are decoded. Another two are needed for the second prompt, which leaves none for the first."""
-    busy = [running(key) for key in (b"w", b"x", b"y", b"z")]
     first, second = deadline(b"first", 9.0, 2, 1.0), deadline(b"second", 10.0, 16, None)
-    assert allotted(*busy, first).prefill == {b"first": 2}, "nobody else needs what is left"
-    assert allotted(*busy, first, second).prefill == {b"first": 1, b"second": 1}
 
+    def prefilled(*prompts, at=0.0):
+        return allotted(*(running(key, at=at) for key in (b"w", b"x", b"y", b"z")), *prompts, now=at).prefill
 
-def test_a_last_token_that_is_due_soon_is_not_held():
-    busy = [running(key, at=7.0) for key in (b"w", b"x", b"y", b"z")]
-    waiting = [deadline(b"first", 9.0, 2, 1.0), deadline(b"second", 10.0, 16, None)]
-    assert allotted(*busy, *waiting, now=7.0).prefill[b"first"] == 2
+    assert prefilled(first) == {b"first": 2}, "nobody else needs what is left"
+    assert prefilled(first, second) == {b"first": 1, b"second": 1}
+    assert prefilled(first, second, at=7.0)[b"first"] == 2
 
 
 def test_what_is_late_takes_nothing_from_who_is_on_time():
@@ -95,10 +92,6 @@ def test_what_is_late_takes_nothing_from_who_is_on_time():
     assert found.rank == (b"x", b"y", b"soon", b"late")
     assert found.round_tokens is not None
     assert found.prefill == {b"soon": 3, b"late": found.round_tokens - 2 - 3}
-
-
-def test_one_late_prompt_does_not_stop_all_other_promises():
-    assert decided(promised(deadline(b"late", 1.0, 3)), [deadline(b"b", 15.0, 6)], six, 5.0) == [True]
 
 
 def test_paused_sessions_take_no_part_and_keep_their_memory():

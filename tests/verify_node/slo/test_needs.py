@@ -49,16 +49,12 @@ def test_a_clients_texts_share_its_weights_part_of_the_budget():
     assert found[4:] == [pytest.approx(1.0)] * 3
 
 
-def test_a_weight_makes_the_part_larger():
+def test_a_weight_makes_the_part_larger_in_which_the_largest_need_goes_first():
     texts = [text(5.0, "a", probabilities=(1.0,) * 24), text(3.0, "b", probabilities=(1.0,) * 24)]
     assert asked(*texts, weights={"a": 3.0, "b": 1.0}, budget=8) == pytest.approx([4.0, 2.0])
     assert asked(*texts, weights={"a": 1.0, "b": 3.0}, budget=8) == pytest.approx([0.0, 2.0])
-
-
-def test_the_largest_need_of_a_client_goes_first():
     later, sooner = asked(text(2.0), text(2.7), weights={"a": 1.0, "b": 1.0}, budget=4)
-    assert sooner == pytest.approx(1.7), "0.9 + 0.81: both of the two tokens that are the client's"
-    assert later == 0.0
+    assert (later, sooner) == (0.0, pytest.approx(1.7)), "0.9 + 0.81: both of the two tokens that are the client's"
 
 
 def test_with_more_clients_than_budget_each_may_need_one_token():

@@ -9,8 +9,10 @@ from goodspeed.fair.round_time import Linear
 from goodspeed.slo.objectives import OTHER, Objectives
 from goodspeed.wire.messages import Close, Refusal, Slo, Verdict
 from tests.fakes import Desk, alone, make_open, request_of, session_id
+from tests.verify_node.answers import fed
 from tests.verify_node.scheduler.drafting import pack
 from tests.verify_node.slo.deadlines import deadline, decided
+from verify_node.scheduler.round import Round
 from verify_node.session.session import MAX_RETURNS, WINDOW
 from verify_node.slo.allotting import Allotment
 from verify_node.slo.promises import AT_ONCE, GONE_S
@@ -22,9 +24,14 @@ QUICK = Slo(Objectives(ttft_s=0.1, tpot_s=0.02))
 """Three sessions of it can be promised: a round of 20 ms carries four tokens, and three quarters are promised."""
 
 
+def promising(*names: str, **options: Any) -> Desk:
+    """Rounds take what COST says; nobody drafts."""
+    return Desk(*names, self_draft=False, admission="dp", draft_model="", **({"cost": COST} | options))
+
+
 @pytest.fixture
 def desk() -> Desk:
-    return Desk("a", self_draft=False, admission="dp", cost=COST, draft_model="")
+    return promising("a")
 
 
 def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> bool | None:
@@ -34,15 +41,31 @@ def ask(desk: Desk, number: int, slo: Slo | None = QUICK, **changes: Any) -> boo
     return promised
 
 
+def finish(desk: Desk, planned: Round, work_s: float = 0.0) -> list[Any]:
+    """The round takes as long as it should, beside the node's own work."""
+    duration_s = COST.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
+    return desk.finish(planned, duration_s, work_s)
+
+
 def serve(desk: Desk, work_s: float = 0.0) -> list[Any]:
-    """A round that takes as long as it should, beside the node's own work; everything is acknowledged."""
+    """A round, if there is one, of which everything is acknowledged."""
     planned = desk.core.plan(desk.now)
     if planned is None:
         return []
-    duration_s = COST.round_s(planned.num_tokens, len(planned.entries), planned.context_tokens)
-    answers = desk.finish(planned, duration_s, work_s)
+    answers = finish(desk, planned, work_s)
     desk.acknowledge()
     return answers
+
+
+def serve_unheard(desk: Desk) -> None:
+    """Rounds until all windows are full, since nothing is acknowledged."""
+    while (planned := desk.core.plan(desk.now)) is not None:
+        finish(desk, planned)
+
+
+def due(desk: Desk) -> float:
+    """Seconds until the next token of session 1 is due by its promise."""
+    return desk.core.promises.promised[session_id(1)].due - desk.now
 
 
 def told(answers: list[Any]) -> dict[bytes, bool | None]:
@@ -87,22 +110,17 @@ def test_who_cannot_gets_what_is_left_or_nothing_as_it_asked(desk: Desk) -> None
     assert told(serve(desk)) == {session_id(1): False}
 
 
-def test_whoever_asks_for_nothing_is_told_nothing(desk: Desk) -> None:
-    assert ask(desk, 1, None) is None
-    assert told(serve(desk)) == {session_id(1): None}
-
-
-def test_where_nothing_is_promised_nothing_is_said() -> None:
-    desk = Desk(self_draft=False, admission="none", cost=COST)
-    assert desk.hello(draft_model="").promises is False
-    assert ask(desk, 1) is None
+@pytest.mark.parametrize(("admission", "slo"), [("dp", None), ("none", QUICK)], ids=["nothing asked", "none promised"])
+def test_nothing_is_said_where_nothing_is_asked_for_or_promised(admission: str, slo: Slo | None) -> None:
+    desk = Desk(self_draft=False, admission=admission, cost=COST)
+    assert desk.hello(draft_model="").promises is (admission == "dp")
+    assert ask(desk, 1, slo) is None
     assert told(serve(desk)) == {session_id(1): None}
 
 
 def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk) -> None:
     ask(desk, 1, None)
-    planned = desk.core.plan(0.0)
-    assert planned is not None
+    planned = desk.plan()
     for number in range(2, 7):
         assert ask(desk, number) is None
     assert told(desk.finish(planned)) == {session_id(1): None}
@@ -117,7 +135,7 @@ def test_those_who_come_during_a_round_are_decided_together_after_it(desk: Desk)
 
 def many(slo: Slo, number: int, **changes: Any) -> Desk:
     """A desk with a promised text, 1, and as many more, from 100 on, that wait for a decision."""
-    desk = Desk("a", self_draft=False, admission="dp", max_round_tokens=512, num_pages=10 * number, draft_model="")
+    desk = promising("a", cost=None, max_round_tokens=512, num_pages=10 * number)
     assert ask(desk, 1, Slo(Objectives(ttft_s=5.0, tpot_s=1.0))) is True
     planned = desk.plan()
     for other in range(number):
@@ -155,22 +173,30 @@ def test_a_text_whose_promise_ended_is_not_refused_when_its_opening_comes_again(
         assert desk.session(1).promised is False
 
 
-def test_a_session_that_is_opened_again_keeps_its_promise_unless_it_asks_for_more(desk: Desk) -> None:
-    ask(desk, 1)
-    serve(desk)
-    committed = tuple(desk.session().tokens[3:])
-    again = Slo(QUICK.objectives, 0.1, 0.01)
-    assert ask(desk, 1, again, epoch=2, committed=committed) is True
-    never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
-    assert ask(desk, 1, never, epoch=3, committed=committed) is False
-    assert len(desk.core.promises.promised) == 0
+SLOW = Slo(Objectives(ttft_s=5.0))
+NEVER = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
 
 
-def test_a_tighter_ttft_is_decided_anew(desk: Desk) -> None:
-    slow = Slo(Objectives(ttft_s=5.0))
-    assert ask(desk, 1, slow, prompt=[1] * 99) is True
-    assert ask(desk, 1, replace(slow, waited_s=0.1), prompt=[1] * 99, epoch=2) is True
-    assert ask(desk, 1, Slo(Objectives(ttft_s=0.01)), prompt=[1] * 99, epoch=3) is False
+@pytest.mark.parametrize(
+    ("first", "again", "is_kept"),
+    [
+        pytest.param((QUICK, 3), (replace(QUICK, waited_s=0.1, since_first_s=0.01), 3), True, id="as it was"),
+        pytest.param((QUICK, 3), (NEVER, 3), False, id="a tighter TPOT"),
+        pytest.param((SLOW, 99), (replace(SLOW, waited_s=0.1), 99), True, id="before its first token"),
+        pytest.param((SLOW, 99), (Slo(Objectives(ttft_s=0.01)), 99), False, id="a tighter TTFT"),
+        pytest.param((QUICK, 3), (QUICK, 30), False, id="thirty tokens in 0.1 s are too many"),
+    ],
+)
+def test_a_text_that_is_opened_again_keeps_its_promise_unless_it_asks_for_more_or_is_another(
+    desk: Desk, first: tuple[Slo, int], again: tuple[Slo, int], is_kept: bool
+) -> None:
+    assert ask(desk, 1, first[0], prompt=(1,) * first[1], max_tokens=60) is True
+    committed: tuple[int, ...] = ()
+    if again[0].since_first_s is not None:
+        serve(desk)
+        committed = desk.text()
+    assert ask(desk, 1, again[0], prompt=(1,) * again[1], epoch=2, committed=committed) is is_kept
+    assert len(desk.core.promises.promised) == is_kept
 
 
 def test_a_promise_ends_with_its_text(desk: Desk) -> None:
@@ -193,12 +219,11 @@ def test_a_text_that_is_opened_again_and_again_is_decided_again(desk: Desk) -> N
 
 
 def test_a_text_that_is_under_way_is_not_refused_when_it_comes_back(desk: Desk) -> None:
-    never = Slo(Objectives(tpot_s=0.008), 0.1, 0.01)
-    assert ask(desk, 1, never, committed=(4, 5), otherwise="refuse") is False
+    assert ask(desk, 1, NEVER, committed=(4, 5), otherwise="refuse") is False
     assert desk.core.counts.promises == {}, "it asked when it began"
 
 
-def test_a_session_that_is_over_or_closed_leaves_its_place(desk: Desk) -> None:
+def test_a_session_that_is_closed_leaves_its_place(desk: Desk) -> None:
     for number in (1, 2, 3):
         assert ask(desk, number) is True
     assert ask(desk, 4) is False
@@ -224,12 +249,12 @@ def test_who_was_declined_is_promised_later_if_there_is_room_before_its_first_to
 
 def test_nobody_keeps_others_from_being_asked_for_again() -> None:
     """Memory is promised to one text; eight of another client can never be kept, and are due first."""
-    desk = Desk("a", "b", "v", self_draft=False, admission="dp", cost=COST, draft_model="")
-    slow = Objectives(9.0, 0.5)
-    desk.open("a", 1, max_tokens=180, slo=Slo(slow))
+    desk = promising("a", "b", "v")
+    slow = Slo(Objectives(9.0, 0.5))
+    desk.open("a", 1, max_tokens=180, slo=slow)
     for number in range(10, 18):
         desk.open("b", number, max_tokens=4, slo=Slo(Objectives(8.0, 1e-4)))
-    desk.open("v", 50, prompt=[1] * 60, max_tokens=100, slo=Slo(slow))
+    desk.open("v", 50, prompt=[1] * 60, max_tokens=100, slo=slow)
     assert (desk.session(1).promised, desk.session(50).promised) == (True, False)
     desk.up("a", Close(session_id(1), 1))
     serve(desk)
@@ -246,11 +271,10 @@ def test_what_another_asks_for_takes_nobodys_headroom() -> None:
 
 
 def test_who_has_its_first_token_is_not_asked_for_again(desk: Desk) -> None:
-    never = Slo(Objectives(ttft_s=5.0, tpot_s=0.008))
-    ask(desk, 1, never)
+    ask(desk, 1, Slo(Objectives(ttft_s=5.0, tpot_s=0.008)))
     assert desk.core.promises._declined
-    serve(desk)
-    serve(desk)
+    for _ in range(2):
+        serve(desk)
     assert not desk.core.promises._declined
 
 
@@ -271,7 +295,7 @@ def test_promised_texts_are_on_time_whatever_else_is_asked_for(desk: Desk) -> No
 
 
 def test_no_more_is_promised_than_memory_holds() -> None:
-    desk = Desk("a", self_draft=False, admission="dp", cost=COST, num_pages=11, draft_model="")
+    desk = promising("a", num_pages=11)
     easy = Slo(Objectives(ttft_s=10.0, tpot_s=1.0))
     assert ask(desk, 1, easy, max_tokens=17) is True, "3 and 17 tokens are five pages of the eight that may be promised"
     assert ask(desk, 2, easy, max_tokens=17) is False
@@ -284,17 +308,16 @@ def test_while_its_draft_node_is_away_a_promise_takes_nothing_from_others(desk: 
         ask(desk, number, max_tokens=100)
     while desk.session(1).num_overdue < WINDOW:
         desk.acknowledge(2)
-        planned = desk.plan()
-        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+        finish(desk, desk.plan())
     desk.acknowledge(2)
     planned = desk.plan()
-    assert [entry.session_id for entry in planned.entries] == [session_id(2)]
-    left_s = desk.core.promises.promised[session_id(1)].due - desk.now
+    assert list(fed(planned)) == [2]
+    left_s = due(desk)
     desk.finish(planned, 0.01)
     desk.now += 100.0
     desk.acknowledge(1, 2)
     assert desk.core.plan(desk.now) is not None
-    assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
+    assert due(desk) == pytest.approx(left_s)
 
 
 # -- sessions that come and go -----------------------------------------------------------------------------------------
@@ -313,22 +336,12 @@ def test_a_text_that_comes_back_during_a_round_with_fewer_tokens_is_read_again(d
     assert (promise.num_tokens, promise.prompt_left) == (2, 5)
     for _ in range(40):
         serve(desk)
-    session = desk.core.sessions.get(session_id(1))
-    assert session is not None
-    assert tuple(session.tokens[3:]) == alone(request_of(session.opened))
-
-
-def test_a_promise_is_for_its_text_and_for_no_other(desk: Desk) -> None:
-    """A short prompt is promised; a long one by its name is decided on anew."""
-    ask(desk, 1, prompt=(1, 2, 3), max_tokens=60)
-    long = ask(desk, 1, prompt=range(1, 31), max_tokens=2, epoch=2)
-    assert long is False, "thirty tokens in 0.1 s are too many"
-    assert len(desk.core.promises.promised) == 0
+    assert desk.text(1) == alone(request_of(desk.session(1).opened))
 
 
 def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
     """A text with 16 tokens that are not acknowledged waits; an older one needs memory, and must not take that."""
-    desk = Desk("a", self_draft=False, admission="dp", cost=COST, num_pages=12, draft_model="")
+    desk = promising("a", num_pages=12)
     ask(desk, 1, None, prompt=range(1, 4), max_tokens=40)
     assert ask(desk, 2, Slo(Objectives(tpot_s=0.1)), prompt=range(1, 4), max_tokens=25) is True
     for _ in range(80):
@@ -336,9 +349,9 @@ def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
         if planned is None:
             break
         assert session_id(2) not in planned.preempted
-        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+        finish(desk, planned)
         desk.acknowledge(1)
-        if desk.core.sessions.get(session_id(1)) is None or desk.session(1).finished:
+        if desk.session(1).finished:
             break
     assert desk.session(2).num_overdue >= WINDOW
     assert session_id(2) in desk.core.pool
@@ -346,21 +359,19 @@ def test_who_is_promised_something_keeps_its_memory_while_it_is_away() -> None:
 
 def test_alone_on_the_node_the_time_of_a_promise_stands_still_too(desk: Desk) -> None:
     ask(desk, 1, max_tokens=100)
-    while (planned := desk.core.plan(desk.now)) is not None:
-        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
-    left_s = desk.core.promises.promised[session_id(1)].due - desk.now
+    serve_unheard(desk)
+    left_s = due(desk)
     desk.now += 3.0
     desk.acknowledge(1)
     assert desk.core.plan(desk.now) is not None
-    assert desk.core.promises.promised[session_id(1)].due - desk.now == pytest.approx(left_s)
+    assert due(desk) == pytest.approx(left_s)
 
 
 def test_a_promise_ends_when_nobody_is_there_for_long(desk: Desk) -> None:
     """So whoever never acknowledges keeps others from promises for some seconds only."""
     for number in (1, 2, 3):
         assert ask(desk, number, max_tokens=60) is True
-    while (planned := desk.core.plan(desk.now)) is not None:
-        desk.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    serve_unheard(desk)
     assert ask(desk, 4) is False
     desk.now += GONE_S + 0.1
     assert ask(desk, 5) is True
@@ -388,7 +399,7 @@ PATIENT = Slo(Objectives(tpot_s=0.1))
 
 @pytest.fixture
 def two() -> Desk:
-    return Desk("a", "b", self_draft=False, admission="dp", cost=COST, num_pages=4000, draft_model="")
+    return promising("a", "b", num_pages=4000)
 
 
 def ask_all(two: Desk, peer: str, numbers: range, slo: Slo = PATIENT, prompt: int = 2) -> None:
@@ -400,31 +411,20 @@ def promised(two: Desk, numbers: range) -> int:
     return sum(bool(two.session(number).promised) for number in numbers)
 
 
-def test_alone_a_client_is_promised_all_that_can_be(two: Desk) -> None:
-    ask_all(two, "a", range(32))
-    assert promised(two, range(32)) == 18
-
-
-@pytest.mark.parametrize(("weight", "shares"), [(1.0, (9, 9)), (2.0, (12, 6))])
-def test_two_that_ask_at_once_share_by_their_weights(two: Desk, weight: float, shares: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("weight", "tpot_s", "shares"),
+    [(1.0, 0.1, (9, 9)), (2.0, 0.1, (12, 6)), (1.0, 0.001, (18, 0))],
+    ids=["equal", "by weight", "one asks for what it can never have"],
+)
+def test_two_that_ask_at_once_share_by_their_weights_what_both_want(two: Desk, weight, tpot_s, shares) -> None:
     """Both ask during a round, one for 32 and the other for 12."""
     two.core.peers[b"a"].client.weight = weight
     two.open("a", 99, slo=None)
     planned = two.plan()
     ask_all(two, "a", range(32))
-    ask_all(two, "b", range(32, 44))
-    two.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
+    ask_all(two, "b", range(32, 44), Slo(Objectives(tpot_s=tpot_s)))
+    finish(two, planned)
     assert (promised(two, range(32)), promised(two, range(32, 44))) == shares
-
-
-def test_what_others_do_not_want_goes_to_who_asks(two: Desk) -> None:
-    """The other client asks for what it can never have, so it has no share to wait for."""
-    two.open("a", 99, slo=None)
-    planned = two.plan()
-    ask_all(two, "a", range(32))
-    ask_all(two, "b", range(32, 44), Slo(Objectives(tpot_s=0.001)))
-    two.finish(planned, COST.round_s(planned.num_tokens, 1, 0))
-    assert (promised(two, range(32)), promised(two, range(32, 44))) == (18, 0)
 
 
 def test_who_came_later_is_promised_first_what_others_leave(two: Desk) -> None:
@@ -436,5 +436,5 @@ def test_who_came_later_is_promised_first_what_others_leave(two: Desk) -> None:
     for number in range(6):
         two.up("a", Close(session_id(number), 1))
     ask_all(two, "a", range(18, 24))
-    two.finish(planned, COST.round_s(planned.num_tokens, len(planned.entries), 0))
+    finish(two, planned)
     assert (promised(two, range(18, 24)), promised(two, range(32, 38))) == (0, 1)

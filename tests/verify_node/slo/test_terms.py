@@ -39,23 +39,17 @@ def test_a_key_whose_tiers_have_no_tpot_may_ask_for_none(tiers):
     assert granted(Objectives(tpot_s=0.001), terms).tpot_s == LONGEST_S
 
 
-def test_tiers_are_told_as_the_key_may_have_them():
+def test_a_keys_own_least_tpot_goes_before_that_of_its_tiers_which_are_told_as_it_may_have_them():
+    assert terms_of(TIERS, record(tiers=("chat",), least_tpot_s=0.03)).least_tpot_s == 0.03
+    assert terms_of(TIERS, record(least_tpot_s=0.01)) == SloTerms(tuple(TIERS.values()), 0.01)
     terms = terms_of(TIERS, record(least_tpot_s=0.03))
     assert [tier.tpot_s for tier in terms.tiers] == [0.05, 0.03, None]
     assert granted(TIERS["code"], terms) == Objectives(None, 0.03, "code")
 
 
-def test_another_level_by_the_name_of_a_tier_is_not_that_tier():
-    assert granted(Objectives(tpot_s=0.2, tier="chat"), terms_of(TIERS, None)) == Objectives(tpot_s=0.2)
-
-
-def test_a_keys_own_least_tpot_goes_before_that_of_its_tiers():
-    assert terms_of(TIERS, record(tiers=("chat",), least_tpot_s=0.03)).least_tpot_s == 0.03
-    assert terms_of(TIERS, record(least_tpot_s=0.01)) == SloTerms(tuple(TIERS.values()), 0.01)
-
-
-def test_a_tier_that_is_unknown_here_or_not_the_keys_own_gives_no_name_to_metrics():
+def test_a_level_that_is_no_tier_here_or_not_the_keys_own_gives_no_name_to_metrics():
     terms = terms_of(TIERS, record(tiers=("chat",)))
     assert granted(TIERS["chat"], terms) == TIERS["chat"]
     assert granted(TIERS["code"], terms) == Objectives(None, 0.05), "as its key allows"
     assert granted(Objectives(tpot_s=1.0, tier="invented"), terms).tier == ""
+    assert granted(Objectives(tpot_s=0.2, tier="chat"), terms_of(TIERS, None)) == Objectives(tpot_s=0.2)

@@ -5,9 +5,11 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -19,10 +21,10 @@ from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.guards import KeyCheck
 from goodspeed.serving.web.server import serve
 from tests.listening import listen
+from tests.verify_node.loops import served
 from tests.verify_node.watch.page.snapshots import EMPTY, make_app, take
 from verify_node.watch import app as page_app
 from verify_node.watch.app import FILES, MAX_VIEWERS, PAGE, Feed
-from verify_node.watch.snapshot import Snapshot
 
 KEYS = Keys(["first-key"])
 OURS = [file.name for file in PAGE.iterdir() if file.is_file()]
@@ -48,14 +50,11 @@ def test_every_file_is_served_as_what_it_is() -> None:
         assert MEDIA_TYPES[file.suffix] in answer.headers["content-type"]
 
 
-def test_health_ready_and_metrics() -> None:
+def test_health_ready_metrics_and_the_newest_events_by_session() -> None:
     client = TestClient(make_app())
     assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
     assert client.get("/metrics").text == "goodspeed_up 1\n"
-
-
-def test_the_newest_events_are_told_by_session() -> None:
-    assert TestClient(make_app()).get("/debug").json() == {"stories": {"01": ["a line"]}}
+    assert client.get("/debug").json() == {"stories": {"01": ["a line"]}}
 
 
 def test_who_asks_for_a_text_is_told_who_writes_texts() -> None:
@@ -126,19 +125,13 @@ def test_the_page_asks_nobody_else_and_what_it_asks_for_is_served() -> None:
     for name in OURS:
         assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)[\w.]+\.\w", _without_comments(read(name))), name
         assert not re.search(r"url\(|@import|fetch\(|WebSocket", read(name)), name
-
-
-def test_the_page_names_what_else_is_served() -> None:
     links = set(re.findall(r'<a href="(\w+)">', read("index.html")))
     assert links == {path.strip("/") for path in paths()} - {"events"} - {name.strip("/") for name in FILES}
 
 
-def test_the_page_has_no_inline_script_or_style() -> None:
+def test_the_page_has_no_inline_script_or_style_and_names_from_the_network_cannot_become_markup() -> None:
     page = read("index.html")
     assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=|javascript:", page)
-
-
-def test_names_from_the_network_cannot_become_markup() -> None:
     scripts = "".join(read(name) for name in OURS if name.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|Function\(|DOMParser", scripts)
 
@@ -164,44 +157,32 @@ def _without_comments(text: str) -> str:
 # -- the feed ------------------------------------------------------------------------------------------------------
 
 
-def test_one_snapshot_serves_all_viewers_and_none_is_made_unwatched() -> None:
-    now, num_taken = 0.0, 0
-
-    def count(now: float) -> Snapshot:
-        nonlocal num_taken
-        num_taken += 1
-        return take(now)
-
-    async def look() -> None:
-        nonlocal now
-        feed = Feed(count, lambda: now)
-        viewers = [feed.events() for _ in range(5)]
-        for viewer in viewers:
-            assert await anext(viewer) == page_app.RETRY
-        first = {await anext(viewer) for viewer in viewers}
-        assert len(first) == num_taken == 1
-        assert feed.num_viewers == 5
-        now = 1.0
-        assert {await anext(viewer) for viewer in viewers}.isdisjoint(first)
-        assert num_taken == 2
-        for viewer in viewers:
-            await viewer.aclose()
-        assert feed.num_viewers == 0
-
-    asyncio.run(look())
+@served
+async def test_one_snapshot_serves_all_viewers_and_none_is_made_unwatched() -> None:
+    clock, taking = Mock(return_value=0.0), Mock(side_effect=take)
+    feed = Feed(taking, clock)
+    viewers = [feed.events() for _ in range(5)]
+    for viewer in viewers:
+        assert await anext(viewer) == page_app.RETRY
+    first = {await anext(viewer) for viewer in viewers}
+    assert len(first) == taking.call_count == 1
+    assert feed.num_viewers == 5
+    clock.return_value = 1.0
+    assert {await anext(viewer) for viewer in viewers}.isdisjoint(first)
+    assert taking.call_count == 2
+    for viewer in viewers:
+        await viewer.aclose()
+    assert feed.num_viewers == 0
 
 
-def test_the_feed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@served
+async def test_the_feed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_app, "PERIOD_S", 3600.0)
-
-    async def look() -> None:
-        feed = Feed(take, lambda: 0.0)
-        viewer = feed.events()
-        await anext(viewer), await anext(viewer)
-        feed.end()
-        assert [event async for event in viewer] == []
-
-    asyncio.run(asyncio.wait_for(look(), 30))
+    feed = Feed(take, lambda: 0.0)
+    viewer = feed.events()
+    await anext(viewer), await anext(viewer)
+    feed.end()
+    assert [event async for event in viewer] == []
 
 
 def test_more_viewers_than_there_is_room_for_are_refused() -> None:
@@ -212,25 +193,20 @@ def test_more_viewers_than_there_is_room_for_are_refused() -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
-def test_of_viewers_who_come_at_the_same_time_no_more_are_served_than_there_is_room_for() -> None:
+@served
+async def test_of_viewers_who_come_at_the_same_time_no_more_are_served_than_there_is_room_for() -> None:
     """All were answered before the first one's events began."""
-
-    async def look() -> None:
-        feed = Feed(take, lambda: 0.0)
-        viewers = [feed.events() for _ in range(MAX_VIEWERS + 2)]
-        begun = [await anext(viewer, None) for viewer in viewers]
-        assert begun == [page_app.RETRY] * MAX_VIEWERS + [None] * 2
-        assert feed.num_viewers == MAX_VIEWERS
-        await viewers[0].aclose()
-        assert await anext(feed.events()) == page_app.RETRY
-
-    asyncio.run(look())
+    feed = Feed(take, lambda: 0.0)
+    viewers = [feed.events() for _ in range(MAX_VIEWERS + 2)]
+    begun = [await anext(viewer, None) for viewer in viewers]
+    assert begun == [page_app.RETRY] * MAX_VIEWERS + [None] * 2
+    assert feed.num_viewers == MAX_VIEWERS
+    await viewers[0].aclose()
+    assert await anext(feed.events()) == page_app.RETRY
 
 
 def test_head_does_not_wait_for_events() -> None:
-    def never(now: float) -> Snapshot:
-        raise AssertionError("a snapshot was made")
-
+    never = Mock(side_effect=AssertionError("a snapshot was made"))
     answer = TestClient(make_app(Feed(never, lambda: 0.0))).head("/events")
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
 
@@ -238,18 +214,16 @@ def test_head_does_not_wait_for_events() -> None:
 # -- over real sockets ---------------------------------------------------------------------------------------------
 
 
-def over_sockets(app: ASGIApp, work: Callable[[tuple[str, int]], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        listener = listen()
-        address = listener.getsockname()
-        serving = asyncio.create_task(serve(app, listener))
-        try:
-            await work(address)
-        finally:
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+@asynccontextmanager
+async def over_sockets(app: ASGIApp) -> AsyncIterator[tuple[str, int]]:
+    """Serves it; gives its address."""
+    listener = listen()
+    serving = asyncio.create_task(serve(app, listener))
+    try:
+        yield listener.getsockname()
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 async def view(address: tuple[str, int], viewer: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -264,11 +238,11 @@ async def next_snapshot(reader: asyncio.StreamReader) -> dict[str, Any]:
     return dict(json.loads(line.removeprefix(b"data: ")))
 
 
-def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@served
+async def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_app, "PERIOD_S", 0.01)
     feed = Feed(take, lambda: 0.0)
-
-    async def come_and_go(address: tuple[str, int]) -> None:
+    async with over_sockets(make_app(feed)) as address:
         reader, writer = await view(address)
         assert (await next_snapshot(reader))["node"]["model"] == "tiny-target"
         assert feed.num_viewers == 1
@@ -277,10 +251,9 @@ def test_a_viewer_who_leaves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
             await asyncio.sleep(0)
         feed.end()
 
-    over_sockets(make_app(feed), come_and_go)
 
-
-def test_a_viewer_who_stops_reading_is_sent_a_bounded_number_of_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+@served
+async def test_a_viewer_who_stops_reading_is_sent_a_bounded_number_of_snapshots(monkeypatch: Any) -> None:
     monkeypatch.setattr(page_app, "PERIOD_S", 0.001)
     large = replace(EMPTY, node=replace(EMPTY.node, model="x" * 250_000))
     feed = Feed(lambda now: large, lambda: 0.0)
@@ -293,7 +266,7 @@ def test_a_viewer_who_stops_reading_is_sent_a_bounded_number_of_snapshots(monkey
 
         await make_app(feed)(scope, receive, count)
 
-    async def read_on(address: tuple[str, int]) -> None:
+    async with over_sockets(counted) as address:
         _, stuck = await view(address, "stuck")
         stuck.transport.pause_reading()  # type: ignore[attr-defined]
         reader, writer = await view(address, "good")
@@ -304,5 +277,3 @@ def test_a_viewer_who_stops_reading_is_sent_a_bounded_number_of_snapshots(monkey
         stuck.transport.abort()
         writer.close()
         feed.end()
-
-    over_sockets(counted, read_on)

@@ -1,7 +1,9 @@
 """The page in a real browser, with a real run going on."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError
@@ -12,10 +14,11 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+from goodspeed.embedded import prompts
 from goodspeed.serving.api_keys import Keys
 from goodspeed.serving.web.guards import KeyCheck
+from tests.nodes import Process, VerifyNode
 from tests.verify_node.watch.page.browser import browser, need_browser, prefer, resize, served, wait
-from tests.verify_node.watch.page.run import Run, running
 from tests.verify_node.watch.page.snapshots import make_app
 
 pytestmark = pytest.mark.nodes
@@ -25,9 +28,8 @@ need_browser()
 class Page:
     """The page as a user sees it."""
 
-    def __init__(self, driver: Chrome, run: Run) -> None:
-        self.driver = driver
-        self.run = run
+    def __init__(self, driver: Chrome, verify: VerifyNode, drafts: dict[str, Process]) -> None:
+        self.driver, self.verify, self.drafts = driver, verify, drafts
 
     def text(self, selector: str) -> str:
         return self.driver.find_element(By.CSS_SELECTOR, selector).text
@@ -60,9 +62,24 @@ class Page:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with running(2, tmp_path_factory.mktemp("prompts"), heartbeat_s=0.5) as run, browser() as driver:
-        driver.get(run.url)
-        yield Page(driver, run)
+    """Two draft nodes have so many texts to write that they never run out; they may still be about to connect."""
+    with ExitStack() as stack:
+        verify = stack.enter_context(VerifyNode(measures=False, heartbeat_s=0.5))
+        drafts = {}
+        for number, model in enumerate(("tiny-draft-s", "tiny-draft-m"), 1):
+            file = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+            line = json.dumps({"prompt": prompts.demo()[number - 1].prompt, "seed": 7})
+            file.write_text(f"{line}\n" * 1000, "utf-8")
+            who = f"--model {model} --verify {verify.endpoint} --name client-{number}"
+            texts = f"--prompts {file} --max-tokens 400 --max-sessions {number}"
+            node = stack.enter_context(Process("draft_node", *who.split(), *texts.split(), ports={}))
+            stack.callback(node.kill)  # in the middle of a text
+            drafts[f"client-{number}"] = node
+        for node in drafts.values():
+            node.wait_for("ready")
+        driver = stack.enter_context(browser())
+        driver.get(verify.url)
+        yield Page(driver, verify, drafts)
 
 
 @pytest.mark.essential
@@ -130,7 +147,7 @@ def test_nothing_is_wider_than_the_screen(page: Page, width: int) -> None:
 
 
 def test_a_killed_client_is_shown_as_lost(page: Page) -> None:
-    page.run.drafts["client-2"].kill()
+    page.drafts["client-2"].kill()
     page.wait(lambda: page.row("client-2")["state"].startswith("lost"))
     assert page.row("client-2")["classes"] == "lost"
     assert page.row("client-2")["length"] == "\N{EN DASH}"
@@ -141,9 +158,9 @@ def test_a_killed_client_is_shown_as_lost(page: Page) -> None:
 
 def test_it_says_that_the_node_is_away_and_comes_back_by_itself(page: Page) -> None:
     page.wait(lambda: page.text("#line") == "live")
-    page.run.verify.kill()
+    page.verify.kill()
     page.wait(lambda: re.match(r"away for \d+ s, reconnecting", page.text("#line")))
-    with served(make_app(), urlsplit(page.run.url).netloc):
+    with served(make_app(), urlsplit(page.verify.url).netloc):
         page.wait(lambda: page.text("#line") == "live" and page.text("#about").endswith("version 1.2.3"))
         assert page.text("#nobody") == "No draft node is connected."
 

@@ -44,12 +44,6 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_an_idle_node(scene: Scene) -> None:
-    seen = scene.look()
-    assert (seen.at, seen.node, seen.num_rounds, seen.utility, seen.clients) == (EPOCH_S, NODE, 0, None, ())
-    assert (seen.pool.num_pages, seen.pool.num_used) == (64, 0)
-
-
 def test_times_are_those_of_the_wall_clock_after_the_machine_slept(scene: Scene) -> None:
     scene.write("a", 1)
     before = scene.look()
@@ -58,8 +52,10 @@ def test_times_are_those_of_the_wall_clock_after_the_machine_slept(scene: Scene)
     assert [after.at - before.at, after.events[0].at - before.events[0].at] == [3600.0, 3600.0]
 
 
-def test_a_client_that_writes(scene: Scene) -> None:
-    scene.look()
+def test_an_idle_node_and_a_client_that_writes(scene: Scene) -> None:
+    idle = scene.look()
+    assert (idle.at, idle.node, idle.num_rounds, idle.utility, idle.clients) == (EPOCH_S, NODE, 0, None, ())
+    assert (idle.pool.num_pages, idle.pool.num_used) == (64, 0)
     scene.desk.now = 1.0
     scene.write("a", 1)
     seen = scene.look(after_s=1.0)
@@ -147,12 +143,8 @@ def _names(value: object) -> list[str]:
 def test_what_drafted_the_tokens(scene: Scene) -> None:
     scene.write("a", 1)
     counts = scene.desk.core.counts
-    num_drafted, num_accepted = counts.num_drafted, counts.num_accepted
-    assert num_drafted > 0
+    model = Source("model", counts.num_drafted, counts.num_accepted)
+    assert counts.num_drafted > 0
     counts.drafted_by.update(ngram=30, self=7)  # of which these were accepted
     counts.accepted_by.update(ngram=20, self=1)
-    assert scene.look().sources == (
-        Source("model", num_drafted, num_accepted),
-        Source("ngram", 30, 20),
-        Source("self", 7, 1),
-    )
+    assert scene.look().sources == (model, Source("ngram", 30, 20), Source("self", 7, 1))
